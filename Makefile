@@ -1,0 +1,39 @@
+# Each target does all of its own set-up, in a virtual environment inside the checkout.
+#   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
+#   make slow    the tests that take minutes         make bench   the speed table
+PYTHON ?= python3
+LIGHT  := .venv-demo
+FULL   := .venv
+PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint slow bench clean
+
+demo: $(LIGHT)/.ready
+	$(LIGHT)/bin/bagwise demo --out demo
+
+test: lint
+	$(FULL)/bin/python -m pytest -n 2
+
+lint: $(FULL)/.ready
+	$(FULL)/bin/ruff check .
+	$(FULL)/bin/ruff format --check .
+
+slow: $(FULL)/.ready
+	$(FULL)/bin/python -m pytest -n 2 -m slow
+
+bench: $(FULL)/.ready
+	$(FULL)/bin/python benchmarks/speed.py
+
+# The light install: no torch, no test tools. A stamp file, so that a broken install is tried again.
+$(LIGHT)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(LIGHT)
+	$(LIGHT)/bin/python $(PIP) --editable '.[plot]'
+	touch $@
+
+$(FULL)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FULL)
+	$(FULL)/bin/python $(PIP) --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(LIGHT) $(FULL) demo runs .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,17 @@
+"""What the data is: the container `Bags`, ways to build it, the checks at the door, reductions over bags."""
+
+from bagwise.bags.arrays import from_arrays, from_awkward, from_padded
+from bagwise.bags.checks import check_bags, check_fit, check_targets, check_weights, remember_columns
+from bagwise.bags.container import Bags
+
+__all__ = [
+    "Bags",
+    "check_bags",
+    "check_fit",
+    "check_targets",
+    "check_weights",
+    "from_arrays",
+    "from_awkward",
+    "from_padded",
+    "remember_columns",
+]
