@@ -1,5 +1,36 @@
-"""bagwise: multiple instance regression. Every sample is a bag of feature vectors and has one real target."""
+"""bagwise: multiple instance regression. Every sample is a bag of feature vectors and has one real target.
 
-from bagwise.bags import Bags, from_arrays, from_awkward, from_padded
+>>> import bagwise as bw
+>>> bags, y = bw.datasets.make_gaussian(40, instances=10)
+>>> model = bw.method("aggregated").fit(bags, y)
+>>> len(model.predict(bags))
+40
+"""
+
+from importlib import import_module
 
 __version__ = "0.1.0"
+
+# Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
+_ROOMS = {
+    "bagwise.bags": ("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "load", "save_npz"),
+    "bagwise.methods": ("card", "method", "methods"),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+_MODULES = ("bags", "datasets", "embeddings", "heads", "instances", "kernels", "methods", "regressors", "testing")
+
+__all__ = sorted([*_HOME, "datasets"])
+
+
+def __getattr__(name):
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return import_module(f"bagwise.{name}")
+    raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *_HOME, *_MODULES])

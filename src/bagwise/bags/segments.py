@@ -1,4 +1,7 @@
-"""Reductions over the rows of every bag. One tested place: `reduceat` is silently wrong for empty bags, which `Bags` refuses."""
+"""Reductions over the rows of every bag, in one tested place.
+
+`numpy.ufunc.reduceat` is silently wrong for an empty bag; `Bags` refuses those, so no reduction here meets one.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,19 @@ def segment_max(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities) -> np.ndarray:
-    """Quantiles of every bag, linearly interpolated as in `numpy.quantile`; shape (bags, probabilities[, columns]).
+    """Quantiles of every bag, interpolated linearly as by `numpy.quantile`: (bags, probabilities[, columns]).
 
-    One sort of each column inside its bags (by value, then stably by bag) serves all bags at once.
+    One sort of each column inside its bags (by value, then stably by bag) serves all bags at once. A bag with NaN
+    in a column has NaN for its quantiles.
     """
+    probabilities = np.asarray(probabilities, dtype=np.float64)
+    if probabilities.ndim != 1 or not ((probabilities >= 0) & (probabilities <= 1)).all():
+        raise ValueError("probabilities must be a list of numbers between 0 and 1")
     values = np.asarray(values, dtype=np.float64)
     flat = values.reshape(len(values), -1)
     sizes = np.diff(offsets)
     bag_of_row = np.repeat(np.arange(len(sizes)), sizes)
-    at = (sizes[:, None] - 1) * np.asarray(probabilities, dtype=np.float64)[None, :]
+    at = (sizes[:, None] - 1) * probabilities[None, :]
     below = np.floor(at).astype(np.int64)
     share = at - below
     above = np.minimum(below + 1, sizes[:, None] - 1)
@@ -46,6 +53,7 @@ def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities) ->
         ordered = flat[np.lexsort((flat[:, j], bag_of_row)), j]
         low, high = ordered[offsets[:-1, None] + below], ordered[offsets[:-1, None] + above]
         out[:, :, j] = low + share * (high - low)
+        out[np.isnan(ordered[offsets[1:] - 1]), :, j] = np.nan  # NaN is sorted to the end of its bag
     return out.reshape(len(sizes), at.shape[1], *values.shape[1:])
 
 
@@ -64,8 +72,8 @@ def segment_softmax(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def row_blocks(offsets: np.ndarray, size: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
     """Walk the rows in blocks of at most ``size``, cutting long bags in two where needed.
 
-    Yields the rows of the block, the bags it touches, and the block's own offsets for those bags. Sums over bags add up
-    over blocks: ``total[bags] += segment_sum(f(rows), own_offsets)``.
+    Yields the rows of the block, the bags it touches, and the block's own offsets for those bags. Sums over bags
+    add up over blocks: ``total[bags] += segment_sum(f(rows), own_offsets)``.
     """
     n_rows = int(offsets[-1])
     for start in range(0, n_rows, size):

@@ -1,1 +1,5 @@
+"""From one row per bag to the target."""
 
+from bagwise.heads.ridge_path import RidgePath
+
+__all__ = ["RidgePath"]

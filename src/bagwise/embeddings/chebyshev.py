@@ -1,0 +1,91 @@
+"""A smooth kernel of scalars as a short Chebyshev series: bag means in linear time, exact to rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bagwise.bags.segments import row_blocks, segment_sum
+
+LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
+ROWS = 2048  # rows at a time: the block of basis values stays in the core's cache
+
+
+@dataclass(frozen=True)
+class Interpolant:
+    """r Chebyshev nodes on [low, high], with Lagrange basis l: k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b)."""
+
+    low: float
+    high: float
+    length: int
+
+    @property
+    def angles(self) -> np.ndarray:
+        return np.pi * (np.arange(self.length) + 0.5) / self.length
+
+    @property
+    def nodes(self) -> np.ndarray:
+        return self._from_unit(np.cos(self.angles))
+
+    @property
+    def to_lagrange(self) -> np.ndarray:
+        """Matrix from Chebyshev polynomials T_j to the Lagrange basis l_u."""
+        j = np.arange(self.length)
+        matrix = (2.0 / self.length) * np.cos(np.outer(j, self.angles))
+        matrix[0] /= 2
+        return matrix
+
+    def inside(self, values: np.ndarray) -> np.ndarray:
+        return (values >= self.low) & (values <= self.high)
+
+    def polynomial_sums(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Sum of T_0 .. T_{r-1} over every bag, (bags, r); values outside the interval count as nothing."""
+        sums = np.zeros((len(offsets) - 1, self.length))
+        for rows, bags, own in row_blocks(offsets, ROWS):
+            sums[bags] += segment_sum(self._polynomials(values[rows]).T, own)
+        return sums
+
+    def _polynomials(self, values: np.ndarray) -> np.ndarray:
+        """T_j(x) for every value, (r, values), by the three-term recurrence."""
+        x = (2.0 * values - (self.low + self.high)) / (self.high - self.low)
+        live = np.abs(x) <= 1.0
+        x = np.where(live, x, 0.0)
+        T = np.empty((self.length, len(x)))
+        T[0] = live
+        T[1] = x
+        twice = 2.0 * x
+        for j in range(2, self.length):
+            np.multiply(twice, T[j - 1], out=T[j])
+            T[j] -= T[j - 2]
+        return T
+
+    def _from_unit(self, x: np.ndarray) -> np.ndarray:
+        return 0.5 * (x * (self.high - self.low) + self.low + self.high)
+
+
+def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
+    """The shortest series that agrees with the kernel to the tolerance (relative to its largest value), and its error.
+
+    None when even the longest does not: the kernel is too narrow for the range.
+    """
+    pad = PADDING * (high - low)
+    if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
+        pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)
+    error = np.inf
+    for length in LENGTHS:
+        interpolant = Interpolant(low - pad, high + pad, length)
+        error = interpolation_error(kernel, interpolant)
+        if error <= tolerance:
+            return interpolant, error
+    return None, error
+
+
+def interpolation_error(kernel, interpolant: Interpolant) -> float:
+    """Largest difference of kernel and series, between the nodes and at the ends, relative to the kernel."""
+    points = interpolant._from_unit(np.cos(np.linspace(0.0, np.pi, 2 * interpolant.length + 1)))
+    basis = interpolant._polynomials(np.clip(points, interpolant.low, interpolant.high)).T @ interpolant.to_lagrange
+    exact = kernel(points, points)
+    nodes = interpolant.nodes
+    return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())

@@ -1,0 +1,171 @@
+"""The kernel mean embedding of every bag."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.embeddings.chebyshev import fit_interpolant
+from bagwise.embeddings.gram import mean_gram
+from bagwise.kernels import Gaussian
+
+UNITS = ("spread", "label")
+COLUMNS = ("features", "gram")
+MAPS = ("auto", "chebyshev", "exact")
+
+
+class KernelMean(BaseEstimator):
+    r"""The mean of k(·, x) over the instances x of a bag, as a row of numbers.
+
+    Rows z_i are such that z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags
+    i and j, so that ridge regression on them is kernel ridge regression on the embeddings, and no Gram matrix is
+    formed.
+
+    For scalars and a smooth kernel the rows are bag means of a short polynomial basis: exact to ``tolerance`` and
+    linear in the number of instances (fitted attributes say the length and the error reached). Values beyond the
+    padded range of training are evaluated by the kernel against the nodes, which is what the fitted function is
+    there; nothing is clipped or extrapolated. Otherwise (several features, a kernel with a kink or far narrower than
+    the range) the sums over pairs are made exactly, in blocks, and the rows are coordinates in the span of the
+    training bags.
+
+    Parameters
+    ----------
+    kernel : Kernel, default Gaussian(1.0)
+    units : {"spread", "label"}
+        Whether the instances are divided by their spread (the root of their total variance over the training
+        instances) before the kernel sees them, so that a bandwidth of 1 is one standard deviation; or left in their
+        own units, as in the paper.
+    map : {"auto", "chebyshev", "exact"}
+    columns : {"features", "gram"}
+        Whether the rows are features, or similarities to the training bags (the only form an indefinite kernel has).
+    tolerance : float
+        Largest error of the series, relative to the kernel.
+
+    Attributes
+    ----------
+    map_ : "chebyshev" or "exact", the one used
+    length_, error_ : number of nodes and the error reached (for "chebyshev")
+    spread_ : what the instances are divided by
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.embeddings import KernelMean
+    >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
+    >>> Z = KernelMean(units="label").fit_transform(bags)
+    >>> float(Z[0] @ Z[1]).__round__(6) == round(float(np.exp(-2.0) + np.exp(-0.5)) / 2, 6)
+    True
+
+    References
+    ----------
+    Szabó, Gretton, Póczos, Sriperumbudur (2015), Two-stage sampled learning theory on distributions.
+    """
+
+    def __init__(self, kernel=None, *, units="spread", map="auto", columns="features", tolerance: float = 1e-12):
+        self.kernel = kernel
+        self.units = units
+        self.map = map
+        self.columns = columns
+        self.tolerance = tolerance
+
+    def fit(self, bags, y=None) -> KernelMean:
+        self._fit(check_bags(bags))
+        return self
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        return self._fit(check_bags(bags))
+
+    def transform(self, bags) -> np.ndarray:
+        scaled = self._scaled(check_bags(bags, fitted=self))
+        if self.map_ == "chebyshev":
+            return self._from_series(scaled)
+        gram = mean_gram(self._kernel, scaled, self.training_)
+        return gram if self.columns == "gram" else gram @ self.to_features_
+
+    # Fitting --------------------------------------------------------------------------------------------------
+
+    @property
+    def _kernel(self):
+        return Gaussian() if self.kernel is None else self.kernel
+
+    def _fit(self, bags: Bags) -> np.ndarray:
+        for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS)):
+            if getattr(self, what) not in known:
+                names = ", ".join(repr(name) for name in known)
+                raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        if self.columns == "features" and not self._kernel.positive_definite:
+            raise ValueError(
+                f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"
+            )
+        remember_columns(self, bags)
+        self.spread_ = _spread(bags.instances) if self.units == "spread" else 1.0
+        scaled = self._scaled(bags)
+        if self._try_series(scaled):
+            return self._from_series(scaled)
+        return self._fit_exact(scaled)
+
+    def _scaled(self, bags: Bags) -> Bags:
+        if self.spread_ == 1.0 and bags.dtype == np.float64:
+            return bags
+        return bags.replace(np.divide(bags.instances, self.spread_, dtype=np.float64))
+
+    def _try_series(self, bags: Bags) -> bool:
+        possible = bags.n_features == 1 and self._kernel.smooth
+        if self.map == "chebyshev" and not possible:
+            raise ValueError("map='chebyshev' is for one feature and a smooth kernel; use map='auto'")
+        if self.map == "exact" or not possible:
+            return False
+        values = bags.instances[:, 0]
+        interpolant, error = fit_interpolant(self._kernel, values.min(), values.max(), self.tolerance)
+        if interpolant is None:
+            if self.map == "chebyshev":
+                raise ValueError(
+                    f"the kernel is too narrow for the range of the values: the longest series has error {error:.1e}; "
+                    "widen the bandwidth or use map='auto'"
+                )
+            return False
+        self.map_, self.interpolant_, self.length_, self.error_ = "chebyshev", interpolant, interpolant.length, error
+        nodes = interpolant.nodes
+        if self.columns == "features":
+            values, vectors = np.linalg.eigh(self._kernel(nodes, nodes))
+            keep = values > values[-1] * len(nodes) * np.finfo(float).eps
+            root = np.sqrt(values[keep])
+            self.to_features_ = interpolant.to_lagrange @ (vectors[:, keep] * root)
+            self.outside_ = vectors[:, keep] / root
+        else:
+            sums = interpolant.polynomial_sums(bags.instances[:, 0], bags.offsets) / bags.sizes[:, None]
+            lagrange = sums @ interpolant.to_lagrange
+            self.to_features_ = interpolant.to_lagrange @ self._kernel(nodes, nodes) @ lagrange.T
+            self.outside_ = lagrange.T
+        return True
+
+    def _from_series(self, bags: Bags) -> np.ndarray:
+        """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
+        values = bags.instances[:, 0]
+        sums = self.interpolant_.polynomial_sums(values, bags.offsets)
+        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        rows = np.einsum("ij,jk->ik", sums, self.to_features_)
+        outside = np.flatnonzero(~self.interpolant_.inside(values))
+        if len(outside):
+            bag = np.searchsorted(bags.offsets, outside, side="right") - 1
+            direct = np.einsum("ij,jk->ik", self._kernel(values[outside], self.interpolant_.nodes), self.outside_)
+            np.add.at(rows, bag, direct)
+        return rows / bags.sizes[:, None]
+
+    def _fit_exact(self, bags: Bags) -> np.ndarray:
+        self.map_, self.training_ = "exact", bags
+        gram = mean_gram(self._kernel, bags)
+        if self.columns == "gram":
+            return gram
+        values, vectors = np.linalg.eigh(gram)
+        keep = values > values[-1] * len(gram) * np.finfo(float).eps
+        root = np.sqrt(values[keep])
+        self.to_features_ = vectors[:, keep] / root
+        return vectors[:, keep] * root
+
+
+def _spread(instances: np.ndarray) -> float:
+    """Root of the total variance; 1 when nothing varies."""
+    spread = float(np.sqrt(instances.var(axis=0, dtype=np.float64).sum()))
+    return spread if np.isfinite(spread) and spread > 0 else 1.0

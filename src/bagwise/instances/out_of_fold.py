@@ -1,0 +1,275 @@
+"""One number per instance, honestly: every training instance is predicted by a model that never saw its bag."""
+
+from __future__ import annotations
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import has_fit_parameter
+from threadpoolctl import threadpool_limits
+
+from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.instances.cross_fit import CrossFit, CrossFitting
+from bagwise.instances.folds import bag_folds
+
+PREDICTORS = ("fold-mean", "refit", "last-fold")
+WEIGHTINGS = ("bag", "instance")
+
+
+class OutOfFold(BaseEstimator):
+    """Instance predictions, out of fold: ``fit_transform`` and ``transform`` differ, and that is the point.
+
+    ``fit_transform(bags, y)`` deals the bags into folds, trains the regressor without each fold (every instance
+    carrying its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
+    ``transform(bags)`` predicts new bags with the final predictor. What a second stage learns from is thus spread as
+    it will be on new bags; predictions of a model on its own training bags would be far too sure of themselves.
+
+    Parameters
+    ----------
+    regressor : scikit-learn regressor, default LinearRegression
+        One that offers ``cross_fit`` (see `CrossFitting`) is trained for all folds at once, or in closed form.
+    folds : int, "auto" or "each"
+        Number of folds of bags; "auto" is 10 or the number of bags (groups) if smaller; "each" leaves one out at a
+        time.
+    predictor : {"fold-mean", "refit", "last-fold"}
+        What predicts new bags: the average of the fold models; one model trained on all bags; the last fold's model
+        (what the notebook of Uriot (2019) does: one arbitrary model).
+    weighting : {"bag", "instance"}
+        Whether every bag weighs the same in the loss (an instance weighs 1 / size of its bag), or every instance does.
+        It is the same for bags of equal size. Passed as ``sample_weight`` to a regressor that takes it.
+    scaler : "standard", None or a transformer
+        Fitted on the training instances of each fold, before the regressor; a regressor with ``cross_fit`` scales by
+        itself.
+    judge : bag regressor with ``leave_one_out_error(bags, y)``, optional
+        Chooses among the candidates that the regressor offers (epochs, penalties) by how well the second stage does
+        with each. Without a judge the candidate with the smallest squared error of the bag means is taken.
+    random_state : int
+    n_jobs : int, optional
+        Folds trained at once. The numbers are the same whatever it is.
+
+    Attributes
+    ----------
+    predictor_ : the fitted predictor of new instances
+    candidate_ : dict, the candidate chosen (empty when there was nothing to choose)
+    fold_ : the fold of every training bag
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.instances import OutOfFold
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=(4, 2)) + i for i in range(8)])
+    >>> OutOfFold(folds=4).fit_transform(bags, np.arange(8.0))
+    Bags: 8 bags of 4 instances (32 in all), 1 feature
+
+    References
+    ----------
+    Uriot (2019), Target-wise kernel mean embedding in multiple instance regression, Algorithm 1, part 1.
+    """
+
+    def __init__(
+        self,
+        regressor=None,
+        *,
+        folds: int | str = "auto",
+        predictor: str = "fold-mean",
+        weighting: str = "bag",
+        scaler="standard",
+        judge=None,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.regressor = regressor
+        self.folds = folds
+        self.predictor = predictor
+        self.weighting = weighting
+        self.scaler = scaler
+        self.judge = judge
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, bags, y, sample_weight=None) -> OutOfFold:
+        self.fit_transform(bags, y, sample_weight)
+        return self
+
+    def fit_transform(self, bags, y, sample_weight=None) -> Bags:
+        """Fit, and return the out-of-fold predictions of the training instances."""
+        _one_of(self.predictor, PREDICTORS, "predictor")
+        bags, y = check_fit(bags, y, allow_missing=True)
+        self.fold_ = bag_folds(bags, self.folds, random_state=self.random_state)
+        weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags))
+        regressor = prepared(self.regressor, self.scaler, self.random_state)
+        train = regressor.cross_fit if isinstance(regressor, CrossFitting) else _Loop(regressor)
+        result = train(
+            bags.instances, bags.expand(y), bags.expand(self.fold_), sample_weight=weights, n_jobs=self.n_jobs
+        )
+        chosen = self._choose(result, bags, y)
+        self.candidate_ = result.candidates[chosen]
+        self.predictor_ = result.predictor(chosen, self.predictor)
+        remember_columns(self, bags)
+        return bags.replace(result.predictions[:, [chosen]])
+
+    def transform(self, bags) -> Bags:
+        """Predictions of the final predictor, one column."""
+        bags = check_bags(bags, fitted=self, allow_missing=True)
+        return bags.replace(self.predictor_.predict(bags.instances))
+
+    def _choose(self, result: CrossFit, bags: Bags, y: np.ndarray) -> int:
+        if len(result.candidates) == 1:
+            return 0
+        columns = (bags.replace(result.predictions[:, [c]]) for c in range(len(result.candidates)))
+        if self.judge is not None:
+            errors = [self.judge.leave_one_out_error(column, y) for column in columns]
+        else:
+            from bagwise.bags.segments import segment_mean
+
+            errors = [np.mean((segment_mean(b.instances[:, 0], b.offsets) - y) ** 2) for b in columns]
+        self.candidate_errors_ = np.array(errors)
+        return int(np.argmin(errors))
+
+
+class EachInstance(BaseEstimator):
+    """Apply a scikit-learn estimator to every instance: its ``transform`` if it has one, else its predictions.
+
+    A regressor is trained on all instances, every one carrying its bag's target, and predicts the bags it was trained
+    on as it does new ones. That is right when nothing learns from the predictions (`OutOfFold` otherwise).
+
+    Parameters
+    ----------
+    estimator : scikit-learn transformer or regressor, default LinearRegression
+    weighting, scaler, random_state : as in `OutOfFold`; for regressors
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.instances import EachInstance
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> bags = bw.from_arrays([np.array([[1.0], [3.0]]), np.array([[5.0], [7.0]])])
+    >>> EachInstance(StandardScaler()).fit_transform(bags).instances.mean()
+    np.float64(0.0)
+    """
+
+    def __init__(self, estimator=None, *, weighting: str = "bag", scaler="standard", random_state: int = 0):
+        self.estimator = estimator
+        self.weighting = weighting
+        self.scaler = scaler
+        self.random_state = random_state
+
+    def fit(self, bags, y=None, sample_weight=None) -> EachInstance:
+        if hasattr(self.estimator, "transform"):
+            bags = check_bags(bags, allow_missing=True)
+            self.estimator_ = clone(self.estimator).fit(bags.instances)
+        else:
+            bags, y = check_fit(bags, y, allow_missing=True)
+            weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags))
+            regressor = prepared(self.estimator, self.scaler, self.random_state)
+            groups = bags.expand(np.arange(len(bags)))
+            self.estimator_ = fit_rows(regressor, bags.instances, bags.expand(y), weights, groups)
+        remember_columns(self, bags)
+        return self
+
+    def fit_transform(self, bags, y=None, sample_weight=None) -> Bags:
+        return self.fit(bags, y, sample_weight).transform(bags)
+
+    def transform(self, bags) -> Bags:
+        bags = check_bags(bags, fitted=self, allow_missing=True)
+        if hasattr(self.estimator_, "transform"):
+            return bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)
+        return bags.replace(self.estimator_.predict(bags.instances))
+
+
+def instance_weights(bags: Bags, weighting: str, sample_weight: np.ndarray | None) -> np.ndarray | None:
+    """The weight of every instance in the loss, of mean one; None when all are equal."""
+    _one_of(weighting, WEIGHTINGS, "weighting")
+    sizes = bags.sizes
+    per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / sizes
+    if sample_weight is not None:
+        per_instance = per_instance * sample_weight
+    if (per_instance == per_instance[0]).all():
+        return None
+    weights = bags.expand(per_instance)
+    return weights / weights.mean()
+
+
+def prepared(regressor, scaler, random_state: int):
+    """A fresh copy of the regressor, seeded, with its scaler before it unless it scales by itself."""
+    regressor = seeded(clone(regressor) if regressor is not None else LinearRegression(), random_state)
+    if scaler is None or isinstance(regressor, CrossFitting):
+        return regressor
+    return make_pipeline(StandardScaler() if scaler == "standard" else clone(scaler), regressor)
+
+
+def seeded(estimator, random_state: int):
+    """Give a seed to every random_state that is None, so that the same call gives the same answer."""
+    for name, value in sorted(estimator.get_params(deep=True).items()):
+        if value is None and (name == "random_state" or name.endswith("__random_state")):
+            estimator.set_params(**{name: random_state})
+    return estimator
+
+
+def fit_rows(regressor, X, y, sample_weight=None, groups=None):
+    """Fit on rows, passing weights and groups where the regressor takes them; on one thread, so results never vary."""
+    prefix, last = (
+        ("", regressor)
+        if not hasattr(regressor, "steps")
+        else (
+            regressor.steps[-1][0] + "__",
+            regressor.steps[-1][1],
+        )
+    )
+    extra = {"sample_weight": sample_weight, "groups": groups}
+    known = {
+        prefix + name: value for name, value in extra.items() if value is not None and has_fit_parameter(last, name)
+    }
+    with threadpool_limits(1):
+        return regressor.fit(X, y, **known)
+
+
+class FoldMean(BaseEstimator):
+    """The average of several fitted regressors."""
+
+    def __init__(self, regressors):
+        self.regressors = regressors
+
+    def predict(self, X) -> np.ndarray:
+        total = np.zeros(len(X))
+        for regressor in self.regressors:
+            total += regressor.predict(X)
+        return total / len(self.regressors)
+
+
+class _Loop:
+    """Cross-fitting of any regressor: a clone per fold, trained without it."""
+
+    def __init__(self, regressor):
+        self.regressor = regressor
+
+    def __call__(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
+        jobs = (delayed(_without)(clone(self.regressor), X, y, fold, k, sample_weight) for k in range(fold.max() + 1))
+        models, held_out = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
+        predictions = np.empty((len(X), 1))
+        for k, values in enumerate(held_out):
+            predictions[fold == k, 0] = values
+
+        def predictor(_, kind):
+            if kind == "refit":
+                return fit_rows(clone(self.regressor), X, y, sample_weight)
+            return FoldMean(list(models)) if kind == "fold-mean" else models[-1]
+
+        return CrossFit(predictions, ({},), predictor)
+
+
+def _without(regressor, X, y, fold, k, sample_weight):
+    train, test = fold != k, fold == k
+    weights = None if sample_weight is None else sample_weight[train]
+    model = fit_rows(regressor, X[train], y[train], weights)
+    with threadpool_limits(1):
+        return model, model.predict(X[test])
+
+
+def _one_of(value, known, what) -> None:
+    if value not in known:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}, not {value!r}")

@@ -1,0 +1,179 @@
+"""Kernels by their formula. Every kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j).
+
+Two attributes say where a kernel may be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the
+mean embedding of scalars takes linear time) and ``positive_definite`` (its Gram matrices have no negative
+eigenvalue, so that it has a feature map).
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+
+class Kernel(BaseEstimator):
+    """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``."""
+
+    smooth = True
+
+    def __init__(self, bandwidth: float = 1.0):
+        self.bandwidth = bandwidth
+
+    @property
+    def positive_definite(self) -> bool:
+        return True
+
+    def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+        self._check()
+        return self._of_squared_distance(squared_distances(A, B))
+
+    def _check(self) -> None:
+        if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
+            raise ValueError(f"{type(self).__name__}: the bandwidth must be above zero, not {self.bandwidth!r}")
+
+    def _of_squared_distance(self, d2: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+
+class Gaussian(Kernel):
+    r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth.
+
+    Examples
+    --------
+    >>> float(Gaussian(2.0)([[0.0]], [[2.0]])[0, 0]).__round__(4)
+    0.6065
+    """
+
+    def _of_squared_distance(self, d2):
+        return np.exp(d2 * (-0.5 / self.bandwidth**2))
+
+
+class InverseMultiquadric(Kernel):
+    r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse"."""
+
+    def _of_squared_distance(self, d2):
+        return 1.0 / np.sqrt(d2 + self.bandwidth**2)
+
+
+class RationalQuadratic(Kernel):
+    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), as in Szabó et al. (2015). Here θ is a squared length."""
+
+    def _of_squared_distance(self, d2):
+        return self.bandwidth / (d2 + self.bandwidth)
+
+
+class Cauchy(Kernel):
+    r"""k(a, b) = 1 / (1 + r² / θ²)."""
+
+    def _of_squared_distance(self, d2):
+        return 1.0 / (1.0 + d2 / self.bandwidth**2)
+
+
+class Student(Kernel):
+    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel. Here θ is an exponent; above 2 it is no kernel."""
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        return self.bandwidth == 2
+
+    @property
+    def positive_definite(self) -> bool:
+        return self.bandwidth <= 2
+
+    def _of_squared_distance(self, d2):
+        return 1.0 / (1.0 + d2 ** (self.bandwidth / 2))
+
+
+class Exponential(Kernel):
+    r"""k(a, b) = exp(-r / (2 θ²)), as in Szabó et al. (2015). It has a kink at zero."""
+
+    smooth = False
+
+    def _of_squared_distance(self, d2):
+        return np.exp(np.sqrt(d2) * (-0.5 / self.bandwidth**2))
+
+
+class Matern32(Kernel):
+    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ."""
+
+    smooth = False
+
+    def _of_squared_distance(self, d2):
+        s = np.sqrt(3.0 * d2) / self.bandwidth
+        return (1.0 + s) * np.exp(-s)
+
+
+class Matern52(Kernel):
+    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ."""
+
+    smooth = False
+
+    def _of_squared_distance(self, d2):
+        s = np.sqrt(5.0 * d2) / self.bandwidth
+        return (1.0 + s + s * s / 3.0) * np.exp(-s)
+
+
+class Polynomial(Kernel):
+    r"""k(a, b) = (<a, b> + θ)^p. Unbounded, so a mean embedding need not exist: Szabó et al. (2015) saw it fail."""
+
+    def __init__(self, bandwidth: float = 1.0, degree: int = 2):
+        self.bandwidth = bandwidth
+        self.degree = degree
+
+    def __call__(self, A, B):
+        self._check()
+        return (_columns(A) @ _columns(B).T + self.bandwidth) ** self.degree
+
+
+class Linear(Kernel):
+    r"""k(a, b) = <a, b>: the mean embedding is the mean of the instances."""
+
+    def __init__(self):
+        pass
+
+    def __call__(self, A, B):
+        return _columns(A) @ _columns(B).T
+
+
+class PrintedInverse(Kernel):
+    r"""k(a, b) = (1 - r²) / (r² + θ): the formula as printed in Uriot (2019), kept for fidelity only.
+
+    It equals (1 + θ) / (r² + θ) - 1, a scaled rational quadratic minus a constant, and is NOT positive definite: it
+    has no feature map, and is usable as a Gram matrix only (``KernelMean(columns="gram")``). A warning says so. What
+    was computed for the paper is `InverseMultiquadric`.
+    """
+
+    @property
+    def positive_definite(self) -> bool:
+        return False
+
+    def __call__(self, A, B):
+        warnings.warn(
+            "the kernel (1 - r²)/(r² + θ), as printed in the paper, is not positive definite; "
+            "use InverseMultiquadric or RationalQuadratic unless you want the printed formula",
+            UserWarning,
+            stacklevel=2,
+        )
+        return super().__call__(A, B)
+
+    def _of_squared_distance(self, d2):
+        return (1.0 - d2) / (d2 + self.bandwidth)
+
+
+def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0."""
+    A, B = _columns(A), _columns(B)
+    if A.shape[1] == 1:
+        return np.subtract.outer(A[:, 0], B[:, 0]) ** 2
+    d2 = A @ (-2.0 * B.T)
+    d2 += np.einsum("ij,ij->i", A, A)[:, None]
+    d2 += np.einsum("ij,ij->i", B, B)[None, :]
+    return np.maximum(d2, 0.0, out=d2)
+
+
+def _columns(A) -> np.ndarray:
+    A = np.asarray(A)
+    A = A if A.dtype == np.float32 else A.astype(np.float64, copy=False)
+    return A[:, None] if A.ndim == 1 else A

@@ -1,0 +1,57 @@
+"""instance-mean, instance-median and aggregated: what the others are measured against."""
+
+from __future__ import annotations
+
+from sklearn.pipeline import Pipeline
+
+from bagwise.embeddings import Pool
+from bagwise.heads import RidgePath
+from bagwise.instances import EachInstance
+from bagwise.methods.catalogue import Card, register
+from bagwise.methods.learners import default_network, paper_network
+from bagwise.regressors import EmbeddingRidge, PoolPredictions
+
+
+def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipeline:
+    """instance-MIR: a network on all instances, each carrying its bag's target; then the mean (median) of a bag."""
+    learner = default_network(random_state=random_state, n_jobs=n_jobs)
+    stage = EachInstance(learner, random_state=random_state)
+    return Pipeline([("instances", stage), ("head", PoolPredictions(statistic))])
+
+
+def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipeline:
+    """The same with the network of Uriot (2019), every instance weighing the same."""
+    learner = paper_network(random_state=random_state, n_jobs=n_jobs)
+    stage = EachInstance(learner, weighting="instance", random_state=random_state)
+    return Pipeline([("instances", stage), ("head", PoolPredictions(statistic))])
+
+
+def aggregated(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
+    """aggregated-MIR: ridge regression on the mean instance of every bag."""
+    from sklearn.preprocessing import StandardScaler
+
+    scale = EachInstance(StandardScaler())
+    return Pipeline([("scale", scale), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
+
+
+for _statistic in ("mean", "median"):
+    register(
+        Card(
+            name=f"instance-{_statistic}",
+            idea=f"Give every instance its bag's target, fit a network, and take the {_statistic} of a bag's
+            predictions.", assumes="every instance is a noisy view of the target", cites="Ray and Craven (2005); Uriot
+            (2019), section 3.2", cost="one network on N instances", presets={
+                "default": lambda _s=_statistic, **options: instance_pool(_s, **options),
+                "paper": lambda _s=_statistic, **options: paper_instance_pool(_s, **options),
+            },
+        )
+    )
+
+register(
+    Card(
+        name="aggregated",
+        idea="Replace every bag by its mean instance and fit ridge regression, the penalty chosen by
+        leave-one-bag-out.", assumes="the target depends on the mean of the bag, linearly", cites="Wang,
+        Radosavljevic, Han, Obradovic, Vucetic (2008)", cost="O(N d + B d²)", presets={"default": aggregated},
+    )
+)

@@ -1,0 +1,94 @@
+"""The catalogue: every method by name, with what it assumes, where it comes from and how to make it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+CATALOGUE: dict[str, Card] = {}
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a user needs to know of a method, and its factory.
+
+    Attributes
+    ----------
+    name : what `bagwise.method` is asked for
+    idea : one sentence
+    assumes : what it takes the instances of a bag to be
+    cites : the source
+    cost : how the work grows; N instances, B bags, d features
+    presets : name -> function (random_state, n_jobs) -> unfitted estimator; the first preset is the default
+    search_space : parameters worth tuning from outside -> values
+    gives : what the last step offers beside ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
+        (``instance_weights(bags)``), "contributions" (``contributions(bags)``)
+    needs : the extra it needs installed, such as "torch"
+    gpu : whether it uses a GPU where there is one
+    """
+
+    name: str
+    idea: str
+    assumes: str
+    cites: str
+    cost: str
+    presets: dict[str, Callable[..., Any]]
+    search_space: dict[str, list] = field(default_factory=dict)
+    gives: tuple[str, ...] = ()
+    needs: str | None = None
+    gpu: bool = False
+
+    @property
+    def preset_names(self) -> list[str]:
+        return list(self.presets)
+
+
+def register(card: Card) -> None:
+    if card.name in CATALOGUE:
+        raise ValueError(f"the catalogue has a method {card.name!r} already")
+    CATALOGUE[card.name] = card
+
+
+def card(name: str) -> Card:
+    """The card of a method."""
+    if name not in CATALOGUE:
+        close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"there is no method {name!r}{hint} The methods are: {', '.join(CATALOGUE)}")
+    return CATALOGUE[name]
+
+
+def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None):
+    """An unfitted scikit-learn estimator for bags, by the name of the method.
+
+    Parameters
+    ----------
+    name : str
+        One of `methods()`.
+    preset : str, optional
+        A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
+    random_state : int
+        The same seed gives the same answer, whatever ``n_jobs``.
+    n_jobs : int, optional
+        How many cores may work at once; -1 for all.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> model.predict(bags).shape
+    (30,)
+    """
+    found = card(name)
+    if preset is not None and preset not in found.presets:
+        raise ValueError(f"{name} has no preset {preset!r}; it has {', '.join(map(repr, found.presets))}")
+    factory = found.presets[preset or found.preset_names[0]]
+    return factory(random_state=random_state, n_jobs=n_jobs)
+
+
+def methods() -> list[str]:
+    """Names of all methods."""
+    return list(CATALOGUE)
