@@ -95,7 +95,7 @@ def test_stable_from_1e_1_to_1e_16(kernel):
 
 
 def test_an_interpolating_fit_is_not_mistaken_for_a_good_one():
-    """More columns than bags: the naive shortcut reports an error near zero; ours is that of refits, or is not chosen."""
+    """More columns than bags: the naive shortcut reports nearly zero; ours is the error of refits, or not chosen."""
     wide, target = rng.normal(size=(20, 60)), rng.normal(size=20)
     head = RidgePath().fit(wide, target)
     assert head.error_ > 0.5 * target.var()

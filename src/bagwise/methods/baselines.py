@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from bagwise.embeddings import Pool
 from bagwise.heads import RidgePath
@@ -26,10 +29,8 @@ def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipel
     return Pipeline([("instances", stage), ("head", PoolPredictions(statistic))])
 
 
-def aggregated(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
+def aggregated(*, random_state=0, n_jobs=None) -> Pipeline:
     """aggregated-MIR: ridge regression on the mean instance of every bag."""
-    from sklearn.preprocessing import StandardScaler
-
     scale = EachInstance(StandardScaler())
     return Pipeline([("scale", scale), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
 
@@ -38,11 +39,13 @@ for _statistic in ("mean", "median"):
     register(
         Card(
             name=f"instance-{_statistic}",
-            idea=f"Give every instance its bag's target, fit a network, and take the {_statistic} of a bag's
-            predictions.", assumes="every instance is a noisy view of the target", cites="Ray and Craven (2005); Uriot
-            (2019), section 3.2", cost="one network on N instances", presets={
-                "default": lambda _s=_statistic, **options: instance_pool(_s, **options),
-                "paper": lambda _s=_statistic, **options: paper_instance_pool(_s, **options),
+            idea=f"Give every instance its bag's target, fit a network, take the {_statistic} of a bag's predictions.",
+            assumes="every instance is a noisy view of the target",
+            cites="Ray and Craven (2005); Uriot (2019), section 3.2",
+            cost="one network on N instances",
+            presets={
+                "default": partial(instance_pool, _statistic),
+                "paper": partial(paper_instance_pool, _statistic),
             },
         )
     )
@@ -50,8 +53,11 @@ for _statistic in ("mean", "median"):
 register(
     Card(
         name="aggregated",
-        idea="Replace every bag by its mean instance and fit ridge regression, the penalty chosen by
-        leave-one-bag-out.", assumes="the target depends on the mean of the bag, linearly", cites="Wang,
-        Radosavljevic, Han, Obradovic, Vucetic (2008)", cost="O(N d + B d²)", presets={"default": aggregated},
+        idea="Replace every bag by its mean instance and fit ridge regression, its penalty by leave-one-bag-out.",
+        assumes="the target depends on the mean of the bag, linearly",
+        cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
+        cost="O(N d + B d²)",
+        presets={"default": aggregated},
+        gives=("contributions",),
     )
 )

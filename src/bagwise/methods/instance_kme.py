@@ -65,12 +65,15 @@ def notebook(*, random_state=0, n_jobs=None) -> Pipeline:
 register(
     Card(
         name="instance-kme",
-        idea="Embed the distribution of out-of-fold instance predictions of each bag with a kernel, and fit ridge
-        regression on that.", assumes="instance predictions carry the target; how they are distributed in the bag says
-        how to read them", cites="Uriot (2019)", cost="D networks on N instances; then O(N r), r about 50",
-        presets={"default": default, "paper": paper, "notebook": notebook}, search_space={
+        idea="Embed the distribution of each bag's out-of-fold instance predictions with a kernel, then fit ridge.",
+        assumes="instance predictions carry the target; their distribution in the bag says how to read them",
+        cites="Uriot (2019)",
+        cost="D networks on N instances; then O(N r), r about 50",
+        presets={"default": default, "paper": paper, "notebook": notebook},
+        search_space={
             "head__embedding__kernel": [k(b) for k in (Gaussian, InverseMultiquadric) for b in PAPER_BANDWIDTHS],
             "head__head__penalties": [(penalty,) for penalty in PAPER_PENALTIES],
         },
+        gives=("contributions",),
     )
 )

@@ -1,6 +1,7 @@
-"""For tests: the zoo of awkward bags, naive references, and contract checks for bag estimators."""
+"""For tests: contract checks for bag estimators, the zoo of awkward bags, naive references."""
 
 from bagwise.testing import naive
+from bagwise.testing.contracts import bag_estimator_checks, check_bag_estimator
 from bagwise.testing.zoo import zoo
 
-__all__ = ["naive", "zoo"]
+__all__ = ["bag_estimator_checks", "check_bag_estimator", "naive", "zoo"]

@@ -21,7 +21,7 @@ def kernel_ridge(K, y, penalty, K_new) -> np.ndarray:
 
 
 def left_out_residuals(fit_predict, n, groups=None) -> np.ndarray:
-    """y_i minus its prediction by a refit without bag i (without its group); fit_predict(train, test) -> predictions - y."""
+    """y_i minus its prediction by a refit without bag i (its group); fit_predict(train, test) gives those of test."""
     groups = np.arange(n) if groups is None else np.asarray(groups)
     residuals = np.empty(n)
     for group in np.unique(groups):
