@@ -1,0 +1,33 @@
+"""`bagwise methods`: the catalogue."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(help="One method, to see its whole card. Example: instance-kme")] = None,
+) -> None:
+    """List the methods, or show the card of one."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from bagwise.methods import CATALOGUE, card
+
+    console = Console()
+    if name is not None:
+        try:
+            found = card(name)
+        except ValueError as error:
+            console.print(f"bagwise: {error}", style="red", markup=False)
+            raise typer.Exit(1) from error
+        for what in ("name", "idea", "assumes", "cites", "cost"):
+            console.print(f"[bold]{what:8}[/bold] {getattr(found, what)}")
+        console.print(f"[bold]presets [/bold] {', '.join(found.preset_names)}")
+        return
+    table = Table("method", "idea", box=None, padding=(0, 2, 0, 0))
+    for found in CATALOGUE.values():
+        table.add_row(found.name, found.idea)
+    console.print(table)
