@@ -3,6 +3,9 @@
 from bagwise.bags.arrays import from_arrays, from_awkward, from_padded
 from bagwise.bags.checks import check_bags, check_fit, check_targets, check_weights, remember_columns
 from bagwise.bags.container import Bags
+from bagwise.bags.files import load
+from bagwise.bags.npz import save_npz
+from bagwise.bags.tables import from_table
 
 __all__ = [
     "Bags",
@@ -13,5 +16,8 @@ __all__ = [
     "from_arrays",
     "from_awkward",
     "from_padded",
+    "from_table",
+    "load",
     "remember_columns",
+    "save_npz",
 ]

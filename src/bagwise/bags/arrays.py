@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.container import Bags
+from bagwise.bags.naming import label
+from bagwise.bags.parts import unmask
 
 
 def from_arrays(arrays, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
@@ -16,28 +18,17 @@ def from_arrays(arrays, *, ids=None, groups=None, feature_names=None, missing="r
     >>> bw.from_arrays([np.ones((3, 2)), np.zeros((1, 2))])
     Bags: 2 bags of 1 to 3 instances (4 in all), 2 features
     """
-    arrays = [np.asarray(array) for array in arrays]
+    arrays = [unmask(array) for array in arrays]
     if not arrays:
         raise ValueError("the list of bags is empty")
-    names = list(range(len(arrays))) if ids is None else list(ids)
-    if len(names) != len(arrays):
-        raise ValueError(f"ids must have one entry per bag ({len(arrays)}), not {len(names)}")
+    ids = list(range(len(arrays))) if ids is None else list(ids)
+    if len(ids) != len(arrays):
+        raise ValueError(f"ids must have one entry per bag ({len(arrays)}), not {len(ids)}")
     arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
-    for name, array in zip(names, arrays, strict=True):
-        if array.ndim != 2:
-            raise ValueError(f"bag {name!r} is an array of {array.ndim} dimensions; every bag must be (instances, features)")
-        if array.shape[1] != arrays[0].shape[1]:
-            raise ValueError(
-                f"bag {name!r} has {array.shape[1]} features, but bag {names[0]!r} has {arrays[0].shape[1]}"
-            )
-        if len(array) == 0:
-            raise ValueError(
-                f"bag {name!r} has no instances; every bag needs at least one: leave it out, with its target"
-            )
+    for bag, array in zip(ids, arrays, strict=True):
+        _refuse_shape(bag, array, ids[0], arrays[0])
     offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-    return Bags(
-        np.concatenate(arrays), offsets, ids, groups=groups, feature_names=feature_names, missing=missing
-    )
+    return Bags(np.concatenate(arrays), offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
 
 
 def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
@@ -49,9 +40,17 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     >>> bw.from_padded(np.zeros((2, 5, 3)), sizes=[5, 2])
     Bags: 2 bags of 2 to 5 instances (7 in all), 3 features
     """
-    array = np.asarray(array)
+    flat, offsets = unpad(array, sizes)
+    return Bags(flat, offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+
+
+def unpad(array, sizes) -> tuple[np.ndarray, np.ndarray]:
+    """The real rows of a padded array, bag after bag, and their offsets."""
+    array = unmask(array)
     if array.ndim != 3:
         raise ValueError(f"a padded array has 3 dimensions (bags, instances, features), not {array.ndim}")
+    if len(array) == 0:
+        raise ValueError("the padded array holds no bags")
     if sizes is None:
         raise ValueError("a padded array needs sizes: the number of real instances in each bag")
     sizes = np.asarray(sizes)
@@ -60,17 +59,51 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     if sizes.min() < 0 or sizes.max() > array.shape[1]:
         raise ValueError(f"sizes must lie between 1 and the padded length {array.shape[1]}")
     real = np.arange(array.shape[1]) < sizes[:, None]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    return Bags(array[real], offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+    return array[real], np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
 def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
-    """Bags from an awkward array of type ``bags * var * features * number``."""
+    """Bags from an awkward array of ``bags * var * features * number``, or of records with a field per feature.
+
+    Examples
+    --------
+    >>> import awkward, bagwise as bw
+    >>> bw.from_awkward(awkward.Array([[{"x": 1.0, "y": 2.0}], [{"x": 3.0, "y": 4.0}, {"x": 5.0, "y": 6.0}]]))
+    Bags: 2 bags of 1 to 2 instances (3 in all), 2 features
+    """
     try:
         import awkward
     except ImportError as error:
         raise ImportError("from_awkward needs the package awkward: pip install awkward") from error
+    if array.ndim < 2 or awkward.any(awkward.is_none(array, axis=0)):
+        raise ValueError(f"every bag must be a list of instances; this array has the type {array.type}")
     sizes = awkward.to_numpy(awkward.num(array, axis=1))
-    flat = awkward.to_numpy(awkward.flatten(array, axis=1))
+    flat = awkward.flatten(array, axis=1)
+    try:
+        if flat.fields:
+            feature_names = flat.fields if feature_names is None else feature_names
+            flat = np.column_stack([unmask(awkward.to_numpy(flat[field])) for field in flat.fields])
+        else:
+            flat = awkward.to_numpy(flat)
+    except ValueError as error:
+        raise ValueError(
+            f"every instance must have the same number of features; this array has the type {array.type}"
+        ) from error
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Bags(flat, offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+
+
+def _refuse_shape(bag, array: np.ndarray, first_bag, first: np.ndarray) -> None:
+    if array.ndim != 2:
+        raise ValueError(
+            f"bag {label(bag)} is an array of {array.ndim} dimensions; every bag must be (instances, features)"
+        )
+    if len(array) == 0:
+        raise ValueError(
+            f"bag {label(bag)} has no instances; every bag needs at least one: leave it out, with its target"
+        )
+    if array.shape[1] != first.shape[1]:
+        raise ValueError(
+            f"bag {label(bag)} has {array.shape[1]} features, "
+            f"but bag {label(first_bag)} has {first.shape[1]}; all bags need the same"
+        )

@@ -1,13 +1,13 @@
-"""The two checks at the door: whatever came becomes one `Bags` and finite targets, and is never checked again."""
+"""The two checks at the door: what came becomes one `Bags` and finite targets, and is never checked again."""
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
 from bagwise.bags.naming import name_bags
+from bagwise.bags.parts import bags_of
 
 
 def check_bags(bags, *, fitted=None, allow_missing: bool = False) -> Bags:
@@ -17,14 +17,14 @@ def check_bags(bags, *, fitted=None, allow_missing: bool = False) -> Bags:
     ----------
     bags : Bags, or a list of 2-D arrays (one per bag)
     fitted : estimator, optional
-        A fitted estimator that called `remember_columns`; the same features are then required, in the same order.
+        A fitted estimator that called `remember_columns`; the same features are then required, in their order.
     allow_missing : bool
         Whether NaN (kept on loading) may pass.
     """
     if not isinstance(bags, Bags):
         bags = _coerce(bags)
     if bags.has_missing and not allow_missing:
-        marked = np.logical_or.reduceat(np.isnan(bags.instances).any(axis=1), bags.offsets[:-1])
+        marked = bags_of(np.isnan(bags.instances).any(axis=1), bags.offsets)
         raise ValueError(
             f"{name_bags(bags.ids, marked)} missing feature values (NaN), which this method does not take; "
             "fill them in, or load with missing='drop-instances'"
@@ -49,10 +49,9 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y must be numbers, not {y.dtype}")
     y = y.astype(np.float64)
-    if not np.isfinite(y).all():
-        raise ValueError(
-            f"{name_bags(bags.ids, ~np.isfinite(y))} a missing or infinite target; drop such bags before fitting"
-        )
+    unknown = ~np.isfinite(y)
+    if unknown.any():
+        raise ValueError(f"{name_bags(bags.ids, unknown)} a missing or infinite target; drop such bags before fitting")
     return y
 
 
@@ -88,34 +87,33 @@ def remember_columns(estimator, bags: Bags) -> None:
 
 def _check_columns(bags: Bags, fitted) -> None:
     if not hasattr(fitted, "n_features_in_"):
+        from sklearn.exceptions import NotFittedError  # here, for scikit-learn imports pandas: loading stays light
+
         raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
     known = getattr(fitted, "feature_names_in_", None)
     if known is not None and bags.feature_names is not None:
-        known = [str(name) for name in known]
-        lost = [name for name in known if name not in bags.feature_names]
-        added = [name for name in bags.feature_names if name not in known]
-        if lost or added:
-            parts = [f"missing: {', '.join(lost[:5])}" if lost else "", f"new: {', '.join(added[:5])}" if added else ""]
-            raise ValueError(
-                f"the features differ from those at fit ({'; '.join(filter(None, parts))}); "
-                f"load with features={known[:3]}... to select them"
-            )
-        if list(bags.feature_names) != known:
-            raise ValueError(
-                f"the features are in another order than at fit (expected {', '.join(known[:3])}, ...); "
-                "load with features=[...] in the order of fitting"
-            )
+        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
     if bags.n_features != fitted.n_features_in_:
         raise ValueError(
             f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
         )
 
 
+def _refuse_other_names(names: list[str], known: list[str]) -> None:
+    if names == known:
+        return
+    lost, added = set(known) - set(names), set(names) - set(known)
+    lacks = [f"missing: {', '.join(sorted(lost)[:5])}"] if lost else []
+    adds = [f"new: {', '.join(sorted(added)[:5])}"] if added else []
+    what = f"differ from those at fit ({'; '.join(lacks + adds)})"
+    if not (lost or added):
+        what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
+    raise ValueError(f"the features {what}; load with features=list(estimator.feature_names_in_) to have the same")
+
+
 def _coerce(bags) -> Bags:
     if isinstance(bags, np.ndarray) and bags.ndim == 3:
-        raise ValueError(
-            "a padded 3-D array does not say how long each bag is; use bagwise.from_padded(array, sizes)"
-        )
+        raise ValueError("a padded 3-D array does not say how long each bag is; use bagwise.from_padded(array, sizes)")
     if isinstance(bags, np.ndarray) and bags.ndim == 2:
         raise TypeError(
             "a 2-D array does not say which rows belong together; "

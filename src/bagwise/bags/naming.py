@@ -15,9 +15,13 @@ def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
     "bag 'B17' (and 1 other) has"
     """
     positions = np.flatnonzero(marked)
-    first, others = ids[positions[0]], len(positions) - 1
-    label = repr(first.item() if isinstance(first, np.generic) and first.dtype.kind not in "mM" else first)
-    if isinstance(first, np.datetime64):
-        label = str(first)
+    others = len(positions) - 1
     rest = "" if not others else f" (and {others:,} other{'s' if others > 1 else ''})"
-    return f"bag {label}{rest} has"
+    return f"bag {label(ids[positions[0]])}{rest} has"
+
+
+def label(bag) -> str:
+    """A bag id as a person would write it: text in quotes, numbers and dates plain."""
+    if isinstance(bag, np.datetime64):
+        return str(bag)
+    return repr(bag.item() if isinstance(bag, np.generic) else bag)

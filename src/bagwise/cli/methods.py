@@ -9,6 +9,9 @@ import typer
 
 def methods(
     name: Annotated[str | None, typer.Argument(help="One method, to see its whole card. Example: instance-kme")] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The whole catalogue as a page of documentation.")
+    ] = False,
 ) -> None:
     """List the methods, or show the card of one."""
     from rich.console import Console
@@ -16,6 +19,11 @@ def methods(
 
     from bagwise.methods import CATALOGUE, card
 
+    if markdown:
+        from bagwise.reports.cards import methods_page
+
+        print(methods_page(), end="")
+        return
     console = Console()
     if name is not None:
         try:

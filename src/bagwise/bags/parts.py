@@ -1,0 +1,167 @@
+"""What each part of a `Bags` must satisfy; one refusal per rule, naming the first offending bag."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags.naming import label, name_bags
+
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+
+
+def unmask(array) -> np.ndarray:
+    """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data."""
+    if isinstance(array, np.ma.MaskedArray):
+        single = array.dtype == np.float32
+        array = array.astype(np.float32 if single else np.float64).filled(np.nan)
+    return np.asarray(array)
+
+
+def as_instances(instances) -> np.ndarray:
+    """A C-ordered table of float64 or float32 with at least one row and one column."""
+    array = unmask(instances)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"instances must be a table of (instances, features), not an array of {array.ndim} dimensions; "
+            "for a padded 3-D array use bagwise.from_padded(array, sizes)"
+        )
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"instances must be numbers, not {array.dtype}; encode text and dates first")
+    if array.dtype not in _FLOATS:
+        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    if array.shape[0] == 0:
+        raise ValueError("there are no instances (zero rows)")
+    if array.shape[1] == 0:
+        raise ValueError("instances have no features (zero columns)")
+    return np.ascontiguousarray(array)
+
+
+def as_offsets(offsets, n_instances: int) -> np.ndarray:
+    """Where every bag starts, then the end, as int64; an empty bag is left for `refuse_empty` to name."""
+    offsets = np.asarray(offsets)
+    if offsets.ndim != 1 or offsets.size < 2 or offsets.dtype.kind not in "iu":
+        raise ValueError("offsets must be a list of at least two integers: where each bag starts, then the end")
+    offsets = offsets.astype(np.int64)
+    if offsets[0] != 0 or offsets[-1] != n_instances:
+        raise ValueError(
+            f"offsets must rise from 0 to the number of instances ({n_instances}); "
+            f"these go from {offsets[0]} to {offsets[-1]}"
+        )
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if len(falls):
+        before, after = offsets[falls[0] : falls[0] + 2]
+        raise ValueError(f"offsets must rise from 0 to {n_instances}; these fall from {before} to {after}")
+    return offsets
+
+
+def as_labels(values, n_bags: int, what: str) -> np.ndarray:
+    """One identifier or group label per bag; text is held as Python strings."""
+    array = one_per_bag(values, n_bags, what)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
+    return array
+
+
+def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
+    """An array whose first axis is the bags."""
+    array = np.asarray(values)
+    if array.ndim == 0 or len(array) != n_bags:
+        came = "one value" if array.ndim == 0 else f"{len(array)}"
+        raise ValueError(f"{what} must have one entry per bag ({n_bags}), not {came}")
+    if array.dtype.kind in "UT":  # fixed-width text wastes memory and truncates on assignment
+        # from the list itself: as an array, [1, "a"] has already become ["1", "a"]
+        array = array.astype(object) if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    return array
+
+
+def as_feature_names(names, n_features: int) -> tuple[str, ...] | None:
+    """One distinct string per column, or None."""
+    if names is None:
+        return None
+    names = tuple(str(name) for name in names)
+    if len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names for {n_features} columns; give one per column")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"feature name {twice!r} appears twice; names must be distinct")
+    return names
+
+
+def absent(values: np.ndarray) -> np.ndarray:
+    """Which labels are missing: None, NaN, NaT, pandas' NA, or the empty string."""
+    if values.dtype.kind in "UT":
+        return values == ""
+    if values.dtype.kind != "O":
+        return values != values
+    return np.array([_is_absent(value) for value in values], dtype=bool)
+
+
+def refuse_empty(sizes: np.ndarray, ids: np.ndarray) -> None:
+    if (sizes == 0).any():
+        raise ValueError(
+            f"{name_bags(ids, sizes == 0)} no instances; every bag needs at least one: "
+            "leave the empty ones out, with their targets"
+        )
+
+
+def refuse_repeated(ids: np.ndarray) -> None:
+    if ids.dtype.kind in "iuM" and (ids[1:] > ids[:-1]).all():
+        return
+    unknown = absent(ids)
+    if unknown.any():
+        raise ValueError(f"the bag at position {unknown.argmax()} has no id; give every bag one, or leave ids out")
+    values = ids.tolist()
+    if len(set(values)) < len(values):
+        seen: set = set()
+        again = next(i for i, value in enumerate(values) if value in seen or seen.add(value))
+        raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+
+
+def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
+    unknown = absent(groups)
+    if unknown.any():
+        raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
+
+
+def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str) -> bool:
+    """Refuse what is not finite (NaN may be kept); return whether NaN is there."""
+    if _all_finite(instances):
+        return False
+    infinite = np.isinf(instances).any(axis=1)
+    if infinite.any():
+        raise ValueError(
+            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
+            "clip them, or load with missing='drop-instances' to leave those instances out"
+        )
+    if missing == "refuse":
+        unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
+        raise ValueError(
+            f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, load with "
+            "missing='drop-instances' to leave those instances out, or with missing='keep' for a learner that takes NaN"
+        )
+    return True
+
+
+def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Which bags have any of the marked rows."""
+    return np.logical_or.reduceat(rows, offsets[:-1])
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to; the flags of the array itself stay as they are."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_absent(value) -> bool:
+    same = value == value  # False for NaN and NaT; neither true nor false for pandas' NA
+    return value is None or not isinstance(same, bool | np.bool_) or not same or value == ""
+
+
+def _all_finite(instances: np.ndarray, block: int = 1 << 20) -> bool:
+    """In blocks, so that no boolean array as large as the data is made."""
+    flat = instances.reshape(-1)
+    return all(np.isfinite(flat[i : i + block]).all() for i in range(0, flat.size, block))

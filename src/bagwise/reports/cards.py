@@ -1,0 +1,59 @@
+"""The catalogue as a page: one table, then a card per method."""
+
+from __future__ import annotations
+
+import inspect
+
+from bagwise.methods import CATALOGUE, Card
+
+HEAD = """# The methods
+
+Made from the catalogue by `bagwise methods --markdown`; do not edit. Every method is `bw.method(name)`, an unfitted
+scikit-learn estimator.
+N instances, B bags, d features. *Interval*: the method has a predictive standard deviation,
+`predict(bags, return_std=True)`. *Which instance*: its
+last step tells instance weights or contributions.
+"""
+
+
+def methods_page() -> str:
+    """Markdown: the table of all methods, and every card."""
+    lines = [HEAD, "| method | assumes | cost | interval | which instance | GPU |", "|---|---|---|---|---|---|"]
+    lines += [_row(card) for card in CATALOGUE.values()]
+    return "\n".join(lines) + "\n\n" + "\n".join(_card(card) for card in CATALOGUE.values())
+
+
+def _row(card: Card) -> str:
+    which = ", ".join(verb for verb in card.gives if verb != "std")
+    cells = [
+        f"[{card.name}](#{card.name})",
+        card.assumes,
+        card.cost,
+        "yes" if "std" in card.gives else "",
+        which,
+        "yes" if card.gpu else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _card(card: Card) -> str:
+    lines = [f"## {card.name}", "", card.idea, "", f"- Assumes: {card.assumes}.", f"- Source: {card.cites}."]
+    lines.append(f"- Cost: {card.cost}.")
+    if card.needs:
+        lines.append(f"- Needs the extra `{card.needs}`: `pip install 'bagwise[{card.needs}]'`.")
+    lines.append("- Presets:")
+    lines += [f"  - `{name}`: {_first_sentence(factory)}" for name, factory in card.presets.items()]
+    if card.search_space:
+        lines.append("- Worth searching from outside:")
+        lines += [f"  - `{name}`: {_values(values)}" for name, values in card.search_space.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(factory) -> str:
+    text = inspect.getdoc(getattr(factory, "func", factory)) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _values(values: list) -> str:
+    shown = [repr(value) for value in values[:3]]
+    return ", ".join(shown) + (f", ... ({len(values)} values)" if len(values) > 3 else "")

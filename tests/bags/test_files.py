@@ -1,0 +1,388 @@
+"""Loading files: every format gives the bags of the frame, and a bad file gives one sentence."""
+
+import gzip
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from scipy.io import savemat
+
+import bagwise as bw
+from bagwise.bags import reading
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    of_row = rng.integers(0, 8, 60)
+    columns = {"site": [f"s{i}" for i in of_row], "red": rng.normal(size=60), "nir": rng.normal(size=60)}
+    return pd.DataFrame(columns | {"aod": of_row / 4, "county": [f"c{i % 3}" for i in of_row]})
+
+
+@pytest.fixture
+def expected(frame):
+    return bw.load(frame, bag="site", target="aod", groups="county")
+
+
+def only(library):
+    """As if no other library that reads tables were installed."""
+    others = {"pyarrow", "polars", "pandas"} - {library}
+    return lambda name: None if name in others else name
+
+
+WRITERS = {
+    "t.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "index.csv": lambda frame, path: frame.to_csv(path),
+    "t.CSV.gz": lambda frame, path: frame.to_csv(path, index=False, compression="gzip"),
+    "t.tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "t.parquet": lambda frame, path: frame.to_parquet(path),
+    "index.parquet": lambda frame, path: frame.set_index(np.arange(60)[::-1]).to_parquet(path),
+    "t.feather": lambda frame, path: frame.to_feather(path),
+    "t.arrow": lambda frame, path: pl.from_pandas(frame).write_ipc(path),
+    "stream.arrow": lambda frame, path: pl.from_pandas(frame).write_ipc_stream(path),
+}
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("name", list(WRITERS))
+def test_table_files_equal_the_frame(tmp_path, monkeypatch, frame, expected, name, library):
+    if library == "pandas" and "sv" not in name.lower():
+        pytest.skip("pandas reads these by pyarrow")
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    WRITERS[name](frame, tmp_path / name)
+    bags, y = bw.load(tmp_path / name, bag="site", target="aod", groups="county")
+    assert bags.ids.tolist() == expected[0].ids.tolist()
+    assert bags.groups.tolist() == expected[0].groups.tolist()
+    assert bags.feature_names == ("red", "nir")  # not the row numbers
+    np.testing.assert_allclose(bags.instances, expected[0].instances, rtol=1e-14)
+    np.testing.assert_allclose(y, expected[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert len(reading.read_parquet(tmp_path / "t.parquet", ["site", "red"]).columns) == 2
+    bags, _ = bw.load(str(tmp_path / "t.parquet"), bag="site", target="aod", features="red", ignore="nir")
+    assert bags.feature_names == ("red",)
+    with pytest.raises(ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are site, red, nir"):
+        bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    n = 200_000  # whole numbers for more than a megabyte, then fractions and text
+    rows = "".join(f"{i // 10},1\n" for i in range(n))
+    (tmp_path / "t.csv").write_text("site,x\n" + rows + "z,0.5\nz,NA\n")
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site", missing="drop-instances")
+    assert len(bags) == n // 10 + 1 and bags.ids[-1] == "z" and bags.ids[0] == "0" and bags[-1].tolist() == [[0.5]]
+
+
+def test_without_a_library_that_reads_tables(tmp_path, monkeypatch, frame):
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    for name in ("t.csv", "t.parquet", "t.feather"):
+        WRITERS[name](frame, tmp_path / name)
+        with pytest.raises(ImportError, match=rf"reading {name} needs pyarrow or polars.*'bagwise\[arrow\]'"):
+            bw.load(tmp_path / name, bag="site")
+
+
+def test_loading_imports_only_what_it_needs(tmp_path):
+    savemat(tmp_path / "t.mat", {"m": np.array([[1.0, 2.0, 3.0]])})
+    bw.save_npz(tmp_path / "t.npz", bw.from_arrays([[[1.0]]]))
+    program = (
+        "import sys, bagwise as bw; bw.load('t.mat'); bw.load('t.npz');"
+        "print([name for name in ('pandas', 'polars', 'pyarrow') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+# Refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file .*none.csv"):
+        bw.load(tmp_path / "none.csv", bag="site")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        bw.load(tmp_path, bag="site")
+    (tmp_path / "t.xlsx").touch()
+    with pytest.raises(ValueError, match=r"t.xlsx is of no known type; the known endings are .csv, .csv.gz, .*.npz"):
+        bw.load(tmp_path / "t.xlsx", bag="site")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
+def test_tables_need_bag(tmp_path, frame, name):
+    WRITERS[name](frame, tmp_path / name)
+    with pytest.raises(ValueError, match="bag= is needed.*the columns are site, red, nir"):
+        bw.load(tmp_path / name, target="aod", features=["red"])
+    with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file"):
+        bw.load(tmp_path / name, bag="site", variable="x")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("name", ["t.CSV.gz", "t.parquet", "t.feather", "t.arrow", "stream.arrow"])
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
+def test_files_cut_short(tmp_path, monkeypatch, frame, name, kept, library):
+    if library == "pandas" and "gz" not in name:
+        pytest.skip("pandas reads these by pyarrow")
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    WRITERS[name](frame, tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(ValueError, match=f"{name} cannot be read; it may be cut short, damaged, or of another format"):
+        bw.load(tmp_path / name, bag="site")
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet", "t.arrow", "t.mat", "t.npz"])
+def test_files_of_noise(tmp_path, name):
+    (tmp_path / name).write_bytes(np.random.default_rng(0).bytes(3000))
+    with pytest.raises(ValueError, match=f"{name} cannot be read"):
+        bw.load(tmp_path / name, bag="site")
+
+
+def test_csv_that_is_no_table(tmp_path):
+    (tmp_path / "t.csv").write_text("site,x\na,1\nb,2,3\n")
+    with pytest.raises(ValueError, match="t.csv cannot be read"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    (tmp_path / "t.csv").write_text("site,x\n")
+    with pytest.raises(ValueError, match="no rows|no numeric"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
+        file.write("")
+    with pytest.raises(ValueError, match="t.csv.gz cannot be read"):
+        bw.load(tmp_path / "t.csv.gz", bag="site")
+
+
+# MATLAB ---------------------------------------------------------------------------------------------------------
+
+
+def matrix(width, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(1, 6), 4))
+    return np.column_stack([ids, rng.normal(size=(20, width - 2)), ids / 10])
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "features"),
+    [
+        ("MISR1", 18, ["reflectance_1", "reflectance_12", "angle_1", "angle_4"]),
+        ("misr2", 18, ["reflectance_1", "reflectance_12", "angle_1", "angle_4"]),
+        ("Modis", 14, ["reflectance_1", "reflectance_7", "angle_1", "angle_5"]),
+        ("MISR1", 14, ["x1", "x12"]),
+        ("other", 18, ["x1", "x16"]),
+    ],
+)
+def test_matlab_layouts(tmp_path, name, width, features):
+    table = matrix(width)
+    savemat(tmp_path / f"{name}.mat", {"data": table})
+    bags, y = bw.load(tmp_path / f"{name}.mat")
+    assert bags.shape == (5, width - 2) and bags.ids.dtype == np.int64
+    assert set(features) <= set(bags.feature_names) and len(set(bags.feature_names)) == width - 2
+    np.testing.assert_array_equal(y, bags.ids / 10)
+    for bag, rows in zip(bags.ids, bags, strict=True):
+        np.testing.assert_array_equal(rows, table[table[:, 0] == bag, 1:-1])
+
+
+def test_matlab_columns_by_position(tmp_path):
+    table = matrix(6)
+    savemat(tmp_path / "t.mat", {"data": table[:, [1, 0, 2, 5, 3, 4]]})  # id second, target fourth
+    bags, y = bw.load(tmp_path / "t.mat", bag=1, target=-3, ignore=-1)
+    again, same = bw.load(tmp_path / "t.mat", bag=1, target=3, features=[0, "x2", 4])
+    assert bags.feature_names == ("x1", "x2", "x3") and bags == again and y.tolist() == same.tolist()
+    assert bags.ids.tolist() == list(dict.fromkeys(table[:, 0].astype(int)))
+    np.testing.assert_array_equal(bags[0], table[table[:, 0] == bags.ids[0]][:, [1, 2, 3]])
+    assert bw.load(tmp_path / "t.mat", bag=1, target=3, groups=3)[0].groups.tolist() == y.tolist()
+    with pytest.raises(ValueError, match="there is no column 6; the matrix has 6, counted from 0"):
+        bw.load(tmp_path / "t.mat", bag=6)
+    with pytest.raises(ValueError, match="no column 'site'; the columns are bag, x1, x2, x3, x4, target"):
+        bw.load(tmp_path / "t.mat", bag="site")
+    with pytest.raises(ValueError, match="cannot be both the bag id and the target"):
+        bw.load(tmp_path / "t.mat", bag=0, target=0)
+
+
+def test_matlab_ids_that_are_not_whole(tmp_path):
+    savemat(tmp_path / "t.mat", {"m": np.array([[0.5, 1, 2], [1.5, 1, 2]])})
+    assert bw.load(tmp_path / "t.mat")[0].ids.tolist() == [0.5, 1.5]
+    savemat(tmp_path / "t.mat", {"m": np.array([[1, 1, 2], [np.nan, 1, 2]])})
+    with pytest.raises(ValueError, match="1 of 2 rows have no bag id"):
+        bw.load(tmp_path / "t.mat")
+
+
+def test_matlab_variables(tmp_path):
+    path = tmp_path / "t.mat"
+    savemat(path, {"a": matrix(4), "b": matrix(5), "note": "text", "column": np.ones((3, 1))})
+    with pytest.raises(ValueError, match="several matrices; choose one with variable=: a, b"):
+        bw.load(path)
+    assert bw.load(path, variable="b")[0].n_features == 3
+    with pytest.raises(ValueError, match="no matrix 'c'; it holds a, b"):
+        bw.load(path, variable="c")
+    savemat(path, {"note": "text"})
+    with pytest.raises(ValueError, match="holds no matrix of numbers with at least 3 columns"):
+        bw.load(path)
+
+
+def test_matlab_files_that_cannot_be_read(tmp_path):
+    path = tmp_path / "t.mat"
+    path.write_bytes(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512))
+    with pytest.raises(ValueError, match="is a MATLAB 7.3 .HDF5. file, which is not read; save it again with '-v7'"):
+        bw.load(path)
+    savemat(path, {"a": matrix(4)})
+    whole = path.read_bytes()
+    for size in (0, 60, 140, 400, len(whole) - 8):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="t.mat cannot be read"):
+            bw.load(path)
+
+
+def test_a_real_matlab_file():
+    if not (DATA / "thrombin.mat").exists():
+        pytest.skip("thrombin.mat is not here")
+    bags, y = bw.load(DATA / "thrombin.mat", ignore="x7")
+    assert repr(bags).startswith("Bags: 40 bags") and bags.n_instances == 1128 and bags.n_features == 6
+    assert y.shape == (40,) and np.isfinite(y).all()
+
+
+def test_a_real_parquet_file():
+    path = DATA / "mhc2-H-2-IAb.parquet"
+    if not path.exists():
+        pytest.skip("mhc2-H-2-IAb.parquet is not here")
+    bags, y = bw.load(path, bag="bag", target="target", ignore="fold")
+    assert bags.shape == (1794, 180) and bags.n_instances == 12870 and len(y) == 1794
+
+
+# NumPy archives -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["é", "b", "a longer one"],
+        [30, 10, 20],
+        np.array(["2020-01-01", "2019-01-01", "2021-01-01T12"], "M8[ns]"),
+        [0.5, 1.5, 2.5],
+        np.array([3, 1, 2], dtype=object),
+    ],
+    ids=["text", "integers", "dates", "floats", "objects"],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saving_is_exact(tmp_path, ids, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(size, 2)).astype(dtype) for size in (3, 1, 2)]
+    bags = bw.from_arrays(arrays, ids=ids, groups=["u", "v", "u"], feature_names=["x", "é"])
+    bw.save_npz(str(tmp_path / "b.npz"), bags, [0.1, 0.2, 1 / 3])
+    again, y = bw.load(tmp_path / "b.npz")
+    assert again == bags and y.tolist() == [0.1, 0.2, 1 / 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
+    bw.save_npz(tmp_path / "b.npz", bw.from_arrays(arrays))  # over the old one
+    again, y = bw.load(tmp_path / "b.npz")
+    assert again == bw.from_arrays(arrays) and y is None
+
+
+def test_missing_values_come_back_on_request(tmp_path):
+    bags = bw.from_arrays([[1.0, np.nan], [2.0]], missing="keep")
+    bw.save_npz(tmp_path / "b.npz", bags)
+    assert bw.load(tmp_path / "b.npz", missing="keep")[0] == bags
+    assert bw.load(tmp_path / "b.npz", missing="drop-instances")[0].sizes.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="bag 0 has missing feature values"):
+        bw.load(tmp_path / "b.npz")
+
+
+def test_saving_refuses_what_it_could_not_give_back(tmp_path):
+    bags = bw.from_arrays([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="must end in .npz, not 'b.txt'"):
+        bw.save_npz(tmp_path / "b.txt", bags)
+    with pytest.raises(ValueError, match="bag id 0 appears twice"):
+        bw.save_npz(tmp_path / "b.npz", bags[[0, 0]])
+    with pytest.raises(ValueError, match="y has 1 values for 2 bags"):
+        bw.save_npz(tmp_path / "b.npz", bags, [1.0])
+    for ids in ([1, "a"], ["a", "a\0"], [("a",), ("b",)]):
+        odd = np.empty(2, dtype=object)
+        odd[:] = ids
+        with pytest.raises(TypeError, match="ids can be saved if all are text, all are numbers, or all are dates"):
+            bw.save_npz(tmp_path / "b.npz", bw.Bags([1.0, 2.0], [0, 1, 2], ids=odd))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    bags = bw.from_arrays([[1.0], [2.0]])
+    bw.save_npz(tmp_path / "b.npz", bags)
+
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        bw.save_npz(tmp_path / "b.npz", bags[:1])
+    assert bw.load(tmp_path / "b.npz")[0] == bags and len(list(tmp_path.iterdir())) == 1
+
+
+def test_archives_of_other_layouts(tmp_path, frame, expected):
+    bags, y = expected
+    path = tmp_path / "t.npz"
+    columns = {name: frame[name].to_numpy(dtype=None if name in ("red", "nir", "aod") else str) for name in frame}
+    np.savez(path, **columns)
+    again, same = bw.load(path, bag="site", target="aod", groups="county")
+    assert again == bags and same.tolist() == y.tolist()
+
+    np.savez(path, site=columns["site"], aod=columns["aod"], X=frame[["red", "nir"]].to_numpy(), note=np.array(5))
+    again, _ = bw.load(path, bag="site", target="aod")
+    assert again.feature_names == ("X_1", "X_2") and (again.instances == bags.instances).all()
+
+    np.savez(path, instances=bags.instances, sizes=bags.sizes, names=bags.ids.astype(str), y=y)
+    again, same = bw.load(path, bag="names")
+    assert again.ids.tolist() == bags.ids.tolist() and same.tolist() == y.tolist()
+
+    padded = np.full((len(bags), bags.sizes.max(), 2), np.inf)
+    for i, bag in enumerate(bags):
+        padded[i, : len(bag)] = bag
+    np.savez(path, X=padded, sizes=bags.sizes, aod=y)
+    again, same = bw.load(path, target="aod")
+    assert (again.instances == bags.instances).all() and same.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "match"),
+    [
+        ({"x": np.ones(3), "site": np.ones(3)}, {}, "bag= is needed.*x, site"),
+        ({"x": np.ones(3), "site": np.ones(2)}, {"bag": "site"}, r"one length, but are x \(3,\), site \(2,\)"),
+        ({}, {"bag": "site"}, "is not a table"),
+        ({"instances": np.ones((3, 1))}, {}, "store offsets or sizes"),
+        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"features": ["x"]}, "features= and ignore= do not apply"),
+        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"bag": "site"}, "no column 'site'"),
+        ({"instances": np.ones((3, 1)), "sizes": [2]}, {}, "these go from 0 to 2"),
+        ({"instances": np.ones((3, 1)), "sizes": [3], "targets": [1, 2]}, {}, "y has 2 values for 1 bags"),
+        ({"X": np.ones((2, 3, 1))}, {}, "needs sizes"),
+        ({"instances": [[np.nan]], "sizes": [1]}, {"missing": "drop-instances"}, "bag 0 has no finite instance"),
+        ({"x": np.array([1, "a"], dtype=object), "site": np.ones(2)}, {"bag": "site"}, "cannot be read.*allow_pickle"),
+    ],
+)  # fmt: skip
+def test_archives_refused(tmp_path, arrays, options, match):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(ValueError, match=match):
+        bw.load(tmp_path / "t.npz", **options)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.95])
+def test_archives_cut_short(tmp_path, kept):
+    bw.save_npz(tmp_path / "t.npz", bw.from_arrays([np.ones((50, 3))]))
+    whole = (tmp_path / "t.npz").read_bytes()
+    (tmp_path / "t.npz").write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(ValueError, match="t.npz cannot be read"):
+        bw.load(tmp_path / "t.npz")
+
+
+def test_the_first_call_of_the_readme(frame, expected):
+    bags, y = bw.load(frame, bag="site", target="aod")
+    assert len(bags) == 8 and y.tolist() == expected[1].tolist()
+    assert bw.load(pa.table(frame), bag="site", target="aod")[0] == bags

@@ -1,0 +1,65 @@
+"""Reductions over bags equal a loop over bags."""
+
+import numpy as np
+import pytest
+
+from bagwise.bags import segments
+
+
+@pytest.fixture(params=[(1,), (5, 1, 3), (1,) * 4, (40, 2, 1, 1, 17)], ids=str)
+def offsets(request):
+    return np.concatenate([[0], np.cumsum(request.param)])
+
+
+@pytest.fixture(params=[(), (1,), (4,), (2, 3)], ids=str)
+def values(request, offsets):
+    return np.random.default_rng(0).normal(size=(offsets[-1], *request.param)).round(1)  # with ties
+
+
+def loop(function, values, offsets):
+    return np.array([function(values[a:b]) for a, b in zip(offsets[:-1], offsets[1:], strict=True)])
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "min", "max", "median"])
+def test_reduction_equals_loop(name, values, offsets):
+    expected = loop(lambda bag: getattr(np, name)(bag, axis=0), values, offsets)
+    np.testing.assert_allclose(getattr(segments, f"segment_{name}")(values, offsets), expected, atol=1e-12)
+
+
+def test_quantiles_equal_numpy(values, offsets):
+    probabilities = [0.0, 0.1, 0.25, 1 / 3, 0.9, 1.0]
+    expected = loop(lambda bag: np.quantile(bag, probabilities, axis=0), values, offsets)
+    np.testing.assert_allclose(segments.segment_quantiles(values, offsets, probabilities), expected, atol=1e-12)
+
+
+def test_quantiles_of_a_bag_with_nan_are_nan():
+    values, offsets = np.array([1.0, np.nan, 3.0, 4.0]), np.array([0, 2, 4])
+    np.testing.assert_array_equal(segments.segment_quantiles(values, offsets, [0.0, 1.0]), [[np.nan] * 2, [3, 4]])
+
+
+@pytest.mark.parametrize("probabilities", [[1.5], [-0.1], [np.nan], 0.5])
+def test_quantiles_refuse_what_is_no_probability(probabilities):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        segments.segment_quantiles(np.ones(3), np.array([0, 3]), probabilities)
+
+
+def test_sum_counts_booleans():
+    assert segments.segment_sum(np.array([True, True, False]), np.array([0, 2, 3])).tolist() == [2, 0]
+
+
+def test_softmax_equals_loop_and_survives_large_scores(offsets):
+    scores = np.random.default_rng(0).normal(size=offsets[-1])
+    expected = np.concatenate([np.exp(bag) / np.exp(bag).sum() for bag in np.split(scores, offsets[1:-1])])
+    np.testing.assert_allclose(segments.segment_softmax(scores, offsets), expected)
+    np.testing.assert_allclose(segments.segment_softmax(scores + 1e4, offsets), expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_blocks_add_up(values, offsets, size):
+    total, seen = np.zeros((len(offsets) - 1, *values.shape[1:])), []
+    for rows, bags, own in segments.row_blocks(offsets, size):
+        assert 0 < rows.stop - rows.start <= size and (np.diff(own) > 0).all()
+        total[bags] += segments.segment_sum(values[rows], own)
+        seen.extend(range(rows.start, rows.stop))
+    assert seen == list(range(len(values)))
+    np.testing.assert_allclose(total, segments.segment_sum(values, offsets), atol=1e-12)

@@ -1,0 +1,309 @@
+"""Bags from data frames of three libraries, against a groupby in plain Python."""
+
+import datetime
+import decimal
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from bagwise import from_table
+
+BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
+
+
+@pytest.fixture(params=list(BUILD))
+def build(request):
+    return BUILD[request.param]
+
+
+def long_table(n=200, n_bags=17, seed=0):
+    """Rows in random order, as plain Python lists."""
+    rng = np.random.default_rng(seed)
+    of_row = rng.integers(0, n_bags, n)
+    targets = rng.normal(size=n_bags)
+    return {
+        "site": [f"s{i}" for i in of_row],
+        "red": rng.normal(size=n).tolist(),
+        "aod": targets[of_row].tolist(),
+        "count": rng.integers(0, 9, n).tolist(),
+        "county": [f"c{i % 4}" for i in of_row],
+        "cloudy": (rng.random(n) < 0.5).tolist(),
+    }
+
+
+def by_hand(data, bag, target, features):
+    """The groupby a reader would write."""
+    bags, y = {}, {}
+    for i, key in enumerate(data[bag]):
+        bags.setdefault(key, []).append([float(data[name][i]) for name in features])
+        y[key] = data[target][i]
+    return bags, y
+
+
+def check_against_hand(bags, y, data, features, bag="site", target="aod"):
+    expected, targets = by_hand(data, bag, target, features)
+    assert bags.ids.tolist() == list(expected)
+    assert y.dtype == np.float64 and y.tolist() == list(targets.values())
+    assert bags.feature_names == tuple(features)
+    for mine, theirs in zip(bags, expected.values(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_equals_groupby_by_hand(build):
+    data = long_table()
+    bags, y = from_table(build(data), bag="site", target="aod", groups="county")
+    check_against_hand(bags, y, data, ["red", "count"])  # not the boolean, not the text
+    assert bags.groups.tolist() == [f"c{int(site[1:]) % 4}" for site in bags.ids]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [f"s{i}" for i in range(17)],
+        list(range(17, 0, -1)),
+        [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=i) for i in range(17)],
+        [float(i) for i in range(17)],
+        [i % 2 == 0 for i in range(2)],
+    ],
+    ids=["text", "integers", "dates", "floats", "booleans"],
+)
+@pytest.mark.parametrize("adjacent", [True, False])
+def test_ids_of_every_type(build, ids, adjacent):
+    data = long_table(n_bags=len(ids))
+    if adjacent:
+        order = np.argsort(data["site"], kind="stable")
+        data = {name: [column[i] for i in order] for name, column in data.items()}
+    data["site"] = [ids[int(site[1:])] for site in data["site"]]
+    bags, y = from_table(build(data), bag="site", target="aod", features=["count", "red", "cloudy"])
+    check_against_hand(bags, y, data, ["count", "red", "cloudy"])
+
+
+@pytest.mark.parametrize("build_ids", [
+    lambda ids: pd.DataFrame({"site": pd.Categorical(ids, categories=["z", "c", "b", "a"])}),
+    lambda ids: pd.DataFrame({"site": pd.Series(ids, dtype="string")}),
+    lambda ids: pd.DataFrame({"site": pd.Series(ids, dtype=object)}),
+    lambda ids: pl.DataFrame({"site": pl.Series(ids, dtype=pl.Categorical)}),
+    lambda ids: pl.DataFrame({"site": pl.Series(ids, dtype=pl.Enum(["z", "c", "b", "a"]))}),
+    lambda ids: pa.table({"site": pa.DictionaryArray.from_arrays(
+        pa.array(["cba".index(i) + 1 for i in ids]), pa.array(["z", "c", "b", "a"]))}),
+    lambda ids: pa.table({"site": pa.chunked_array([ids[:2], [], ids[2:]])}),
+    lambda ids: pa.table({"site": pa.array(ids, pa.string_view())}),
+    lambda ids: pa.table({"site": pa.chunked_array([pa.array(ids[:2]).dictionary_encode(),
+                                                    pa.array(ids[2:]).dictionary_encode()])}),
+])  # fmt: skip
+def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
+    frame = nw.from_native(build_ids(["b", "a", "b", "c", "a"]))
+    frame = frame.with_columns(nw.new_series("x", [0.0, 1, 2, 3, 4], backend=frame.implementation))
+    bags, y = from_table(frame.to_native(), bag="site")
+    assert y is None
+    assert bags.ids.tolist() == ["b", "a", "c"]
+    assert [bag.ravel().tolist() for bag in bags] == [[0, 2], [1, 4], [3]]
+
+
+def test_mixed_ids_and_integer_column_names_of_pandas():
+    frame = pd.DataFrame({0: pd.Series([1, "a", 1, "1"], dtype=object), 1: [1.0, 2.0, 3.0, 4.0]})
+    bags, _ = from_table(frame, bag=0)
+    assert bags.ids.tolist() == [1, "a", "1"] and bags.feature_names == ("1",)
+
+
+def test_the_index_of_pandas_does_not_matter():
+    data = long_table()
+    frame = pd.DataFrame(data, index=np.random.default_rng(1).integers(0, 5, 200))
+    bags, y = from_table(frame, bag="site", target="aod", groups="county")
+    check_against_hand(bags, y, data, ["red", "count"])
+
+
+def test_a_large_arrow_table_keeps_its_rows_in_order():
+    # where joins inside pyarrow no longer do
+    codes = np.random.default_rng(0).integers(0, 50_000, 1_000_000)
+    frame = pa.table({"site": pa.array(codes).cast(pa.string()), "x": codes, "y": codes % 7})
+    bags, y = from_table(frame, bag="site", target="y", features="x")
+    assert (bags.instances[:, 0] == bags.expand(bags.ids).astype(int)).all()
+    assert (y == bags.ids.astype(int) % 7).all()
+
+
+def test_input_is_left_alone_and_order_of_rows_inside_a_bag_kept(build):
+    data = long_table()
+    frame = build(data)
+    from_table(frame, bag="site", target="aod", missing="drop-instances")
+    assert nw.from_native(frame).to_dict(as_series=False) == data
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [(["f4", "f4"], "f4"), (["f4", "f8"], "f8"), (["f4", "i4"], "f8"), (["i1", "i1"], "f8"), (["f2", "f4"], "f4")],
+)
+def test_precision(build, types, expected):
+    data = {"site": ["a", "b"], "x": np.array([1, 2], types[0]), "z": np.array([3, 4], types[1])}
+    if build is BUILD["polars"] and "f2" in types:
+        data["x"] = pl.Series([1, 2], dtype=pl.Float16)
+    bags, _ = from_table(build(data), bag="site")
+    assert bags.dtype == np.dtype(expected) and bags.instances.tolist() == [[1, 3], [2, 4]]
+
+
+def test_decimals_are_numbers(build):
+    data = {"site": ["a", "b"], "x": [decimal.Decimal("1.5"), decimal.Decimal("2.5")]}
+    frame = build(data)
+    if isinstance(frame, pd.DataFrame):
+        frame["x"] = frame["x"].astype(pd.ArrowDtype(pa.decimal128(5, 2)))
+    assert from_table(frame, bag="site")[0].instances.tolist() == [[1.5], [2.5]]
+
+
+def test_roles_and_ignore(build):
+    data = long_table()
+    only = from_table(build(data), bag="site", target="aod", ignore="count")[0]
+    assert only.feature_names == ("red",)
+    named = from_table(build(data), bag="site", features=["aod", "red"], ignore=["red"])[0]
+    assert named.feature_names == ("aod", "red")  # ignore is for the default only
+
+
+# Missing values -------------------------------------------------------------------------------------------------
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.fixture
+def holes(build):
+    return build({"site": ["a", "b", "a", "b", "c"], "x": [1.0, NAN, 3.0, 4.0, 5.0], "z": [1, 2, None, 4, 5]})
+
+
+def test_missing_refused(holes):
+    with pytest.raises(ValueError, match=r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"):
+        from_table(holes, bag="site")
+
+
+def test_missing_dropped(holes):
+    bags, _ = from_table(holes, bag="site", missing="drop-instances")
+    assert bags.ids.tolist() == ["a", "b", "c"] and not bags.has_missing
+    assert bags.instances.tolist() == [[1, 1], [4, 4], [5, 5]]
+
+
+def test_missing_kept(holes):
+    bags, _ = from_table(holes, bag="site", missing="keep")
+    np.testing.assert_array_equal(bags.instances, [[1, 1], [3, NAN], [NAN, 2], [4, 4], [5, 5]])
+    assert bags.has_missing
+
+
+def test_infinite_values_are_dropped_or_refused(build):
+    frame = build({"site": ["a", "a", "b"], "x": [1.0, INF, 3.0]})
+    for missing in ("refuse", "keep"):
+        with pytest.raises(ValueError, match="bag 'a' has infinite feature values"):
+            from_table(frame, bag="site", missing=missing)
+    assert from_table(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 3]
+
+
+def test_a_bag_left_with_nothing_is_named(build):
+    frame = build({"site": ["a", "b", "c", "d", "a"], "x": [1.0, NAN, None, INF, NAN]})
+    with pytest.raises(ValueError, match=r"bag 'b' \(and 2 others\) has no finite instance; every bag needs one; drop"):
+        from_table(frame, bag="site", missing="drop-instances")
+
+
+def test_nullable_types_of_pandas():
+    frame = pd.DataFrame({
+        "site": pd.array([2, 1, 2], dtype="Int64"),
+        "i": pd.array([1, None, 3], dtype="Int64"),
+        "f": pd.array([1.5, None, 3.5], dtype="Float32"),
+        "b": pd.array([True, None, False], dtype="boolean"),
+        "a": pd.array([1.5, None, 3.5], dtype="float64[pyarrow]"),
+    })  # fmt: skip
+    bags, _ = from_table(frame, bag="site", features=["i", "f", "b", "a"], missing="keep")
+    assert bags.ids.tolist() == [2, 1] and bags.ids.dtype == np.int64
+    np.testing.assert_array_equal(bags.instances, [[1, 1.5, 1, 1.5], [3, 3.5, 0, 3.5], [NAN] * 4])
+
+
+# Refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"bag": "sit"}, ValueError, r"no column 'sit' \(did you mean 'site'\?\); the columns are site, red, aod"),
+        ({"bag": "site", "target": "zzz"}, ValueError, "no column 'zzz'; the columns are"),
+        ({"bag": "site", "groups": "countyy"}, ValueError, "did you mean 'county'"),
+        ({"bag": "site", "features": ["red", "blu"]}, ValueError, "no column 'blu'"),
+        ({"bag": "site", "ignore": "blu"}, ValueError, "no column 'blu'"),
+        ({"bag": None}, ValueError, "bag= is needed.*the columns are site"),
+        ({"bag": "count", "target": "count"}, ValueError, "cannot be both the bag id and the target"),
+        ({"bag": "site", "features": []}, ValueError, "features is empty"),
+        ({"bag": "site", "target": "aod", "features": ["red", "aod"]}, ValueError, "'aod' is the target; it cannot"),
+        ({"bag": "count", "features": "count"}, ValueError, "'count' is the bag id; it cannot"),
+        ({"bag": "site", "features": ["red", "county"]}, TypeError, r"not numeric: 'county' \(String\); encode"),
+        (
+            {"bag": "site", "ignore": ["red", "aod", "count"]},
+            ValueError,
+            r"no numeric feature column; .*cloudy \(boolean\)",
+        ),
+        ({"bag": "site", "target": "county"}, TypeError, "target must be numbers; column 'county' is String"),
+        ({"bag": "site", "missing": "fill"}, ValueError, "missing must be 'refuse', 'drop-instances' or 'keep'"),
+    ],
+)
+def test_wrong_columns_are_refused(build, options, error, match):
+    with pytest.raises(error, match=match):
+        from_table(build(long_table(n=20)), **options)
+
+
+def test_no_rows(build):
+    frame = build(long_table())
+    with pytest.raises(ValueError, match="the table has no rows"):
+        from_table(frame[:0] if not isinstance(frame, pa.Table) else frame.slice(0, 0), bag="site")
+
+
+@pytest.mark.parametrize("ids", [["a", None, "b", None], ["a", "", "b", ""], [1, None, 2, None], [1.5, NAN, 2.5, NAN]])
+def test_rows_without_a_bag(build, ids):
+    with pytest.raises(ValueError, match=r"2 of 4 rows have no bag id \(the first is row 1, .*column 'site'"):
+        from_table(build({"site": ids, "x": [1.0, 2.0, 3.0, 4.0]}), bag="site")
+
+
+def test_rows_without_a_bag_in_pieces_of_an_arrow_table():
+    frame = pa.table({"site": pa.chunked_array([["a", "b"], ["c", None], ["a", None]]), "x": [1.0] * 6})
+    with pytest.raises(ValueError, match=r"2 of 6 rows have no bag id \(the first is row 3"):
+        from_table(frame, bag="site")
+
+
+def test_targets_that_differ_inside_a_bag(build):
+    frame = build({"site": list("abcabc"), "x": [1.0] * 6, "y": [1.0, 2.0, 3.0, 1.0, 2.25, 4.0]})
+    with pytest.raises(
+        ValueError, match=r"bag 'b' \(and 1 other\) has more than one target in column 'y' \(2.0 and 2.25\)"
+    ):
+        from_table(frame, bag="site", target="y")
+
+
+@pytest.mark.parametrize("value", [NAN, None, INF])
+def test_targets_that_are_not_finite(build, value):
+    frame = build({"site": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [1.0, value, 1.0]})
+    with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target in column 'y'"):
+        from_table(frame, bag="site", target="y")
+
+
+def test_groups_that_differ_or_lack_inside_a_bag(build):
+    frame = build({"site": list("aab"), "x": [1.0] * 3, "g": ["u", "v", "v"], "h": ["u", None, "v"]})
+    with pytest.raises(ValueError, match="bag 'a' has rows of more than one group in column 'g'"):
+        from_table(frame, bag="site", groups="g")
+    with pytest.raises(ValueError, match="bag 'a' has rows without a group in column 'h'"):
+        from_table(frame, bag="site", groups="h")
+
+
+@pytest.mark.parametrize("frame", [None, [[1, 2]], {"site": [1]}, np.ones((2, 2))], ids=str)
+def test_what_is_no_frame(frame):
+    with pytest.raises(TypeError, match="expected a data frame .*, not"):
+        from_table(frame, bag="site")
+
+
+def test_columns_of_one_name():
+    with pytest.raises(ValueError, match="two columns have the same name"):
+        from_table(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
+
+
+def test_records_cannot_be_ids():
+    for frame in (pa.table({"site": [{"u": 1}], "x": [1.0]}), pl.DataFrame({"site": [{"u": 1}], "x": [1.0]})):
+        with pytest.raises(TypeError, match="column 'site' holds lists or records"):
+            from_table(frame, bag="site")
+
+
+def test_a_lazy_frame_is_to_be_collected():
+    with pytest.raises(TypeError, match="not LazyFrame; collect"):
+        from_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site")
