@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from bagwise.bags.container import Bags
 from bagwise.bags.parts import as_instances, as_offsets, refuse_repeated
 from bagwise.bags.reading import reading
 from bagwise.bags.tables import fill, gather
+from bagwise.writing import replace_file
 
 
 def save_npz(path, bags: Bags, y=None) -> None:
@@ -44,13 +44,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
         arrays["groups"] = _storable(bags.groups, "groups")
     if bags.feature_names is not None:
         arrays["feature_names"] = _storable(np.array(bags.feature_names, dtype=object), "feature names")
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, **arrays)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    replace_file(path, lambda whole: np.savez(whole, **arrays))
 
 
 def load_npz(path: Path, *, bag, target, features, ignore, groups, missing):

@@ -2,6 +2,7 @@
 
 from bagwise.embeddings.gram import mean_gram
 from bagwise.embeddings.kernel_mean import KernelMean
+from bagwise.embeddings.landmarks import LandmarkMean
 from bagwise.embeddings.pools import Pool
 
-__all__ = ["KernelMean", "Pool", "mean_gram"]
+__all__ = ["KernelMean", "LandmarkMean", "Pool", "mean_gram"]

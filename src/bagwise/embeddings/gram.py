@@ -25,3 +25,8 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None) -> np.ndarray:
             if symmetric and other_rows.start > rows.start:
                 sums[other_bags, bags] += block.T
     return sums / left.sizes[:, None] / right.sizes[None, :]
+
+
+def squared_norms(kernel, bags: Bags) -> np.ndarray:
+    r"""1/L_i² Σ_l Σ_m k(x_il, x_im), the squared length of the embedding of every bag."""
+    return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])

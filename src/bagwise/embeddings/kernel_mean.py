@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.embeddings.chebyshev import fit_interpolant
-from bagwise.embeddings.gram import mean_gram
+from bagwise.embeddings.gram import mean_gram, squared_norms
 from bagwise.kernels import Gaussian
 
 UNITS = ("spread", "label")
@@ -82,6 +82,10 @@ class KernelMean(BaseEstimator):
             return self._from_series(scaled)
         gram = mean_gram(self._kernel, scaled, self.training_)
         return gram if self.columns == "gram" else gram @ self.to_features_
+
+    def squared_norms(self, bags) -> np.ndarray:
+        """‖μ_i‖² of every bag; the row of a new bag is shorter where it is a projection (``map_`` "exact")."""
+        return squared_norms(self._kernel, self._scaled(check_bags(bags, fitted=self)))
 
     # Fitting --------------------------------------------------------------------------------------------------
 

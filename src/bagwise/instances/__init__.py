@@ -2,6 +2,20 @@
 
 from bagwise.instances.cross_fit import CrossFit, CrossFitting
 from bagwise.instances.folds import BagKFold, bag_folds
+from bagwise.instances.network import NetworkRegressor
 from bagwise.instances.out_of_fold import EachInstance, OutOfFold
+from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.instances.random_features import FourierFeatures, NystroemFeatures
 
-__all__ = ["BagKFold", "CrossFit", "CrossFitting", "EachInstance", "OutOfFold", "bag_folds"]
+__all__ = [
+    "BagKFold",
+    "CrossFit",
+    "CrossFitting",
+    "EachInstance",
+    "FourierFeatures",
+    "NetworkRegressor",
+    "NystroemFeatures",
+    "OutOfFold",
+    "RandomFeatureRidge",
+    "bag_folds",
+]

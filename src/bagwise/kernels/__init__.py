@@ -1,5 +1,6 @@
-"""The similarity of two instances: kernels by formula."""
+"""The similarity of two instances: kernels by formula, and rules for their bandwidth."""
 
+from bagwise.kernels.bandwidth import MarginalPseudolikelihood, MedianDistance, with_bandwidth
 from bagwise.kernels.formulas import (
     Cauchy,
     Exponential,
@@ -23,11 +24,14 @@ __all__ = [
     "InverseMultiquadric",
     "Kernel",
     "Linear",
+    "MarginalPseudolikelihood",
     "Matern32",
     "Matern52",
+    "MedianDistance",
     "Polynomial",
     "PrintedInverse",
     "RationalQuadratic",
     "Student",
     "squared_distances",
+    "with_bandwidth",
 ]
