@@ -317,8 +317,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     bags = bw.from_arrays([[1.0], [2.0]])
     bw.save_npz(tmp_path / "b.npz", bags)
 
-    def fail(file, **arrays):
-        file.write(b"half")
+    def fail(path, **arrays):
+        path.write_bytes(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(np, "savez", fail)
