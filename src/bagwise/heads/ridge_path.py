@@ -66,7 +66,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         w = w / w.mean()
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = len(y) if self.scaling == "n" else 1.0
-        residuals = np.stack([_left_out(path, p * scale, w, groups) for p in penalties])
+        residuals = _left_out(path, penalties * scale, w, groups).T
         errors = np.average(residuals**2, axis=1, weights=w)
         best = int(np.argmin(np.where(np.isnan(errors), np.inf, errors)))
         if not np.isfinite(errors[best]) and len(penalties) > 1:
@@ -149,26 +149,27 @@ class _GramPath:
         return coef, float(self.target_mean - self.column_mean @ coef)
 
 
-def _left_out(path, penalty: float, w: np.ndarray, groups) -> np.ndarray:
-    """Residuals of every bag had it (its group) been left out; NaN where the fit interpolates it."""
-    shrunk = penalty / (path.spectrum + penalty)
+def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
+    """Residuals (bags, penalties) of every bag had it (its group) been left out; NaN where the fit interpolates it."""
+    shrunk = penalties / (path.spectrum[:, None] + penalties)
     # y - ŷ without subtracting near-equal numbers: the shrunk part, and what no component explains.
     outside = path.centred - path.U @ path.projected
-    residual = path.U @ (shrunk * path.projected) + outside
-    if groups is None:
-        leverage_gap = 1.0 - np.einsum("ij,ij->i", path.U, path.U) + path.U**2 @ shrunk
-        if path.ones is not None:
-            leverage_gap = leverage_gap - path.ones**2
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left_out = np.where(leverage_gap > SMALLEST_GAP, residual / leverage_gap, np.nan)
-    else:
-        left_out = _groups_left_out(path, residual, 1.0 - shrunk, np.asarray(groups))
+    residual = path.U @ (shrunk * path.projected[:, None]) + outside[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(w > 0, left_out / np.sqrt(w), 0.0)
+        if groups is None:
+            gap = (1.0 - np.einsum("ij,ij->i", path.U, path.U))[:, None] + path.U**2 @ shrunk
+            if path.ones is not None:
+                gap -= path.ones[:, None] ** 2
+            left_out = np.where(gap > SMALLEST_GAP, residual / gap, np.nan)
+        else:
+            columns = (_groups_left_out(path, r, 1.0 - s, groups) for r, s in zip(residual.T, shrunk.T, strict=True))
+            left_out = np.column_stack(list(columns))
+        return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
 
 
 def _groups_left_out(path, residual, kept, groups) -> np.ndarray:
     left_out = np.empty_like(residual)
+    groups = np.asarray(groups)
     _, unit = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)
     order = np.argsort(unit, kind="stable")
     for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):

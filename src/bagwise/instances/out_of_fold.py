@@ -9,11 +9,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import has_fit_parameter
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.segments import segment_mean
 from bagwise.instances.cross_fit import CrossFit, CrossFitting
 from bagwise.instances.folds import bag_folds
+from bagwise.threads import one_thread
 
 PREDICTORS = ("fold-mean", "refit", "last-fold")
 WEIGHTINGS = ("bag", "instance")
@@ -124,8 +125,6 @@ class OutOfFold(BaseEstimator):
         if self.judge is not None:
             errors = [self.judge.leave_one_out_error(column, y) for column in columns]
         else:
-            from bagwise.bags.segments import segment_mean
-
             errors = [np.mean((segment_mean(b.instances[:, 0], b.offsets) - y) ** 2) for b in columns]
         self.candidate_errors_ = np.array(errors)
         return int(np.argmin(errors))
@@ -224,7 +223,7 @@ def fit_rows(regressor, X, y, sample_weight=None, groups=None):
     known = {
         prefix + name: value for name, value in extra.items() if value is not None and has_fit_parameter(last, name)
     }
-    with threadpool_limits(1):
+    with one_thread():
         return regressor.fit(X, y, **known)
 
 
@@ -266,7 +265,7 @@ def _without(regressor, X, y, fold, k, sample_weight):
     train, test = fold != k, fold == k
     weights = None if sample_weight is None else sample_weight[train]
     model = fit_rows(regressor, X[train], y[train], weights)
-    with threadpool_limits(1):
+    with one_thread():
         return model, model.predict(X[test])
 
 

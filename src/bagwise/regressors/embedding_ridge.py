@@ -9,6 +9,7 @@ from sklearn.model_selection import ParameterGrid
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
 from bagwise.embeddings import KernelMean
 from bagwise.heads import RidgePath
+from bagwise.threads import one_thread
 
 
 class EmbeddingRidge(RegressorMixin, BaseEstimator):
@@ -56,20 +57,24 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
         best, self.search_ = None, []
-        for setting in ParameterGrid(self.grid or {}):
-            embedding = clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
-            rows = embedding.fit_transform(bags, y)
-            head = clone(self.head if self.head is not None else RidgePath())
-            if getattr(embedding, "columns", "features") == "gram":
-                head.set_params(kernel="precomputed")
-            head.fit(rows, y, sample_weight=weights, groups=bags.groups)
-            self.search_.append((setting, head.penalty_, head.error_))
-            if best is None or head.error_ < best[2].error_:
-                best = setting, embedding, head
+        with one_thread():
+            for setting in ParameterGrid(self.grid or {}):
+                embedding, head = self._try(setting, bags, y, weights)
+                self.search_.append((setting, head.penalty_, head.error_))
+                if best is None or head.error_ < best[2].error_:
+                    best = setting, embedding, head
         self.setting_, self.embedding_, self.head_ = best
         self.error_, self.residuals_ = self.head_.error_, self.head_.residuals_
         remember_columns(self, bags)
         return self
+
+    def _try(self, setting, bags, y, weights):
+        embedding = clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
+        rows = embedding.fit_transform(bags, y)
+        head = clone(self.head if self.head is not None else RidgePath())
+        if getattr(embedding, "columns", "features") == "gram":
+            head.set_params(kernel="precomputed")
+        return embedding, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self)

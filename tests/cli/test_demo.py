@@ -1,0 +1,47 @@
+import csv
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+
+run = CliRunner().invoke
+
+
+def test_demo_leaves_a_table_and_a_picture(tmp_path):
+    result = run(app, ["demo", "--out", str(tmp_path), "--bags", "30", "--instances", "8", "--folds", "2"])
+    assert result.exit_code == 0, result.output
+    for name in ("instance-mean", "instance-median", "aggregated", "instance-kme"):
+        assert name in result.output
+    with open(tmp_path / "predictions.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    bags, y = bw.datasets.make_aerosol(30, instances=8, ragged=True, random_state=0)
+    assert [row["bag"] for row in rows] == [str(bag) for bag in bags.ids]
+    np.testing.assert_array_equal([float(row["target"]) for row in rows], y)
+    assert all(np.isfinite(float(row["instance-kme"])) for row in rows)
+    assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["demo.png", "predictions.csv"]
+
+
+def test_demo_with_more_folds_than_bags_says_so(tmp_path):
+    result = run(app, ["demo", "--out", str(tmp_path / "new"), "--bags", "4", "--folds", "9"])
+    assert result.exit_code == 1 and "9 folds need at least 9 bags" in result.output
+    assert not (tmp_path / "new").exists()
+
+
+def test_methods_lists_the_catalogue():
+    result = run(app, ["methods"])
+    assert result.exit_code == 0 and all(name in result.output for name in bw.methods())
+    assert "Uriot (2019)" in run(app, ["methods", "instance-kme"]).output
+    wrong = run(app, ["methods", "instance-kne"])
+    assert wrong.exit_code == 1 and "did you mean 'instance-kme'" in wrong.output
+
+
+@pytest.mark.parametrize("module", ["numba", "sklearn", "torch", "pandas", "pyarrow", "matplotlib"])
+def test_help_and_import_load_nothing_heavy(module):
+    code = f"import sys, bagwise, bagwise.cli; sys.exit({module!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
