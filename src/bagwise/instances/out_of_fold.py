@@ -92,16 +92,19 @@ class OutOfFold(BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> OutOfFold:
-        self.fit_transform(bags, y, sample_weight)
+    def fit(self, bags, y, sample_weight=None, instance_weight=None) -> OutOfFold:
+        self.fit_transform(bags, y, sample_weight, instance_weight)
         return self
 
-    def fit_transform(self, bags, y, sample_weight=None) -> Bags:
-        """Fit, and return the out-of-fold predictions of the training instances."""
+    def fit_transform(self, bags, y, sample_weight=None, instance_weight=None) -> Bags:
+        """Fit, and return the out-of-fold predictions of the training instances.
+
+        ``sample_weight`` has one entry per bag, ``instance_weight`` one per instance; both multiply ``weighting``.
+        """
         _one_of(self.predictor, PREDICTORS, "predictor")
         bags, y = check_fit(bags, y, allow_missing=True)
         self.fold_ = bag_folds(bags, self.folds, random_state=self.random_state)
-        weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags))
+        weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags), instance_weight)
         regressor = prepared(self.regressor, self.scaler, self.random_state)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else _Loop(regressor)
         result = train(
@@ -180,17 +183,28 @@ class EachInstance(BaseEstimator):
         return bags.replace(self.estimator_.predict(bags.instances))
 
 
-def instance_weights(bags: Bags, weighting: str, sample_weight: np.ndarray | None) -> np.ndarray | None:
+def instance_weights(bags: Bags, weighting: str, sample_weight=None, instance_weight=None) -> np.ndarray | None:
     """The weight of every instance in the loss, of mean one; None when all are equal."""
     _one_of(weighting, WEIGHTINGS, "weighting")
     sizes = bags.sizes
     per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / sizes
     if sample_weight is not None:
         per_instance = per_instance * sample_weight
-    if (per_instance == per_instance[0]).all():
+    if instance_weight is None and (per_instance == per_instance[0]).all():
         return None
     weights = bags.expand(per_instance)
+    if instance_weight is not None:
+        weights = weights * _one_per_instance(instance_weight, bags)
     return weights / weights.mean()
+
+
+def _one_per_instance(instance_weight, bags: Bags) -> np.ndarray:
+    weights = np.asarray(instance_weight, dtype=np.float64)
+    if weights.shape != (bags.n_instances,):
+        raise ValueError(f"instance_weight must have one entry per instance ({bags.n_instances}), not {weights.shape}")
+    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
+        raise ValueError("instance_weight must be finite and not negative, with at least one above zero")
+    return weights
 
 
 def prepared(regressor, scaler, random_state: int):

@@ -10,7 +10,9 @@ def default_network(*, random_state=0, n_jobs=None):
     """One hidden layer of 128 units; the number of epochs is chosen on held-out bags."""
     from bagwise.instances.network import NetworkRegressor
 
-    return NetworkRegressor((128,), epochs=EPOCHS, weight_decay=0.05, random_state=random_state, n_jobs=n_jobs)
+    return NetworkRegressor(
+        (128,), epochs=EPOCHS, batch_size="auto", weight_decay=0.05, random_state=random_state, n_jobs=n_jobs
+    )
 
 
 def paper_network(*, random_state=0, n_jobs=None):

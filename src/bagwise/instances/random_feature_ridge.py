@@ -1,0 +1,375 @@
+"""Ridge regression on random features: exact out-of-fold predictions for every penalty, from sums, without refits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from bagwise.instances.cross_fit import CrossFit
+from bagwise.instances.random_features import FLOATS, FourierFeatures, row_keys
+
+PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
+SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
+WORST_ROUNDING = 1e-6  # of left-out residuals; a penalty that could do worse is no candidate
+FEW_FOLDS = 20  # so few are taken out of the sums whatever their size: that never divides by almost zero
+MANY_ROWS = 20_000  # without groups, more rows than this are dealt to ten folds, not left out one by one
+LONG_FOLD = 128  # rows; a longer fold is taken out of the sums too, if it also has more than half as many as features
+KEPT_FOLDS, KEPT_NUMBERS = 64, 2**26  # whose own sums are kept, and the numbers these may hold: 512 MB
+
+
+class RandomFeatureRidge(RegressorMixin, BaseEstimator):
+    r"""Ridge regression on random features, with exact out-of-fold predictions in closed form.
+
+    The model f(x) = b + β·φ(x) minimises Σ w (y - f(x))² + λ‖β‖², its intercept b free. All it takes is the sum over
+    rows G = Σ w d dᵀ, d = [1, φ(x), y], added up block by block: the features of all rows are never held at once.
+    No fold needs training again. A long one is taken out of the sum, and one eigendecomposition of G - G_k serves all
+    penalties. For those with fewer rows than features that of G serves all folds too: the held-out predictions are
+
+        y_k - (I - H_k)⁻¹ (y_k - ŷ_k),   H_k = Z_k diag(1 / (s + λ)) Z_kᵀ W_k,
+
+    with Z_k the fold's rows in the eigenbasis and s the eigenvalues (the intercept is one more column, with no λ).
+    So to leave out each bag in turn costs little more than one fit.
+
+    Parameters
+    ----------
+    features : feature map with ``fit`` and ``transform``, default `FourierFeatures`
+        Fitted on all rows, held-out ones included, but never on targets: one map serves all folds, no target leaks.
+    penalties : sequence of float, at least 1e-10
+        The grid. A penalty is relative, λ = penalty · trace of the centred Σ w φφᵀ over all rows, and λ the same for
+        all folds. So it means the same whatever the number of rows, their weights and the number of features; at 1,
+        even the strongest direction is shrunk to half or less.
+    penalty : float, optional
+        Fixes the penalty.
+    block_rows : int
+        How many rows have their features in memory at once, per thread. It changes nothing but rounding.
+    random_state : int or None
+        Seed of the default features, and of the folds in ``fit`` where rows are many and have no groups.
+    n_jobs : int, optional
+        Threads over blocks and folds, BLAS being held to one in each. The numbers are the same to the last bit.
+
+    Attributes
+    ----------
+    penalty_ : float, the one used
+    penalties_, errors_ : the penalties compared and their mean squared held-out errors; not if ``penalty`` is given
+    features_ : the fitted feature map
+    coef_, intercept_ : β and b
+
+    Notes
+    -----
+    Where a short fold is fitted almost exactly, I - H_k is almost singular, and its inverse turns rounding into
+    predictions. A penalty at which that error may pass 1e-6 is left out of ``candidates`` and ``penalties_``; if none
+    remains, an error says so. It takes a penalty near 1e-10, or a fold that carries nearly all the weight; and with
+    20 folds or fewer it cannot happen, as they are all taken out of the sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+    >>> rng = np.random.default_rng(0)
+    >>> X, bag = rng.uniform(-2, 2, size=(300, 2)), np.repeat(np.arange(60), 5)
+    >>> y = np.sin(2 * X[:, 0]) * X[:, 1]
+    >>> model = RandomFeatureRidge().fit(X, y, groups=bag)
+    >>> bool(np.abs(model.predict(X) - y).max() < 0.05)
+    True
+    >>> result = RandomFeatureRidge(penalties=(1e-4, 1e-2)).cross_fit(X, y, fold=bag)
+    >>> result.predictions.shape, result.candidates
+    ((300, 2), ({'penalty': 0.0001}, {'penalty': 0.01}))
+
+    References
+    ----------
+    Rahimi & Recht (2007), Random features for large-scale kernel machines.
+    Pahikkala, Boberg & Salakoski (2006), Fast n-fold cross-validation for regularized least-squares.
+    """
+
+    def __init__(
+        self,
+        features=None,
+        *,
+        penalties=PENALTIES,
+        penalty: float | None = None,
+        block_rows: int = 2048,
+        random_state: int | None = 0,
+        n_jobs: int | None = None,
+    ):
+        self.features = features
+        self.penalties = penalties
+        self.penalty = penalty
+        self.block_rows = block_rows
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X, y, sample_weight=None, groups=None) -> RandomFeatureRidge:
+        """Fit with the penalty of least squared error when each group (the bag of every row) is left out in turn.
+
+        Without groups every row is left out by itself, or a tenth of them at a time if they are many: right for
+        independent rows, too hopeful for the rows of bags.
+        """
+        X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
+        if self.penalty is not None:
+            return self._fit_fixed(X, y, sample_weight)
+        fold = self._row_folds(X) if groups is None else groups
+        result = self.cross_fit(X, y, fold, sample_weight=sample_weight)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        self.penalties_ = np.array([candidate["penalty"] for candidate in result.candidates])
+        self.errors_ = np.array([np.average((y - column) ** 2, weights=weight) for column in result.predictions.T])
+        best = result.predictor(int(np.argmin(self.errors_)), "refit")
+        return self._set(best.features_, best.penalty_, best.coef_, best.intercept_)
+
+    def _fit_fixed(self, X, y, sample_weight) -> RandomFeatureRidge:
+        stream = self._stream(X, y, sample_weight, np.arange(len(X)), self.n_jobs)
+        with threadpool_limits(1, user_api="blas"):
+            gram = stream.gram(0, len(X))
+            coef = _ridge(gram, self._penalties() * stream.trace(gram)).coef
+        return self._set(stream.features, float(self.penalty), *stream.uncentred(coef[:, 0].copy()))
+
+    def predict(self, X) -> np.ndarray:
+        """One number per row."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=FLOATS, reset=False)
+        out = np.empty(len(X))
+        for rows in _blocks(0, len(X), self.block_rows):
+            # A dot product per row: BLAS may round a row differently in different company.
+            out[rows] = np.einsum("ij,j->i", self.features_.transform(X[rows]), self.coef_)
+        return out + self.intercept_
+
+    def cross_fit(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
+        """Exact held-out predictions of every row for every penalty, and the models for new rows.
+
+        ``fold`` is the fold of every row, in any order; the last fold is that of the largest label. ``n_jobs`` is the
+        regressor's own unless given.
+        """
+        X, y = check_X_y(X, y, dtype=FLOATS, y_numeric=True)
+        fold = column_or_1d(fold)
+        check_consistent_length(X, fold)
+        penalties = self._penalties()
+        _, code, sizes = np.unique(fold, return_inverse=True, return_counts=True)
+        # Folds of one size side by side, the longest at the end.
+        order = np.lexsort((code, sizes[code]))
+        stream = self._stream(X, y, sample_weight, order, self.n_jobs if n_jobs is None else n_jobs)
+        if (n_folds := np.unique(code[stream.weight > 0]).size) < 2:
+            raise ValueError(
+                f"held-out predictions need at least two folds with rows of positive weight; got {n_folds}"
+            )
+        last = np.searchsorted(np.sort(sizes), sizes[-1], side="right") - 1
+        with threadpool_limits(1, user_api="blas"):
+            left_out = _LeaveOut(stream, np.sort(sizes), last, penalties)
+        usable = np.flatnonzero(np.finfo(float).eps * left_out.blow_up <= WORST_ROUNDING)
+        if usable.size == 0:
+            raise ValueError(
+                f"at every penalty up to {penalties.max():g} some fold is fitted exactly, which leaves its held-out "
+                "predictions to rounding; raise the penalties, even out the weights, or use fewer folds"
+            )
+        models = {kind: stream.uncentred(coef[:, usable]) for kind, coef in left_out.coefficients().items()}
+        predictor = partial(_predictor, clone(self), stream.features, penalties[usable], models)
+        candidates = tuple({"penalty": float(penalty)} for penalty in penalties[usable])
+        return CrossFit(left_out.predictions[:, usable], candidates, predictor)
+
+    def _penalties(self) -> np.ndarray:
+        penalties = np.atleast_1d(np.asarray(self.penalties if self.penalty is None else self.penalty, dtype=float))
+        if penalties.ndim != 1 or penalties.size == 0 or not (penalties >= SMALLEST_PENALTY).all():
+            raise ValueError(f"penalties must be numbers of at least {SMALLEST_PENALTY:g}; got {penalties.tolist()}")
+        return penalties
+
+    def _stream(self, X, y, sample_weight, order, n_jobs) -> _Stream:
+        if self.block_rows < 1:
+            raise ValueError(f"block_rows must be at least 1, not {self.block_rows!r}")
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        features = FourierFeatures(random_state=self.random_state) if self.features is None else clone(self.features)
+        return _Stream(features.fit(X), X, y, weight, order, self.block_rows, n_jobs)
+
+    def _row_folds(self, X) -> np.ndarray:
+        if len(X) <= MANY_ROWS:
+            return np.arange(len(X))
+        fold = np.empty(len(X), dtype=np.int64)
+        seed = np.random.default_rng(self.random_state).integers(2**63)
+        fold[np.argsort(row_keys(X, seed), kind="stable")] = np.arange(len(X)) % 10
+        return fold
+
+    def _set(self, features, penalty, coef, intercept) -> RandomFeatureRidge:
+        self.features_, self.penalty_, self.coef_, self.intercept_ = features, penalty, coef, intercept
+        return self
+
+
+def _predictor(template, features, penalties, models, candidate: int, kind: str) -> RandomFeatureRidge:
+    """A fitted model for new rows, by its candidate's number and its kind."""
+    if kind not in models:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, models))}, not {kind!r}")
+    coef, intercept = (array[..., candidate].copy() for array in models[kind])
+    model = clone(template)._set(features, float(penalties[candidate]), coef, float(intercept))
+    model.n_features_in_ = features.n_features_in_
+    return model
+
+
+class _Stream:
+    """The rows d = [1, φ(x), y] in a given order, by blocks; φ and y are counted from an origin close to their mean."""
+
+    def __init__(self, features, X, y, weight, order, block_rows, n_jobs):
+        self.features, self.X, self.y, self.weight, self.order = features, X, y, weight, order
+        self.root = np.sqrt(weight[order])
+        self.block_rows, self.n_jobs = block_rows, n_jobs
+        phi = features.transform(X[order[:block_rows]])
+        self.width = phi.shape[1]
+        self.origin = np.concatenate([[0.0], phi.mean(axis=0, dtype=np.float64), [np.average(y, weights=weight)]])
+
+    def rows(self, block: slice) -> np.ndarray:
+        """d of the rows of a block, always in float64: only the features are computed in the precision of X."""
+        rows = self.order[block]
+        design = np.empty((len(rows), self.width + 2))
+        design[:, 0] = 1.0
+        design[:, 1:-1] = self.features.transform(self.X[rows])
+        design[:, -1] = self.y[rows]
+        design -= self.origin
+        return design
+
+    def gram(self, start: int, stop: int) -> np.ndarray:
+        """Σ w d dᵀ over the rows from start to stop."""
+
+        def product(block):
+            scaled = self.rows(block) * self.root[block, None]
+            return scaled.T @ scaled  # numpy sees the symmetry: half the work
+
+        total = np.zeros((self.width + 2, self.width + 2))
+        for part in self.each(product, _blocks(start, stop, self.block_rows)):
+            total += part
+        return total
+
+    def each(self, function: Callable, items: Iterable) -> Iterator:
+        """The function of every item, in order, some at a time."""
+        jobs = (delayed(function)(item) for item in items)
+        return Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(jobs)
+
+    def trace(self, gram: np.ndarray) -> float:
+        """Trace of the centred Σ w φφᵀ; never less than its rounding, and 1 if the features are all zero."""
+        diagonal = np.diag(gram)[1:-1] - gram[0, 1:-1] ** 2 / gram[0, 0]
+        return max(diagonal.sum(), np.finfo(float).eps * gram[0, 0] * (self.origin[1:-1] ** 2).sum()) or 1.0
+
+    def uncentred(self, coef: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """β and the intercept counted from zero instead of the origin."""
+        return coef[1:], coef[0] + self.origin[-1] - self.origin[1:-1] @ coef[1:]
+
+
+class _Ridge(NamedTuple):
+    """Ridge in the eigenbasis: [1, φ] @ basis has orthogonal columns, the intercept first."""
+
+    basis: np.ndarray  # (1 + features, 1 + features)
+    shrink: np.ndarray  # (1 + features, penalties): 1 / (eigenvalue + λ)
+    coef: np.ndarray  # (1 + features, penalties)
+
+
+def _ridge(gram: np.ndarray, lam: np.ndarray) -> _Ridge:
+    """Ridge for every λ from Σ w d dᵀ; the intercept, unpenalised, is split off by centring."""
+    weight, mean = gram[0, 0], gram[0, 1:-1] / gram[0, 0]
+    values, vectors = np.linalg.eigh(gram[1:-1, 1:-1] - weight * np.outer(mean, mean))
+    basis = np.eye(len(mean) + 1)
+    basis[0, 1:], basis[1:, 1:] = -mean @ vectors, vectors
+    shrink = np.full((len(basis), len(lam)), 1 / weight)
+    shrink[1:] = 1 / (np.maximum(values, 0.0)[:, None] + lam)
+    return _Ridge(basis, shrink, basis @ (shrink * (basis.T @ gram[:-1, -1])[:, None]))
+
+
+class _LeaveOut:
+    """Held-out predictions of all folds and the sum of their models. The folds are sorted by size."""
+
+    def __init__(self, stream: _Stream, sizes: np.ndarray, last: int, penalties: np.ndarray):
+        self.stream, self.sizes, self.last = stream, sizes, last
+        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        short = max(LONG_FOLD, stream.width // 2)
+        first_long = 0 if len(sizes) <= FEW_FOLDS else int(np.searchsorted(sizes, short, side="right"))
+        n_kept = min(KEPT_FOLDS, max(2, KEPT_NUMBERS // stream.width**2))
+        self._sum_up(max(first_long, len(sizes) - n_kept))
+        self.lam = penalties * stream.trace(self.gram)
+        self.ridge = _ridge(self.gram, self.lam)
+        self.predictions = np.empty((len(stream.X), len(penalties)))
+        self.blow_up = np.ones(len(penalties))
+        self.coef_sum, self.coef_last = np.zeros_like(self.ridge.coef), self.ridge.coef.copy()
+        self._short_folds(first_long)
+        self._long_folds(range(first_long, len(sizes)))
+        self.predictions += stream.origin[-1]
+
+    def coefficients(self) -> dict[str, np.ndarray]:
+        mean = self.coef_sum / len(self.sizes)
+        return {"fold-mean": mean, "refit": self.ridge.coef, "last-fold": self.coef_last}
+
+    def _sum_up(self, first_kept: int) -> None:
+        """G, and apart from the rest the G_k of the longest folds."""
+        gram, bounds = self.stream.gram, self.bounds
+        self.rest = gram(0, bounds[first_kept])
+        self.kept = {k: gram(bounds[k], bounds[k + 1]) for k in range(first_kept, len(self.sizes))}
+        self.gram = self.rest + sum(self.kept.values())
+
+    def _long_folds(self, folds: range) -> None:
+        """Models from the sums over the other folds."""
+        coefs = dict(zip(folds, self.stream.each(self._without, folds), strict=True))
+        self.coef_sum += sum(coefs.values())
+        self.coef_last = coefs.get(self.last, self.coef_last)
+
+        def predict(fold_and_block):
+            k, block = fold_and_block
+            self.predictions[self.stream.order[block]] = self.stream.rows(block)[:, :-1] @ coefs[k]
+
+        ends, size = self.bounds, self.stream.block_rows
+        list(self.stream.each(predict, ((k, block) for k in folds for block in _blocks(ends[k], ends[k + 1], size))))
+
+    def _without(self, k: int) -> np.ndarray:
+        if k in self.kept:
+            gram = self.rest + sum(own for other, own in self.kept.items() if other != k)
+        else:  # at least two folds are longer, so this is no difference of near-equal numbers
+            gram = self.gram - self.stream.gram(self.bounds[k], self.bounds[k + 1])
+        return _ridge(gram, self.lam).coef
+
+    def _short_folds(self, count: int) -> None:
+        """The first folds by the block formula, those of one size together."""
+        runs = []
+        for size in np.unique(self.sizes[:count]):
+            low, high = np.searchsorted(self.sizes[:count], [size, size + 1])
+            runs += _blocks(low, high, max(1, self.stream.block_rows // size))
+        moved = np.zeros_like(self.coef_sum)
+        for blow_up, t in self.stream.each(self._run, runs):
+            self.blow_up = np.maximum(self.blow_up, blow_up)
+            moved += t
+        self.coef_sum += count * self.ridge.coef - self.ridge.basis @ moved
+
+    def _run(self, folds: slice) -> tuple[np.ndarray, np.ndarray]:
+        """Held-out predictions of some folds of one size.
+
+        The model without a fold is β_k = β - basis t with t = (s + λ)⁻¹ Zᵀ W (y - ŷ_k), as its normal equations say;
+        so ŷ_k = ŷ - Z t. Only √W (y - ŷ_k) = (I - S (s + λ)⁻¹ Sᵀ)⁻¹ √W (y - ŷ), S = √W Z, needs solving.
+        """
+        count, size = folds.stop - folds.start, self.sizes[folds.start]
+        rows = slice(self.bounds[folds.start], self.bounds[folds.stop])
+        design = self.stream.rows(rows)
+        root, y = self.stream.root[rows].reshape(count, size, 1), design[:, -1].reshape(count, size, 1)
+        Z = (design[:, :-1] @ self.ridge.basis).reshape(count, size, -1)
+        fitted = (design[:, :-1] @ self.ridge.coef).reshape(count, size, -1)
+        S, residual = root * Z, root * (y - fitted)
+        probe = np.random.default_rng(0).standard_normal((size, 1))
+        probe = np.broadcast_to(probe * np.sqrt(size) / np.linalg.norm(probe), (count, size, 1))
+        blow_up, moved = np.full(len(self.lam), np.inf), np.zeros_like(self.ridge.coef)
+        for p, shrink in enumerate(self.ridge.shrink.T):
+            right = np.concatenate([residual[:, :, p : p + 1], probe], axis=2)
+            try:
+                left = np.linalg.solve(np.eye(size) - (S * shrink) @ S.mT, right)
+            except np.linalg.LinAlgError:
+                continue
+            # How much the inverse magnifies: over random g of length √size, the mean of ‖M⁻¹ g‖² is ‖M⁻¹‖² (Frobenius).
+            blow_up[p] = np.linalg.norm(left[:, :, 1], axis=1).max()
+            t = (S.mT @ left[:, :, :1])[:, :, 0] * shrink
+            fitted[:, :, p] -= (Z @ t[:, :, None])[:, :, 0]
+            moved[:, p] = t.sum(axis=0)
+            if folds.start <= self.last < folds.stop:
+                self.coef_last[:, p] -= self.ridge.basis @ t[self.last - folds.start]
+        self.predictions[self.stream.order[rows]] = fitted.reshape(count * size, -1)
+        return blow_up, moved
+
+
+def _blocks(start: int, stop: int, size: int) -> Iterator[slice]:
+    for first in range(start, stop, size):
+        yield slice(first, min(first + size, stop))
