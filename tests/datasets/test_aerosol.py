@@ -1,0 +1,129 @@
+"""The simulated satellite scenes: what is constant, what varies, and that they pose the problem they promise."""
+
+import time
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+from bagwise.bags.segments import segment_max, segment_mean, segment_median, segment_min
+from bagwise.datasets import make_aerosol
+
+
+def test_layout_follows_the_misr_files():
+    bags, y = make_aerosol(30, instances=40)
+    assert bags.shape == (30, 16) and (bags.sizes == 40).all() and y.shape == (30,)
+    assert bags.feature_names[0] == "reflectance_1" and bags.feature_names[-1] == "angle_4"
+    assert bags.groups is None
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_angles_are_constant_in_a_bag_and_reflectances_are_not(ragged):
+    bags, _ = make_aerosol(30, ragged=ragged)
+    width = segment_max(bags.instances, bags.offsets) - segment_min(bags.instances, bags.offsets)
+    assert (width[:, 12:] == 0).all()
+    assert (width[:, :12] > 0).all()
+
+
+def test_values_are_physical():
+    bags, y = make_aerosol(2000, instances=20)
+    reflectance, angles = bags.instances[:, :12], bags.instances[:, 12:]
+    assert reflectance.min() > 0 and reflectance.max() < 1.5
+    assert angles.min() >= 0 and angles.max() <= 180
+    assert y.min() > 0 and y.max() <= 2
+    assert np.median(y) == pytest.approx(0.18, abs=0.02)
+    assert y.std() == pytest.approx(0.16, abs=0.02)
+
+
+def test_haze_brightens_the_blue_and_hides_the_bright_infrared_ground():
+    bags, y = make_aerosol(1000, instances=20, cloud_fraction=0.0, noise=0.0)
+    nadir = segment_mean(bags.instances, bags.offsets)[:, :4]
+    blue, green, _, infrared = np.polyfit(y, nadir, 1)[0]
+    assert blue > 0 > infrared
+    assert blue > green
+
+
+def test_clouds_are_bright_and_flat():
+    clear, _ = make_aerosol(300, instances=50, cloud_fraction=0.0, noise=0.0)
+    cloudy, _ = make_aerosol(300, instances=50, cloud_fraction=0.5, noise=0.0)
+    difference = (cloudy.instances - clear.instances)[:, :4]
+    touched = np.abs(difference).max(axis=1) > 1e-6
+    assert touched.mean() == pytest.approx(0.5, abs=0.05)  # cloud_fraction is the share touched
+    assert np.ptp(cloudy.instances[touched, :4], axis=1).mean() < np.ptp(clear.instances[touched, :4], axis=1).mean()
+    assert difference[touched, 0].mean() > 0.05
+
+
+def test_without_clouds_and_noise_only_the_surface_varies_in_a_bag():
+    bags, _ = make_aerosol(5, instances=30, cloud_fraction=0.0, noise=0.0)
+    for bag in bags:  # a surface has two degrees of freedom, so the pixels of a camera lie in a plane
+        centred = bag[:, :4] - bag[:, :4].mean(axis=0)
+        assert np.linalg.matrix_rank(centred, tol=1e-10) == 2
+
+
+def test_ragged_drops_pixels_and_changes_none():
+    full, y = make_aerosol(40)
+    ragged, same_y = make_aerosol(40, ragged=True)
+    np.testing.assert_array_equal(y, same_y)
+    assert ragged.sizes.min() < 40 and ragged.sizes.max() > 70
+    for bag, part in zip(full, ragged, strict=True):
+        assert set(map(tuple, part)) <= set(map(tuple, bag))
+
+
+def test_ragged_bags_of_one_pixel_stay():
+    bags, _ = make_aerosol(200, instances=1, ragged=True)
+    assert (bags.sizes == 1).all()
+
+
+def test_stations_share_their_surface():
+    bags, _ = make_aerosol(200, instances=30, stations=10, cloud_fraction=0.0)
+    assert (np.bincount(bags.groups) == 20).all()
+    infrared = segment_mean(bags.instances, bags.offsets)[:, 3]
+    between = np.var([infrared[bags.groups == station].mean() for station in range(10)])
+    within = np.mean([infrared[bags.groups == station].var() for station in range(10)])
+    assert between > within
+
+
+def test_the_seed_decides():
+    first, again, other = (make_aerosol(10, instances=5, random_state=seed) for seed in (3, 3, 4))
+    assert first[0] == again[0] and (first[1] == again[1]).all()
+    assert first[0] != other[0] and (first[1] != other[1]).all()
+
+
+def test_the_global_state_of_numpy_is_neither_used_nor_changed():
+    np.random.seed(0)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    make_aerosol(5, instances=5)
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_a_thousand_bags_are_quick():
+    start = time.perf_counter()
+    make_aerosol(1000)
+    assert time.perf_counter() - start < 3  # about 0.1 s on a free core
+
+
+def test_clouds_make_the_median_better_than_the_mean():
+    """The point of the data: a decent instance model, clouds that spoil its mean, a median that resists."""
+    bags, y = make_aerosol(200, instances=50)
+    model = make_pipeline(StandardScaler(), PolynomialFeatures(2), StandardScaler(), Ridge(10.0))
+    held_out = cross_val_predict(model, bags.instances, bags.expand(y), groups=bags.expand(bags.ids), cv=GroupKFold(5))
+    of_mean = np.sqrt(np.mean((segment_mean(held_out, bags.offsets) - y) ** 2))
+    of_median = np.sqrt(np.mean((segment_median(held_out, bags.offsets) - y) ** 2))
+    assert of_median < of_mean < 0.7 * y.std()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cloud_fraction": 0.6}, "cloud_fraction must be a share from 0 to below 0.6, not 0.6"),
+        ({"noise": -1}, "noise is a relative standard deviation, zero or more, not -1"),
+        ({"stations": 0}, r"stations must be from 1 to the number of bags \(5\), not 0"),
+        ({"stations": 6}, r"stations must be from 1 to the number of bags \(5\), not 6"),
+    ],
+)
+def test_errors(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_aerosol(5, **options)
