@@ -1,28 +1,38 @@
 # Each target does all of its own set-up, in a virtual environment inside the checkout.
 #   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
 #   make slow    the tests that take minutes         make bench   the speed table
+#   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint slow bench clean
+.PHONY: demo test lint slow bench compare reproduce clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
 
+# Two test processes on two cores: threads inside them would only fight over the cores.
+TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2
+
 test: lint
-	$(FULL)/bin/python -m pytest -n 2
+	$(TESTS)
 
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
 	$(FULL)/bin/ruff format --check .
 
 slow: $(FULL)/.ready
-	$(FULL)/bin/python -m pytest -n 2 -m slow
+	$(TESTS) -m slow
 
 bench: $(FULL)/.ready
-	$(FULL)/bin/python benchmarks/speed.py
+	$(FULL)/bin/python benchmarks/speed.py --json bench.json
+
+compare: $(FULL)/.ready
+	$(FULL)/bin/python benchmarks/compare.py
+
+reproduce: $(FULL)/.ready
+	$(FULL)/bin/bagwise reproduce $(DATA) --n-jobs -1
 
 # The light install: no torch, no test tools. A stamp file, so that a broken install is tried again.
 $(LIGHT)/.ready: pyproject.toml constraints.txt

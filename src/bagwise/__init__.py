@@ -14,10 +14,14 @@ __version__ = "0.1.0"
 # Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
 _ROOMS = {
     "bagwise.bags": ("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "load", "save_npz"),
-    "bagwise.methods": ("card", "method", "methods"),
+    "bagwise.methods": ("card", "method", "method_names"),
+    "bagwise.protocol": ("Results", "evaluate"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = ("bags", "datasets", "embeddings", "heads", "instances", "kernels", "methods", "regressors", "testing")
+_MODULES = (
+    *("bags", "datasets", "embeddings", "execution", "heads", "instances", "kernels", "methods", "protocol"),
+    *("regressors", "reports", "testing"),
+)
 
 __all__ = sorted([*_HOME, "datasets"])
 

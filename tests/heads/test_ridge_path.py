@@ -148,3 +148,15 @@ def test_predict_refusals():
         RidgePath().predict(Z)
     with pytest.raises(ValueError, match="fitted on 5 columns"):
         RidgePath().fit(Z, y).predict(Z[:, :2])
+
+
+def test_one_standard_error_takes_the_heaviest_penalty_that_is_not_clearly_worse():
+    grid = tuple(10.0**e for e in np.arange(-6.0, 2.0, 0.5))
+    best, careful = RidgePath(grid).fit(Z, y), RidgePath(grid, rule="one-se").fit(Z, y)
+    assert careful.penalty_ > best.penalty_
+    squares = {p: RidgePath((p,)).fit(Z, y).residuals_ ** 2 for p in grid}
+    gaps = {p: s - squares[best.penalty_] for p, s in squares.items()}
+    allowed = [p for p, gap in gaps.items() if gap.mean() <= gap.std() / np.sqrt(30)]
+    assert careful.penalty_ == max(allowed)
+    with pytest.raises(ValueError, match="rule must be 'best' or 'one-se'"):
+        RidgePath(rule="two-se").fit(Z, y)

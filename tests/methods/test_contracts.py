@@ -7,21 +7,22 @@ import pytest
 import bagwise as bw
 from bagwise.testing import bag_estimator_checks
 
-METHODS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            bw.card(name).needs is not None and importlib.util.find_spec(bw.card(name).needs) is None,
-            reason=f"{name} needs the extra {bw.card(name).needs}",
-        ),
-    )
-    for name in bw.methods()
-]
+# Methods whose fit takes a second or so: every run checks what is most easily broken, the slow run everything.
+COSTLY = {"attention", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir", "statistics"}
+ALWAYS = {"company_never_matters", "order_of_instances_never_matters", "tiny_data", "wrong_features_are_refused"}
 
 
-@pytest.mark.parametrize(
-    ("what", "check"), bag_estimator_checks(), ids=lambda value: value if isinstance(value, str) else ""
-)
-@pytest.mark.parametrize("name", METHODS)
-def test_contract(name, what, check):
+def cases():
+    for name in bw.method_names():
+        needs = bw.card(name).needs
+        absent = needs is not None and importlib.util.find_spec(needs) is None
+        for what, check in bag_estimator_checks():
+            marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
+            if name in COSTLY and what not in ALWAYS:
+                marks.append(pytest.mark.slow)
+            yield pytest.param(name, check, marks=marks, id=f"{name}-{what}")
+
+
+@pytest.mark.parametrize(("name", "check"), list(cases()))
+def test_contract(name, check):
     check(bw.method(name))

@@ -86,3 +86,24 @@ def test_pool_predictions():
         PoolPredictions("mode").fit(values, [0, 1])
     with pytest.raises(ValueError, match=r"takes instance predictions \(one column\), not 2 features"):
         PoolPredictions().fit(bw.from_arrays([np.zeros((2, 2))] * 2), [0, 1])
+
+
+def test_an_offset_is_what_a_heavy_penalty_falls_back_on():
+    means = np.array([bag.mean() for bag in NEW])
+    heavy = EmbeddingRidge(KernelMean(), RidgePath((1e9,)), offset="mean").fit(BAGS, SPREADS)
+    shift = np.mean(SPREADS - [bag.mean() for bag in BAGS])
+    np.testing.assert_allclose(heavy.predict(NEW), means + shift, atol=1e-6)
+    model = EmbeddingRidge(grid=GRID, offset="mean").fit(BAGS, SPREADS)
+    parts = np.add.reduceat(model.contributions(NEW), NEW.offsets[:-1])
+    np.testing.assert_allclose(parts, model.predict(NEW), atol=1e-9)
+    with pytest.raises(ValueError, match="offset must be 'none' or 'mean'"):
+        EmbeddingRidge(offset="median").fit(BAGS, SPREADS)
+    with pytest.raises(ValueError, match=r"offset='mean' is for instance predictions \(one column\), not 2 features"):
+        EmbeddingRidge(offset="mean").fit(bw.from_arrays([np.zeros((2, 2))] * 3), [0, 1, 2])
+
+
+def test_beyond_the_range_of_training_nothing_swings():
+    far = bw.from_arrays([np.array([50.0, 60.0]), np.array([-80.0])])
+    ends = bw.from_arrays([np.full(2, BAGS.instances.max()), np.array([BAGS.instances.min()])])
+    model = EmbeddingRidge(KernelMean(beyond="clip")).fit(BAGS, SPREADS)
+    np.testing.assert_allclose(model.predict(far), model.predict(ends), rtol=1e-9)

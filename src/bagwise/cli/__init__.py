@@ -3,7 +3,9 @@
 import typer
 
 from bagwise.cli.demo import demo
+from bagwise.cli.evaluate import evaluate
 from bagwise.cli.methods import methods
+from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="bagwise",
@@ -12,8 +14,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(methods)
+for verb in (demo, methods, evaluate, reproduce):
+    app.command()(verb)
 
 
 @app.callback()

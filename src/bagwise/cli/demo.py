@@ -22,22 +22,20 @@ def demo(
 
     import bagwise as bw
     from bagwise.cli import comparison
+    from bagwise.cli.speaking import speaking
     from bagwise.writing import replace_file
 
     console = Console()
-    try:
+    with speaking("demo", quiet=False):
         data, y = bw.datasets.make_aerosol(bags, instances=instances, ragged=True, random_state=seed)
         console.print(f"Simulated satellite pixels around ground stations: {data}.")
         console.print(f"Target: aerosol optical depth, {y.min():.2f} to {y.max():.2f}, deviation {y.std():.3f}.\n")
         scores = comparison.compare(data, y, METHODS, folds=folds, seed=seed, console=console)
-    except ValueError as error:
-        console.print(f"bagwise demo: {error}", style="red", markup=False)
-        raise typer.Exit(1) from error
-    console.print(comparison.table(scores, reference="instance-mean"))
-    out.mkdir(parents=True, exist_ok=True)
-    replace_file(out / "predictions.csv", lambda path: comparison.write_predictions(path, data, y, scores))
-    console.print(f"\nWrote {out / 'predictions.csv'}")
-    _picture(out / "demo.png", data, y, scores, seed, console)
+        console.print(comparison.table(scores, reference="instance-mean"))
+        out.mkdir(parents=True, exist_ok=True)
+        replace_file(out / "predictions.csv", lambda path: comparison.write_predictions(path, data, y, scores))
+        console.print(f"\nWrote {out / 'predictions.csv'}")
+        _picture(out / "demo.png", data, y, scores, seed, console)
 
 
 def _picture(path: Path, data, y, scores, seed: int, console) -> None:

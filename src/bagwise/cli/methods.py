@@ -17,6 +17,7 @@ def methods(
     from rich.console import Console
     from rich.table import Table
 
+    from bagwise.cli.speaking import speaking
     from bagwise.methods import CATALOGUE, card
 
     if markdown:
@@ -26,11 +27,8 @@ def methods(
         return
     console = Console()
     if name is not None:
-        try:
+        with speaking("methods", quiet=False):
             found = card(name)
-        except ValueError as error:
-            console.print(f"bagwise: {error}", style="red", markup=False)
-            raise typer.Exit(1) from error
         for what in ("name", "idea", "assumes", "cites", "cost"):
             console.print(f"[bold]{what:8}[/bold] {getattr(found, what)}")
         console.print(f"[bold]presets [/bold] {', '.join(found.preset_names)}")

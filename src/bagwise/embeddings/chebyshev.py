@@ -41,11 +41,17 @@ class Interpolant:
     def inside(self, values: np.ndarray) -> np.ndarray:
         return (values >= self.low) & (values <= self.high)
 
-    def polynomial_sums(self, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """Sum of T_0 .. T_{r-1} over every bag, (bags, r); values outside the interval count as nothing."""
+    def polynomial_sums(self, values: np.ndarray, offsets: np.ndarray, weight=None) -> np.ndarray:
+        """Sum of T_0 .. T_{r-1} over every bag, (bags, r); values outside the interval count as nothing.
+
+        With ``weight``, one per value, T_j counts so many times.
+        """
         sums = np.zeros((len(offsets) - 1, self.length))
         for rows, bags, own in row_blocks(offsets, ROWS):
-            sums[bags] += segment_sum(self._polynomials(values[rows]).T, own)
+            basis = self._polynomials(values[rows])
+            if weight is not None:
+                basis *= weight[rows]
+            sums[bags] += segment_sum(basis.T, own)
         return sums
 
     def _polynomials(self, values: np.ndarray) -> np.ndarray:

@@ -6,13 +6,16 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.naming import name_bags
+from bagwise.bags.segments import segment_min, segment_sum
 from bagwise.embeddings.chebyshev import fit_interpolant
 from bagwise.embeddings.gram import mean_gram, squared_norms
-from bagwise.kernels import Gaussian
+from bagwise.kernels import Gaussian, with_bandwidth
 
 UNITS = ("spread", "label")
 COLUMNS = ("features", "gram")
 MAPS = ("auto", "chebyshev", "exact")
+BEYOND = ("kernel", "clip")
 
 
 class KernelMean(BaseEstimator):
@@ -32,6 +35,7 @@ class KernelMean(BaseEstimator):
     Parameters
     ----------
     kernel : Kernel, default Gaussian(1.0)
+        Its bandwidth is a number or a rule, such as ``Gaussian(MedianDistance())``, fitted on the training instances.
     units : {"spread", "label"}
         Whether the instances are divided by their spread (the root of their total variance over the training
         instances) before the kernel sees them, so that a bandwidth of 1 is one standard deviation; or left in their
@@ -41,12 +45,19 @@ class KernelMean(BaseEstimator):
         Whether the rows are features, or similarities to the training bags (the only form an indefinite kernel has).
     tolerance : float
         Largest error of the series, relative to the kernel.
+    beyond : {"kernel", "clip"}
+        Whether a new value outside the range of training is what the kernel makes of it, or counts as the nearest end
+        of that range: what was learned there is then carried on unchanged.
+    weighted : bool
+        Whether the last column is the weight of the instance rather than a feature: the embedding of a bag is then
+        Σ_l w_l k(·, x_l) / Σ_l w_l. The spread is that of the instances, each counting once.
 
     Attributes
     ----------
     map_ : "chebyshev" or "exact", the one used
     length_, error_ : number of nodes and the error reached (for "chebyshev")
     spread_ : what the instances are divided by
+    kernel_ : the kernel, its bandwidth a number
 
     Examples
     --------
@@ -62,12 +73,24 @@ class KernelMean(BaseEstimator):
     Szabó, Gretton, Póczos, Sriperumbudur (2015), Two-stage sampled learning theory on distributions.
     """
 
-    def __init__(self, kernel=None, *, units="spread", map="auto", columns="features", tolerance: float = 1e-12):
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        units="spread",
+        map="auto",
+        columns="features",
+        tolerance: float = 1e-12,
+        beyond: str = "kernel",
+        weighted: bool = False,
+    ):
         self.kernel = kernel
         self.units = units
         self.map = map
         self.columns = columns
         self.tolerance = tolerance
+        self.beyond = beyond
+        self.weighted = weighted
 
     def fit(self, bags, y=None) -> KernelMean:
         self._fit(check_bags(bags))
@@ -77,15 +100,19 @@ class KernelMean(BaseEstimator):
         return self._fit(check_bags(bags))
 
     def transform(self, bags) -> np.ndarray:
-        scaled = self._scaled(check_bags(bags, fitted=self))
+        bags, weight = self._apart(check_bags(bags, fitted=self))
+        scaled = self._scaled(bags)
+        if self.beyond == "clip":
+            scaled = scaled.replace(np.clip(scaled.instances, *self.range_))
         if self.map_ == "chebyshev":
-            return self._from_series(scaled)
-        gram = mean_gram(self._kernel, scaled, self.training_)
+            return self._from_series(scaled, weight)
+        gram = mean_gram(self.kernel_, scaled, self.training_, weight=weight, right_weight=self.training_weight_)
         return gram if self.columns == "gram" else gram @ self.to_features_
 
     def squared_norms(self, bags) -> np.ndarray:
         """‖μ_i‖² of every bag; the row of a new bag is shorter where it is a projection (``map_`` "exact")."""
-        return squared_norms(self._kernel, self._scaled(check_bags(bags, fitted=self)))
+        bags, weight = self._apart(check_bags(bags, fitted=self))
+        return squared_norms(self.kernel_, self._scaled(bags), weight)
 
     # Fitting --------------------------------------------------------------------------------------------------
 
@@ -94,7 +121,7 @@ class KernelMean(BaseEstimator):
         return Gaussian() if self.kernel is None else self.kernel
 
     def _fit(self, bags: Bags) -> np.ndarray:
-        for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS)):
+        for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS), ("beyond", BEYOND)):
             if getattr(self, what) not in known:
                 names = ", ".join(repr(name) for name in known)
                 raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
@@ -103,25 +130,41 @@ class KernelMean(BaseEstimator):
                 f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"
             )
         remember_columns(self, bags)
-        self.spread_ = _spread(bags.instances) if self.units == "spread" else 1.0
+        bags, weight = self._apart(bags)
+        self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)
-        if self._try_series(scaled):
-            return self._from_series(scaled)
-        return self._fit_exact(scaled)
+        self.range_ = scaled.instances.min(axis=0), scaled.instances.max(axis=0)
+        self.kernel_ = with_bandwidth(self._kernel, scaled)
+        if self._try_series(scaled, weight):
+            return self._from_series(scaled, weight)
+        return self._fit_exact(scaled, weight)
+
+    def _apart(self, bags: Bags) -> tuple[Bags, np.ndarray | None]:
+        """The instances, and their weights, of mean one in every bag; None when all weigh the same."""
+        if not self.weighted:
+            return bags, None
+        if bags.n_features < 2:
+            raise ValueError("weighted=True takes the last of several columns for the weight, and there is only one")
+        weight = bags.instances[:, -1].astype(np.float64)
+        total = segment_sum(weight, bags.offsets)
+        wrong = (segment_min(weight, bags.offsets) < 0) | (total <= 0)
+        if wrong.any():
+            raise ValueError(f"{name_bags(bags.ids, wrong)} a negative weight, or none above zero")
+        return bags.replace(bags.instances[:, :-1]), weight * bags.expand(bags.sizes / total)
 
     def _scaled(self, bags: Bags) -> Bags:
         if self.spread_ == 1.0 and bags.dtype == np.float64:
             return bags
         return bags.replace(np.divide(bags.instances, self.spread_, dtype=np.float64))
 
-    def _try_series(self, bags: Bags) -> bool:
-        possible = bags.n_features == 1 and self._kernel.smooth
+    def _try_series(self, bags: Bags, weight) -> bool:
+        possible = bags.n_features == 1 and self.kernel_.smooth
         if self.map == "chebyshev" and not possible:
             raise ValueError("map='chebyshev' is for one feature and a smooth kernel; use map='auto'")
         if self.map == "exact" or not possible:
             return False
         values = bags.instances[:, 0]
-        interpolant, error = fit_interpolant(self._kernel, values.min(), values.max(), self.tolerance)
+        interpolant, error = fit_interpolant(self.kernel_, values.min(), values.max(), self.tolerance)
         if interpolant is None:
             if self.map == "chebyshev":
                 raise ValueError(
@@ -132,34 +175,34 @@ class KernelMean(BaseEstimator):
         self.map_, self.interpolant_, self.length_, self.error_ = "chebyshev", interpolant, interpolant.length, error
         nodes = interpolant.nodes
         if self.columns == "features":
-            values, vectors = np.linalg.eigh(self._kernel(nodes, nodes))
+            values, vectors = np.linalg.eigh(self.kernel_(nodes, nodes))
             keep = values > values[-1] * len(nodes) * np.finfo(float).eps
             root = np.sqrt(values[keep])
             self.to_features_ = interpolant.to_lagrange @ (vectors[:, keep] * root)
             self.outside_ = vectors[:, keep] / root
         else:
-            sums = interpolant.polynomial_sums(bags.instances[:, 0], bags.offsets) / bags.sizes[:, None]
-            lagrange = sums @ interpolant.to_lagrange
-            self.to_features_ = interpolant.to_lagrange @ self._kernel(nodes, nodes) @ lagrange.T
+            sums = interpolant.polynomial_sums(bags.instances[:, 0], bags.offsets, weight)
+            lagrange = sums / bags.sizes[:, None] @ interpolant.to_lagrange
+            self.to_features_ = interpolant.to_lagrange @ self.kernel_(nodes, nodes) @ lagrange.T
             self.outside_ = lagrange.T
         return True
 
-    def _from_series(self, bags: Bags) -> np.ndarray:
+    def _from_series(self, bags: Bags, weight=None) -> np.ndarray:
         """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
         values = bags.instances[:, 0]
-        sums = self.interpolant_.polynomial_sums(values, bags.offsets)
+        sums = self.interpolant_.polynomial_sums(values, bags.offsets, weight)
         # einsum, not BLAS: a row must not depend on how many other rows there are.
         rows = np.einsum("ij,jk->ik", sums, self.to_features_)
         outside = np.flatnonzero(~self.interpolant_.inside(values))
         if len(outside):
             bag = np.searchsorted(bags.offsets, outside, side="right") - 1
-            direct = np.einsum("ij,jk->ik", self._kernel(values[outside], self.interpolant_.nodes), self.outside_)
-            np.add.at(rows, bag, direct)
+            direct = np.einsum("ij,jk->ik", self.kernel_(values[outside], self.interpolant_.nodes), self.outside_)
+            np.add.at(rows, bag, direct if weight is None else direct * weight[outside, None])
         return rows / bags.sizes[:, None]
 
-    def _fit_exact(self, bags: Bags) -> np.ndarray:
-        self.map_, self.training_ = "exact", bags
-        gram = mean_gram(self._kernel, bags)
+    def _fit_exact(self, bags: Bags, weight=None) -> np.ndarray:
+        self.map_, self.training_, self.training_weight_ = "exact", bags, weight
+        gram = mean_gram(self.kernel_, bags, weight=weight)
         if self.columns == "gram":
             return gram
         values, vectors = np.linalg.eigh(gram)
@@ -169,7 +212,7 @@ class KernelMean(BaseEstimator):
         return vectors[:, keep] * root
 
 
-def _spread(instances: np.ndarray) -> float:
+def spread_of(instances: np.ndarray) -> float:
     """Root of the total variance; 1 when nothing varies."""
     spread = float(np.sqrt(instances.var(axis=0, dtype=np.float64).sum()))
     return spread if np.isfinite(spread) and spread > 0 else 1.0

@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
+RULES = ("best", "one-se")
 KERNELS = ("linear", "precomputed")
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
 SMALLEST_GAP = 1e-10
@@ -31,6 +32,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
         (2015) and the notebook of Uriot (2019) do; ``"none"`` is Σ (y - f)² + λ‖f‖², as the paper prints.
     fit_intercept : bool
         Whether the mean of y is left unpenalised. The paper has none.
+    rule : {"best", "one-se"}
+        Take the penalty with the smallest left-out error; or the heaviest whose error is larger by no more than one
+        standard error of the paired differences, so that a lighter one must earn its place on more than a few bags.
     kernel : {"linear", "precomputed"}
         Whether the columns are features or similarities to the training bags (a Gram matrix, which may be indefinite).
 
@@ -52,10 +56,19 @@ class RidgePath(RegressorMixin, BaseEstimator):
     [1.2, 1.8, 0.1]
     """
 
-    def __init__(self, penalties=PENALTIES, *, scaling: str = "n", fit_intercept: bool = True, kernel: str = "linear"):
+    def __init__(
+        self,
+        penalties=PENALTIES,
+        *,
+        scaling: str = "n",
+        fit_intercept: bool = True,
+        rule: str = "best",
+        kernel: str = "linear",
+    ):
         self.penalties = penalties
         self.scaling = scaling
         self.fit_intercept = fit_intercept
+        self.rule = rule
         self.kernel = kernel
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> RidgePath:
@@ -68,12 +81,10 @@ class RidgePath(RegressorMixin, BaseEstimator):
         scale = len(y) if self.scaling == "n" else 1.0
         residuals = _left_out(path, penalties * scale, w, groups).T
         errors = np.average(residuals**2, axis=1, weights=w)
-        best = int(np.argmin(np.where(np.isnan(errors), np.inf, errors)))
-        if not np.isfinite(errors[best]) and len(penalties) > 1:
-            best = int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        best = self._choose(penalties, errors, residuals**2, w)
         self.penalty_ = float(penalties[best])
-        self.errors_ = np.where(np.isnan(errors), np.inf, errors)
-        self.error_ = float(self.errors_[best])
+        self.errors_, self.error_ = errors, float(errors[best])
         self.residuals_ = residuals[best]
         self.coef_, self.intercept_ = path.coefficients(penalties[best] * scale)
         self.n_features_in_ = Z.shape[1]
@@ -88,9 +99,21 @@ class RidgePath(RegressorMixin, BaseEstimator):
         # A dot product per row: BLAS may round a row differently in different company.
         return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
 
+    def _choose(self, penalties, errors, squares, w) -> int:
+        best = int(np.argmin(errors))
+        if not np.isfinite(errors[best]):
+            return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
+        if self.rule == "best":
+            return best
+        gaps = w * (squares - squares[best])
+        allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(len(w))  # NaN, where a fit interpolates, is not
+        return int(np.argmax(np.where(allowed, penalties, 0.0)))
+
     def _check(self, Z, y) -> np.ndarray:
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
         if Z.ndim != 2 or len(Z) != len(y):

@@ -1,6 +1,20 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
-from bagwise.methods import baselines, instance_kme
-from bagwise.methods.catalogue import CATALOGUE, Card, card, method, methods
+from bagwise.methods import attention, baselines, bayesian, embedded, exemplars, instance_kme, reweighted, summaries
+from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
 
-__all__ = ["CATALOGUE", "Card", "baselines", "card", "instance_kme", "method", "methods"]
+__all__ = [
+    "CATALOGUE",
+    "Card",
+    "attention",
+    "baselines",
+    "bayesian",
+    "card",
+    "embedded",
+    "exemplars",
+    "instance_kme",
+    "method",
+    "method_names",
+    "reweighted",
+    "summaries",
+]

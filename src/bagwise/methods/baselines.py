@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 
 from bagwise.embeddings import Pool
 from bagwise.heads import RidgePath
 from bagwise.instances import EachInstance
 from bagwise.methods.catalogue import Card, register
-from bagwise.methods.learners import default_network, paper_network
+from bagwise.methods.learners import default_network, paper_network, standardised
 from bagwise.regressors import EmbeddingRidge, PoolPredictions
 
 
@@ -31,8 +30,7 @@ def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipel
 
 def aggregated(*, random_state=0, n_jobs=None) -> Pipeline:
     """aggregated-MIR: ridge regression on the mean instance of every bag."""
-    scale = EachInstance(StandardScaler())
-    return Pipeline([("scale", scale), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
+    return Pipeline([("scale", standardised()), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
 
 
 for _statistic in ("mean", "median"):

@@ -66,7 +66,7 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     Parameters
     ----------
     name : str
-        One of `methods()`.
+        One of `method_names()`.
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
     random_state : int
@@ -89,6 +89,6 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     return factory(random_state=random_state, n_jobs=n_jobs)
 
 
-def methods() -> list[str]:
+def method_names() -> list[str]:
     """Names of all methods."""
     return list(CATALOGUE)

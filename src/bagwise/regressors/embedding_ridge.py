@@ -7,9 +7,12 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.segments import segment_mean
 from bagwise.embeddings import KernelMean
 from bagwise.heads import RidgePath
 from bagwise.threads import one_thread
+
+OFFSETS = ("none", "mean")
 
 
 class EmbeddingRidge(RegressorMixin, BaseEstimator):
@@ -28,6 +31,10 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
     embedding : Bags -> array, default KernelMean()
     head : RidgePath, default RidgePath()
     grid : dict of parameter name of the embedding -> list of values, optional
+    offset : {"none", "mean"}
+        What the penalty shrinks the prediction of a bag towards: a constant; or the mean of its instances, for bags
+        of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there is
+        nothing to learn the method falls back on the mean.
 
     Attributes
     ----------
@@ -48,14 +55,20 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, embedding=None, head=None, *, grid=None):
+    def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none"):
         self.embedding = embedding
         self.head = head
         self.grid = grid
+        self.offset = offset
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
+        if self.offset not in OFFSETS:
+            raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
+        if self.offset == "mean" and bags.n_features != 1:
+            raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
+        y = y - self._offset(bags)
         best, self.search_ = None, []
         with one_thread():
             for setting in ParameterGrid(self.grid or {}):
@@ -78,7 +91,10 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self)
-        return self.head_.predict(self.embedding_.transform(bags))
+        return self.head_.predict(self.embedding_.transform(bags)) + self._offset(bags)
+
+    def _offset(self, bags) -> np.ndarray | float:
+        return segment_mean(bags.instances[:, 0].astype(np.float64), bags.offsets) if self.offset == "mean" else 0.0
 
     def leave_one_out_error(self, bags, y) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""

@@ -1,0 +1,146 @@
+"""The mean similarity of a bag's instances to a few landmarks, and how much that mean wobbles."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+
+from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
+from bagwise.kernels.drawing import draw_instances
+
+BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
+DRAWN = 5000  # instances from which landmarks are made
+PLACEMENTS = ("kmeans", "random", "quantiles")
+
+
+class LandmarkMean(BaseEstimator):
+    r"""μ̂_i = mean over the instances x of bag i of φ(x) = [k(x, u_1) .. k(x, u_s)].
+
+    The features are standardised and divided by sqrt(median squared distance / 2) before the kernel sees them, so that
+    a bandwidth of 1 is the usual rule and no unit matters. Instances are read in blocks: similarities are held for one
+    block at a time.
+
+    An empirical mean of N instances is uncertain: its covariance is Σ/N, Σ the covariance of φ inside a bag, which the
+    fit leaves in ``noise_`` for regressors that take bag size into account.
+
+    Parameters
+    ----------
+    kernel : Kernel, default Gaussian(1.0)
+        Its bandwidth may be a rule, such as `MarginalPseudolikelihood`.
+    landmarks : int
+        s; fewer if the instances have fewer distinct values.
+    placement : {"kmeans", "random", "quantiles"}
+        Centres of k-means on at most 5,000 instances (every bag weighing the same); some of those instances; or
+        evenly spaced quantiles of them, for one feature.
+    random_state : int
+
+    Attributes
+    ----------
+    landmarks_ : array (s, n_features), in the units in which the kernel sees the features
+    kernel_ : the kernel, its bandwidth a number
+    centre_, scale_ : of the features: the kernel sees (x - centre_) / scale_
+    unit_ : sqrt(median squared distance / 2) of standardised instances
+    noise_ : array (s, s)
+        The covariance of φ inside a bag, unbiased, averaged over the training bags of at least two instances; zero
+        when there is none.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.embeddings import LandmarkMean
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=(size, 2)) for size in (3, 40, 7)])
+    >>> embedding = LandmarkMean(landmarks=4)
+    >>> embedding.fit_transform(bags).shape, embedding.noise_.shape
+    ((3, 4), (4, 4))
+
+    References
+    ----------
+    Law, Sutherland, Sejdinovic, Flaxman (2018), Bayesian approaches to distribution regression.
+    """
+
+    columns = "features"
+
+    def __init__(self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", random_state: int = 0):
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.placement = placement
+        self.random_state = random_state
+
+    def fit(self, bags, y=None) -> LandmarkMean:
+        self.fit_transform(bags)
+        return self
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        bags = check_bags(bags)
+        self._check(bags)
+        remember_columns(self, bags)
+        self._place(bags)
+        means, second = self._stream(bags, np.where(bags.sizes > 1, 1.0 / np.maximum(bags.sizes - 1, 1), 0.0))
+        several = bags.sizes > 1
+        # Σ_l (φ - μ̂)(φ - μ̂)ᵀ / (N - 1) = Σ_l φφᵀ / (N - 1) - μ̂μ̂ᵀ N / (N - 1), averaged over bags
+        share = bags.sizes[several] / (bags.sizes[several] - 1)
+        self.noise_ = (second - (means[several].T * share) @ means[several]) / max(several.sum(), 1)
+        return means
+
+    def transform(self, bags) -> np.ndarray:
+        return self._stream(check_bags(bags, fitted=self))[0]
+
+    def _check(self, bags: Bags) -> None:
+        if self.placement not in PLACEMENTS:
+            raise ValueError(f"placement must be one of {', '.join(map(repr, PLACEMENTS))}, not {self.placement!r}")
+        if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
+            raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
+        if self.placement == "quantiles" and bags.n_features != 1:
+            raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
+
+    def _place(self, bags: Bags) -> None:
+        self.centre_, self.scale_ = _moments(bags.instances)
+        drawn = (draw_instances(bags, DRAWN, random_state=self.random_state) - self.centre_) / self.scale_
+        self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
+        self.scale_ = self.scale_ * self.unit_
+        drawn /= self.unit_
+        self.kernel_ = with_bandwidth(Gaussian() if self.kernel is None else self.kernel, drawn)
+        self.landmarks_ = self._choose(drawn)
+
+    def _choose(self, drawn: np.ndarray) -> np.ndarray:
+        distinct = np.unique(drawn, axis=0)
+        if len(distinct) <= self.landmarks:
+            return distinct
+        if self.placement == "quantiles":
+            return np.unique(np.quantile(drawn, (np.arange(self.landmarks) + 0.5) / self.landmarks, axis=0), axis=0)
+        rng = np.random.RandomState(self.random_state)
+        if self.placement == "random":
+            return distinct[rng.choice(len(distinct), self.landmarks, replace=False)]
+        with threadpool_limits(1):  # sums over threads round differently from run to run
+            return KMeans(self.landmarks, n_init=1, random_state=rng).fit(drawn).cluster_centers_
+
+    def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Bag means of φ, and Σ over instances of weight(bag) φφᵀ where weights are given."""
+        s = len(self.landmarks_)
+        sums, second = np.zeros((len(bags), s)), np.zeros((s, s))
+        for rows, own_bags, own in row_blocks(bags.offsets, BLOCK):
+            phi = self.kernel_((bags.instances[rows] - self.centre_) / self.scale_, self.landmarks_)
+            sums[own_bags] += segment_sum(phi, own)
+            if weights is not None:
+                second += (phi.T * np.repeat(weights[own_bags], np.diff(own))) @ phi
+        return sums / bags.sizes[:, None], second
+
+
+def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, in blocks; infinite where nothing but rounding varies.
+
+    Divided by infinity, a constant column stays out of all distances.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    squares, largest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for start in range(0, len(X), BLOCK):
+        block = X[start : start + BLOCK]
+        squares += ((block - mean) ** 2).sum(axis=0)
+        largest = np.maximum(largest, np.abs(block).max(axis=0))
+    deviation = np.sqrt(squares / len(X))
+    return mean, np.where(deviation > 1e-12 * largest, deviation, np.inf)

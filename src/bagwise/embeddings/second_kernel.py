@@ -1,0 +1,139 @@
+"""A kernel between embeddings: similarity of bags by the distance of their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, clone
+
+from bagwise.bags import check_bags, remember_columns
+from bagwise.embeddings.feature_mean import NystroemMean
+from bagwise.embeddings.prototypes import pick_prototypes, whitening
+from bagwise.kernels import Gaussian
+
+DISTANCES = ("l2", "l1")
+UNITS = ("spread", "label")
+SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
+
+
+class SecondKernel(BaseEstimator):
+    r"""K_ij = κ(μ_i, μ_j): a second kernel κ on the embeddings μ of the bags, instead of their inner product.
+
+    The rows of the first embedding have the distances of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
+    kernel of `bagwise.kernels` applied to them. The columns are similarities to the training bags; above
+    ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that nothing grows with the square of the
+    number of bags. The attribute ``columns`` of the fitted embedding says which.
+
+    Parameters
+    ----------
+    embedding : Bags -> rows of features, default NystroemMean()
+    kernel : Kernel, default Gaussian(1.0)
+    distance : {"l2", "l1"}
+        What κ takes for the squared distance: ‖z - z'‖², or Σ|z - z'|, the square of a distance in a Hilbert space as
+        well: on `SlicedQuantiles` a Gaussian κ is exp(-γ SW_1), and a kernel remains one.
+    units : {"spread", "label"}
+        Whether rows are centred and divided by their spread (the root of their total variance over the training bags;
+        half the mean distance for "l1"), so that a bandwidth of 1 is of the size of the distances; or left as they are.
+    landmarks : int
+        The largest number of bags of a full Gram matrix.
+    random_state : int
+        Draws the landmark bags, by a hash of their rows.
+
+    Attributes
+    ----------
+    embedding_ : the first embedding, fitted
+    rows_ : rows of the training bags (or landmark bags), in the units of κ
+    mean_, spread_ : what was subtracted from the rows, and what they were divided by
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.embeddings import Pool
+    >>> bags = bw.from_arrays([np.array([1.0, 3.0]), np.array([4.0])])
+    >>> SecondKernel(Pool(("mean",)), Gaussian(2.0), units="label").fit_transform(bags).round(4).tolist()
+    [[1.0, 0.6065], [0.6065, 1.0]]
+
+    References
+    ----------
+    Christmann & Steinwart (2010), Universal kernels on non-standard input spaces. Szabó, Gretton, Póczos, Sriperumbudur
+    (2015), Two-stage sampled learning theory on distributions.
+    """
+
+    def __init__(
+        self,
+        embedding=None,
+        kernel=None,
+        *,
+        distance: str = "l2",
+        units: str = "spread",
+        landmarks: int = 1000,
+        random_state: int = 0,
+    ):
+        self.embedding = embedding
+        self.kernel = kernel
+        self.distance = distance
+        self.units = units
+        self.landmarks = landmarks
+        self.random_state = random_state
+
+    @property
+    def columns(self) -> str:
+        return "gram" if getattr(self, "whitening_", None) is None else "features"
+
+    def fit(self, bags, y=None) -> SecondKernel:
+        self.fit_transform(bags, y)
+        return self
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        for what, known in (("distance", DISTANCES), ("units", UNITS)):
+            if getattr(self, what) not in known:
+                raise ValueError(f"{what} must be {known[0]!r} or {known[1]!r}, not {getattr(self, what)!r}")
+        bags = check_bags(bags)
+        self.embedding_ = clone(NystroemMean() if self.embedding is None else self.embedding)
+        rows = self.embedding_.fit_transform(bags, y)
+        if self.embedding_.columns == "gram":
+            raise ValueError(f"{type(self.embedding_).__name__} gives a Gram matrix, not rows; use columns='features'")
+        remember_columns(self, bags)
+        self.mean_, self.spread_ = self._units_of(rows)
+        rows = self._in_units(rows)
+        many = len(rows) > self.landmarks
+        self.rows_ = pick_prototypes(rows, self.landmarks, random_state=self.random_state) if many else rows
+        self.whitening_ = whitening(self._similarities(self.rows_)) if many else None
+        return self._columns_of(rows)
+
+    def transform(self, bags) -> np.ndarray:
+        bags = check_bags(bags, fitted=self)
+        rows = self.embedding_.transform(bags)
+        beyond = np.zeros(len(rows))
+        if getattr(self.embedding_, "map_", None) == "exact":  # a KernelMean over pairs of instances
+            # Where rows are projections onto the span of the training bags, what lies beyond it is distance as well.
+            beyond = np.maximum(self.embedding_.squared_norms(bags) - np.einsum("ij,ij->i", rows, rows), 0.0)
+        return self._columns_of(self._in_units(rows), np.sqrt(beyond) / self.spread_)
+
+    def _units_of(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
+        if self.units == "label":
+            return np.zeros(rows.shape[1]), 1.0
+        mean = rows.mean(axis=0)
+        if self.distance == "l1":
+            some = pick_prototypes(rows, SPREAD_BAGS, random_state=self.random_state)
+            spread = cdist(some, some, "cityblock").mean() / 2
+        else:
+            spread = np.sqrt(((rows - mean) ** 2).sum(axis=1).mean())
+        return mean, float(spread) if np.isfinite(spread) and spread > 0 else 1.0
+
+    def _in_units(self, rows: np.ndarray) -> np.ndarray:
+        return (rows - self.mean_) / self.spread_
+
+    def _columns_of(self, rows: np.ndarray, beyond: np.ndarray | None = None) -> np.ndarray:
+        similarities = self._similarities(rows, beyond)
+        return similarities if self.whitening_ is None else similarities @ self.whitening_
+
+    def _similarities(self, rows: np.ndarray, beyond: np.ndarray | None = None) -> np.ndarray:
+        kernel = Gaussian() if self.kernel is None else self.kernel
+        if self.distance == "l1":
+            roots = np.sqrt(cdist(rows, self.rows_, "cityblock"))
+            return kernel(np.zeros(1), roots.ravel()).reshape(roots.shape)
+        if beyond is None or not beyond.any():
+            return kernel(rows, self.rows_)
+        # One coordinate more, in which the training bags are zero.
+        return kernel(np.column_stack([rows, beyond]), np.pad(self.rows_, ((0, 0), (0, 1))))

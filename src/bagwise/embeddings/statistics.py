@@ -1,0 +1,52 @@
+"""Summary statistics for trees and linear models: everything `Pool` knows, less what never varies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import check_bags, check_fit
+from bagwise.embeddings.pools import Pool
+
+STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
+
+
+class Statistics(Pool):
+    """Mean, deviation, quantiles, extremes and size of a bag, side by side; columns constant in training are dropped.
+
+    Sparse data (words in sentences) have a thousand columns whose quartiles are all zero: dropping them halves the
+    work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
+    scikit-learn's regressors would refuse in words about rows.
+
+    Parameters
+    ----------
+    statistics, quantiles : as in `Pool`
+
+    Attributes
+    ----------
+    varies_ : mask over the columns of `Pool`: which are kept (the first, when none varies)
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([[5.0, 0.0]])])
+    >>> Statistics(("mean", "max")).fit_transform(bags).tolist()
+    [[2.0, 3.0], [5.0, 5.0]]
+    """
+
+    def __init__(self, statistics=STATISTICS, *, quantiles=(0.25, 0.5, 0.75)):
+        super().__init__(statistics, quantiles=quantiles)
+
+    def fit(self, bags, y=None) -> Statistics:
+        self.fit_transform(bags, y)
+        return self
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        bags = check_bags(bags) if y is None else check_fit(bags, y)[0]
+        super().fit(bags)
+        rows = super().transform(bags)
+        self.varies_ = np.ptp(rows, axis=0) > 0
+        self.varies_[0] |= not self.varies_.any()
+        return rows[:, self.varies_]
+
+    def transform(self, bags) -> np.ndarray:
+        return super().transform(bags)[:, self.varies_]

@@ -1,0 +1,115 @@
+"""blr, shrinkage, bdr and instance-kme-shrinkage: methods that say how sure they are of every bag."""
+
+from __future__ import annotations
+
+from sklearn.pipeline import Pipeline
+
+from bagwise.embeddings import LandmarkMean
+from bagwise.instances import OutOfFold
+from bagwise.kernels import Gaussian
+from bagwise.methods.catalogue import Card, register
+from bagwise.methods.instance_kme import second_stage
+from bagwise.methods.learners import default_network
+from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
+
+# In units of sqrt(median squared distance / 2).
+BANDWIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+LANDMARKS = 60
+LAW = "Law, Sutherland, Sejdinovic, Flaxman (2018)"
+
+
+def _grid(bandwidths=BANDWIDTHS) -> dict[str, list]:
+    return {"kernel": [Gaussian(b) for b in bandwidths]}
+
+
+def blr(*, random_state=0, n_jobs=None) -> EvidenceRidge:
+    """Bayesian linear regression on the mean similarity to 60 landmarks; bandwidth by held-out likelihood."""
+    embedding = LandmarkMean(landmarks=LANDMARKS, random_state=random_state)
+    return EvidenceRidge(embedding, grid=_grid(), random_state=random_state, n_jobs=n_jobs)
+
+
+def shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> Shrinkage:
+    """The same rows, shrunk by bag size; bandwidth and penalty by held-out likelihood."""
+    embedding = LandmarkMean(landmarks=LANDMARKS, random_state=random_state)
+    return Shrinkage(embedding, prior=prior, grid=_grid(BANDWIDTHS[1:5]), random_state=random_state, n_jobs=n_jobs)
+
+
+def bdr(prior: str = "kernel", *, random_state=0, n_jobs=None) -> SampledShrinkage:
+    """The same model with its weights drawn from their posterior: four chains of 250 draws."""
+    fitted = shrinkage(prior, random_state=random_state, n_jobs=n_jobs)
+    return SampledShrinkage(fitted, random_state=random_state)
+
+
+def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> Pipeline:
+    """instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
+
+    Landmarks are quantiles of the out-of-fold predictions. The epochs of the networks are judged as in instance-kme, by
+    the left-out error of its second stage: in closed form, where shrinkage would be refitted for each.
+    """
+    judge = second_stage(Gaussian(b) for b in (0.5, 2.0, 8.0))
+    learner = default_network(random_state=random_state)
+    stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
+    embedding = LandmarkMean(landmarks=20, placement="quantiles", random_state=random_state)
+    head = Shrinkage(embedding, prior=prior, grid=_grid((0.5, 1.0, 2.0, 4.0)), random_state=random_state, n_jobs=n_jobs)
+    return Pipeline([("instances", stage), ("head", head)])
+
+
+def _priors(factory, *names) -> dict:
+    """A preset per prior: the first is the default, the others go by their name."""
+    return {
+        ("default" if i == 0 else name): lambda _name=name, **options: factory(_name, **options)
+        for i, name in enumerate(names)
+    }
+
+
+register(
+    Card(
+        name="blr",
+        idea="Average the similarity of a bag's instances to landmarks, and fit Bayesian linear regression.",
+        assumes="the target is a smooth function of the distribution of the bag, all bags being equally well seen",
+        cites=LAW,
+        cost="O(N s) for s landmarks, times bandwidths tried",
+        presets={"default": blr},
+        search_space={"embedding__landmarks": [30, 60, 90]},
+        gives=("std",),
+    )
+)
+
+register(
+    Card(
+        name="shrinkage",
+        idea="Shrink the embedding of a bag the more, and trust it the less, the fewer instances it has.",
+        assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
+        cites=LAW,
+        cost="O(N s) for s landmarks and O(s³), times bandwidths tried",
+        presets=_priors(shrinkage, "kernel", "nonstationary", "between"),
+        search_space={"embedding__landmarks": [30, 60, 90]},
+        gives=("std",),
+    )
+)
+
+register(
+    Card(
+        name="bdr",
+        idea="The model of shrinkage, averaged over the posterior of its weights by Hamiltonian Monte Carlo.",
+        assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
+        cites=LAW,
+        cost="that of shrinkage, and some seconds of sampling",
+        presets=_priors(bdr, "kernel", "nonstationary", "between"),
+        search_space={"shrinkage__embedding__landmarks": [30, 60, 90]},
+        gives=("std",),
+    )
+)
+
+register(
+    Card(
+        name="instance-kme-shrinkage",
+        idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
+        assumes="instance predictions carry the target, and a small bag shows little of their distribution",
+        cites=f"Uriot (2019), future work; {LAW}",
+        cost="D networks on N instances; then O(N s), s = 20",
+        presets=_priors(instance_kme_shrinkage, "kernel", "between"),
+        search_space={"head__embedding__landmarks": [10, 20, 40]},
+        gives=("std",),
+    )
+)

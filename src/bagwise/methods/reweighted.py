@@ -1,0 +1,139 @@
+"""prime, pruning, em and bmir: not every instance deserves its bag's target."""
+
+from __future__ import annotations
+
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import Pipeline
+
+from bagwise.methods.catalogue import Card, register
+from bagwise.methods.learners import standardised
+from bagwise.regressors import BayesianPrime, Gate, Mixture, Primary, Pruning, Reweighting
+
+# A network is trained anew in every round, and the gain is made in the first few.
+ROUNDS = 15
+
+
+def small_network(*, random_state=0, n_jobs=None):
+    """20 units, as small as in the sources: it is to smooth over the instances of a bag, not to fit each of them."""
+    from bagwise.instances.network import NetworkRegressor
+
+    return NetworkRegressor((20,), epochs=60, learning_rate=0.01, random_state=random_state, n_jobs=n_jobs)
+
+
+def prime(*, random_state=0, n_jobs=None) -> Pipeline:
+    """prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new bags."""
+    return _scaled(Reweighting(LinearRegression(), weighting=Primary(), random_state=random_state))
+
+
+def prime_network(*, random_state=0, n_jobs=None) -> Pipeline:
+    """prime-MIR with a network for the plane, and two random starts."""
+    network = small_network(random_state=random_state, n_jobs=n_jobs)
+    return _scaled(Reweighting(network, weighting=Primary(restarts=2), rounds=ROUNDS, random_state=random_state))
+
+
+def pruning(*, random_state=0, n_jobs=None) -> Pipeline:
+    """pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain by it."""
+    network = small_network(random_state=random_state, n_jobs=n_jobs)
+    return _scaled(Reweighting(network, weighting=Pruning(), random_state=random_state))
+
+
+def pruning_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+    """pruning-MIR with a linear function of the instance."""
+    return _scaled(Reweighting(LinearRegression(), weighting=Pruning(), random_state=random_state))
+
+
+def em(*, random_state=0, n_jobs=None) -> Pipeline:
+    """EM-MIR with a network and a learned gate; the median of a new bag is weighted by the gate.
+
+    On the sets of Wang et al. it is as good as uniform mixing, where a gate has nothing to learn; where the features do
+    tell which instances count, it is far better.
+    """
+    network = small_network(random_state=random_state, n_jobs=n_jobs)
+    return _scaled(Reweighting(network, weighting=_gated(random_state), rounds=ROUNDS, random_state=random_state))
+
+
+def em_uniform_network(*, random_state=0, n_jobs=None) -> Pipeline:
+    """EM-MIR with a network; every instance of a bag is equally likely to be the primary one."""
+    network = small_network(random_state=random_state, n_jobs=n_jobs)
+    return _scaled(Reweighting(network, weighting=Mixture(), rounds=ROUNDS, random_state=random_state))
+
+
+def em_gated_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+    """EM-MIR with a linear function and a learned gate."""
+    return _scaled(Reweighting(LinearRegression(), weighting=_gated(random_state), random_state=random_state))
+
+
+def em_uniform_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+    """EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one."""
+    return _scaled(Reweighting(LinearRegression(), weighting=Mixture(), random_state=random_state))
+
+
+def bmir(*, random_state=0, n_jobs=None) -> Pipeline:
+    """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
+    return _scaled(BayesianPrime(top=3, random_state=random_state))
+
+
+def paper_bmir(*, random_state=0, n_jobs=None) -> Pipeline:
+    """The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source."""
+    return _scaled(BayesianPrime(draws=10_000, burn_in=10_000, top=1, random_state=random_state))
+
+
+def _gated(random_state: int) -> Mixture:
+    return Mixture("gated", gate=Gate(8, random_state=random_state))
+
+
+def _scaled(head) -> Pipeline:
+    return Pipeline([("scale", standardised()), ("head", head)])
+
+
+register(
+    Card(
+        name="prime",
+        idea="Choose of every bag the instance that is best predicted, refit on those, and repeat.",
+        assumes="one instance of every bag makes the target, linearly; the others say nothing",
+        cites="Ray and Page (2001)",
+        cost="about 100 linear fits on B instances",
+        presets={"default": prime, "network": prime_network},
+        search_space={"head__weighting__restarts": [0, 10, 50], "head__rule": ["median", "mean"]},
+    )
+)
+register(
+    Card(
+        name="pruning",
+        idea="Fit all instances, drop from every bag those predicted farthest from its median, and repeat.",
+        assumes="most instances of a bag carry the target; outlying predictions betray the others",
+        cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
+        cost="about 10 small networks on N instances",
+        presets={"default": pruning, "linear": pruning_linear},
+        search_space={"head__weighting__rate": [0.02, 0.05, 0.1], "head__rule": ["median", "mean"]},
+    )
+)
+register(
+    Card(
+        name="em",
+        idea="Fit a mixture in which one instance of every bag makes the target, weighing instances by responsibility.",
+        assumes="a latent primary instance, likelier for some features than for others",
+        cites="Wang, Lan, Vucetic (2012)",
+        cost="about 15 small networks on N instances",
+        presets={
+            "default": em,
+            "uniform-network": em_uniform_network,
+            "gated-linear": em_gated_linear,
+            "uniform-linear": em_uniform_linear,
+        },
+        search_space={"head__weighting__gate__penalty": [0.003, 0.01, 0.03], "head__rule": ["median", "mean"]},
+        gives=("weights",),
+    )
+)
+register(
+    Card(
+        name="bmir",
+        idea="Draw the primary instance of every bag and the plane by Gibbs; a forest learns to tell it in new bags.",
+        assumes="one instance of every bag makes the target, linearly, and its features set it apart",
+        cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
+        cost="1,500 sweeps of O(N d), and a forest on N instances",
+        presets={"default": bmir, "paper": paper_bmir},
+        search_space={"head__top": [1, 3, 10]},
+        gives=("std", "weights"),
+    )
+)

@@ -1,0 +1,79 @@
+"""What is compared: catalogue methods by name, or estimators of one's own with a label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from sklearn.base import clone
+
+from bagwise.instances.out_of_fold import seeded
+from bagwise.methods import card, method
+from bagwise.protocol.selection import as_settings, chooses_by_itself
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A label, a function seed -> unfitted estimator, and the settings to search from outside (one empty: none)."""
+
+    label: str
+    make: Callable[[int], Any]
+    settings: tuple[dict, ...] = ({},)
+
+
+def as_entries(methods, *, tune: bool = True) -> list[Entry]:
+    """Entries of names ("aggregated", "instance-kme:paper"), (label, estimator) or (label, estimator, search space).
+
+    A catalogue method gets the seed, and is searched over the space of its card unless it chooses by itself or ``tune``
+    is False. An estimator is used as it is, except that a ``random_state`` of None becomes the seed.
+    """
+    methods = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
+    if not methods:
+        raise ValueError("there is no method to evaluate; give names such as 'aggregated', or (label, estimator)")
+    entries = [_entry(item, tune) for item in methods]
+    labels = [entry.label for entry in entries]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ValueError(f"two methods are called {twice[0]!r}; give each its own label: (label, estimator)")
+    return entries
+
+
+def _entry(item, tune: bool) -> Entry:
+    if isinstance(item, Entry):
+        return item
+    return _named(item, tune) if isinstance(item, str) else _own(item)
+
+
+def _named(text: str, tune: bool) -> Entry:
+    name, _, preset = text.partition(":")
+    found = card(name)
+    if found.needs is not None and find_spec(found.needs) is None:
+        raise ImportError(f"{name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+
+    def make(seed: int):
+        return method(name, preset=preset or None, random_state=seed)
+
+    estimator = make(0)
+    searched = tune and not chooses_by_itself(estimator)
+    known = estimator.get_params(deep=True)
+    space = {key: values for key, values in found.search_space.items() if key in known} if searched else {}
+    return Entry(text, make, as_settings(space))
+
+
+def _own(item) -> Entry:
+    if not _is_pair(item):
+        raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
+    label, estimator, *space = item
+    return Entry(label, lambda seed: seeded(clone(estimator), seed), as_settings(space[0] if space else {}))
+
+
+def _is_pair(item) -> bool:
+    return (
+        isinstance(item, tuple)
+        and len(item) in (2, 3)
+        and isinstance(item[0], str)
+        and hasattr(item[1], "fit")
+        and not isinstance(item[1], type)
+    )

@@ -1,0 +1,139 @@
+"""`evaluate`: several methods on the same splits of the bags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from threading import Lock
+
+from bagwise.bags import check_fit
+from bagwise.execution import Lost, Processes, Serial
+from bagwise.protocol.cells import finish, run_cell
+from bagwise.protocol.entries import as_entries
+from bagwise.protocol.plan import Cell, Plan, make_plan
+from bagwise.protocol.progress import Display, Step, Tracker
+from bagwise.protocol.results import Results
+from bagwise.protocol.splits import make_splits
+from bagwise.protocol.store import Folder, Memory
+
+
+def evaluate(
+    bags,
+    y,
+    methods,
+    *,
+    repeats: int | None = None,
+    folds: int = 5,
+    fold=None,
+    split=None,
+    selection: str = "nested",
+    tune: bool = True,
+    metric: str = "rmse",
+    out=None,
+    n_jobs: int | None = None,
+    executor=None,
+    random_state: int = 0,
+    name: str = "data",
+    progress: bool | Callable[[Step], None] = False,
+    retry_failed: bool = False,
+) -> Results:
+    """Compare methods by held-out bags.
+
+    Every method is trained and scored on the same splits. The work is cut into cells, one per method and split; each
+    is a pure function of the data, the method and the split, so the numbers do not depend on who runs it or when. With
+    ``out``, every finished cell is a file there: calling again with the same arguments finishes what is left.
+
+    Parameters
+    ----------
+    bags, y : Bags and one target per bag
+        Bags that carry groups are split by group.
+    methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
+    repeats, folds, fold, split, random_state : the protocol, see `make_splits`
+        Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
+        bag. Repeat r of a method has the seed ``random_state + r``.
+    selection : {"nested", "paper"}
+        How the settings of a method with a search space are chosen: inside the training bags; or the best on the
+        scoring folds, as the paper did. The latter is optimistic, and every table says so.
+    tune : bool
+        Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
+        are used as they come. A search space given with an estimator is always searched.
+    metric : {"rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"}
+        The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
+    out : folder, optional
+    n_jobs : int, optional
+        Processes; None or 1 for this one alone, -1 for one per core.
+    executor : optional
+        Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
+    name : what the data set is called in tables
+    progress : bool, or a function of a `Step`
+        Whether to show a live line in the terminal.
+    retry_failed : bool
+        Whether cells that failed before are run again.
+
+    Returns
+    -------
+    Results
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.protocol import evaluate
+    >>> bags, y = bw.testing.contracts.sample(40)
+    >>> results = evaluate(bags, y, ["aggregated"], repeats=1)
+    >>> results.summary()["cells"]
+    [5]
+    """
+    bags, y = check_fit(bags, y, allow_missing=True)
+    entries = as_entries(methods, tune=tune)
+    splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
+    plan = make_plan(bags, y, entries, splits, selection=selection, metric=metric, random_state=random_state, name=name)
+    executor = executor or (Serial() if n_jobs in (None, 1) else Processes(n_jobs))
+    store = Memory() if out is None else Folder(out)
+    display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
+    with display as watch:
+        run = _Run(plan, store, watch, retry_failed)
+        run.through(executor, bags, y)
+    results = Results(plan.record, run.results.values())
+    if out is not None:
+        results.write(out)
+    return results
+
+
+class _Run:
+    """One call: what is known already, what is to be run, what came back."""
+
+    def __init__(self, plan: Plan, store, watch, retry_failed: bool):
+        self.store, self.watch, self.retry_failed = store, watch, retry_failed
+        self.results: dict[str, dict] = {}
+        self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
+        self.tracker = Tracker(len(plan.cells), plan.record["metric"])
+        begun = store.open(plan)
+        pending = [cell for cell in plan.cells if not self.found(cell)]
+        # A second run on the same folder starts from the other end: the two meet, and little is done twice.
+        self.pending = pending[::-1] if begun else pending
+        watch(self.tracker.step())
+
+    def through(self, executor, bags, y) -> None:
+        for cell, result in executor.run(run_cell, self.unfinished(), (bags, y)):
+            if isinstance(result, Lost):
+                result = finish(cell, {"error": result.reason})
+            self.store.write(result)
+            self.note(result, ran=True)
+
+    def unfinished(self) -> Iterator[Cell]:
+        """Cells to run. Each is looked up once more when its turn comes: another run may have finished it."""
+        for cell in self.pending:
+            if not self.found(cell):
+                yield cell
+
+    def found(self, cell: Cell) -> bool:
+        result = self.store.read(cell.key)
+        if result is None or (result["error"] and self.retry_failed):
+            return False
+        self.note(result)
+        return True
+
+    def note(self, result: dict, *, ran: bool = False) -> None:
+        with self.lock:
+            self.results[result["key"]] = result
+            self.watch(self.tracker.step(result, ran=ran))

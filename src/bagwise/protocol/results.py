@@ -1,0 +1,168 @@
+"""Results: the long table of an evaluation, its summary, and paired differences on the same folds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from bagwise.protocol.metrics import METRICS, get_metric
+from bagwise.protocol.selection import EXPLAINED, SELECTIONS
+from bagwise.protocol.store import Folder
+from bagwise.protocol.summaries import compare_pairs, summarise
+from bagwise.protocol.tables import as_text, from_rows, write_table
+
+
+class Results:
+    """What an evaluation found, as tables: dicts of columns, to print, to write, or to make a data frame of.
+
+    Parameters
+    ----------
+    record : dict, the plan as it is written down
+    cells : results of cells; those that are not in the plan are ignored
+
+    Attributes
+    ----------
+    methods : list of labels
+    metric : the one that methods are compared by
+    selection : "nested" or "paper"
+    splits : list of (repeat, fold)
+    missing : number of cells that have no result yet
+    failures : (method, repeat, fold, error) of every cell that failed
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.protocol import evaluate
+    >>> bags, y = bw.testing.contracts.sample(40)
+    >>> results = evaluate(bags, y, ["aggregated"], repeats=2)
+    >>> len(results.table()["rmse"]), results.summary()["method"]
+    (10, ['aggregated'])
+    """
+
+    def __init__(self, record: dict, cells: Iterable[dict]):
+        self.record = record
+        self.methods, self.metric, self.selection = list(record["methods"]), record["metric"], record["selection"]
+        keys = {cell["key"]: (cell["method"], cell["repeat"], cell["fold"]) for cell in record["cells"]}
+        self.splits = list(dict.fromkeys(where[1:] for where in keys.values()))
+        self._cells = {keys[cell["key"]]: cell for cell in cells if cell["key"] in keys}
+        self.missing = len(keys) - len(self._cells)
+        self.failures = [(*at, cell["error"]) for at, cell in self._cells.items() if cell["error"]]
+
+    @classmethod
+    def load(cls, folder) -> Results:
+        """The results in a folder, of a finished or an unfinished evaluation."""
+        record = Folder(folder).read_plan() if Path(folder).is_dir() else None
+        if record is None:
+            raise ValueError(f"{folder} holds no plan of an evaluation; evaluate(..., out=folder) makes one")
+        found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
+        return cls(record, [cell for cell in found if cell is not None])
+
+    # Numbers ------------------------------------------------------------------------------------------------
+
+    def cell(self, method: str, split: tuple) -> dict | None:
+        """The result of a method on a split (repeat, fold); None if it failed or is not there yet."""
+        self._refuse_unknown(method)
+        found = self._cells.get((method, *split))
+        return None if found is None or found["error"] else found
+
+    def _refuse_unknown(self, method: str) -> None:
+        if method not in self.methods:
+            raise ValueError(f"there is no method {method!r} here; there are {', '.join(self.methods)}")
+
+    def scores(self, method: str, metric: str | None = None) -> np.ndarray:
+        """(splits, settings): every setting scored, on every split; NaN where the method failed."""
+        name = get_metric(metric or self.metric).name
+        found = [self.cell(method, split) for split in self.splits]
+        width = max([len(cell["settings"]) for cell in found if cell], default=1)
+        return np.array([cell["scores"][name] if cell else [np.nan] * width for cell in found], dtype=np.float64)
+
+    def setting(self, method: str) -> int:
+        """Which setting the results are of: with several scored on the same folds, the one with the best mean."""
+        losses = get_metric(self.metric).loss(self.scores(method))
+        known = losses[~np.isnan(losses).all(axis=1)]
+        return int(np.argmin(known.mean(axis=0))) if len(known) else 0
+
+    def values(self, method: str, metric: str | None = None) -> np.ndarray:
+        """The score on every split; NaN where the method failed or has no such score."""
+        return self.scores(method, metric)[:, self.setting(method)]
+
+    def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
+        """One value per repeat: the score of the predictions of all its folds taken together."""
+        rows = {name: np.array(column) for name, column in self.predictions(method).items()}
+        if not rows:
+            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
+        of = get_metric(metric or self.metric).of
+        parts = [rows["repeat"] == repeat for repeat in np.unique(rows["repeat"])]
+        return np.array([of(rows["target"][at], rows["prediction"][at], rows["std"][at]) for at in parts])
+
+    # Tables -------------------------------------------------------------------------------------------------
+
+    def table(self) -> dict[str, list]:
+        """One row per cell: data, method, selection, repeat, fold, setting, every metric, seconds, memory, error."""
+        chosen = {method: self.setting(method) for method in self.methods}
+        at = [(method, *split) for method in self.methods for split in self.splits]
+        return from_rows([self._row(self._cells[one], chosen[one[0]]) for one in at if one in self._cells])
+
+    def _row(self, cell: dict, chosen: int) -> dict:
+        failed = bool(cell["error"])
+        row = {"data": self.record["data"]["name"], "method": cell["method"], "selection": SELECTIONS[self.selection]}
+        row |= {name: cell[name] for name in ("repeat", "fold", "n_train", "n_test")}
+        row |= {"settings": len(cell["settings"]), "setting": None if failed else cell["settings"][chosen]}
+        row |= {name: float("nan") if failed else cell["scores"][name][chosen] for name in METRICS}
+        return row | {name: cell[name] for name in ("seconds", "memory_mb", "error")}
+
+    def summary(self) -> dict[str, list]:
+        """One row per method. For every metric its mean over splits, the deviation over splits (``_sd_folds``) and
+        that of the means of repeats (``_sd_repeats``); the average rank by the main metric; mean seconds, most memory.
+        """
+        return from_rows(summarise(self))
+
+    def compare(self, *, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
+        """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
+
+        All pairs, or every method against one; p-values are corrected (Holm) for the number of comparisons.
+        """
+        pairs = list(combinations(self.methods, 2))
+        if reference is not None:
+            self._refuse_unknown(reference)
+            pairs = [(method, reference) for method in self.methods if method != reference]
+        return from_rows(compare_pairs(self, pairs, get_metric(metric or self.metric).name))
+
+    def predictions(self, method: str) -> dict[str, list]:
+        """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
+
+        Empty where many settings were scored on the same folds: those predictions are not kept.
+        """
+        ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
+        rows = []
+        for repeat, fold in self.splits:
+            cell = self.cell(method, (repeat, fold))
+            if cell and cell["predictions"]:
+                std = cell["std"] or [float("nan")] * len(cell["bags"])
+                for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
+                    where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
+                    rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
+        return from_rows(rows)
+
+    # Out ----------------------------------------------------------------------------------------------------
+
+    def write(self, folder) -> None:
+        """Write results.csv (and .parquet where pyarrow is), summary.csv and comparisons.csv."""
+        tables = {"results": self.table(), "summary": self.summary(), "comparisons": self.compare()}
+        for name, columns in tables.items():
+            write_table(Path(folder) / f"{name}.csv", columns)
+        if find_spec("pyarrow") is not None:
+            write_table(Path(folder) / "results.parquet", tables["results"])
+
+    def title(self) -> str:
+        """What the numbers are, and how hyperparameters were chosen."""
+        return f"{self.record['data']['name']}, selection {SELECTIONS[self.selection]}: {EXPLAINED[self.selection]}"
+
+    def __str__(self) -> str:
+        columns = self.summary()
+        kept = {name: column for name, column in columns.items() if any(value == value for value in column)}
+        return f"{self.title()}\n{as_text(kept)}"

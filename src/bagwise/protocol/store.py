@@ -1,0 +1,112 @@
+"""Where results are kept: a folder with the plan and one small file per finished cell, or this process's memory."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+from bagwise.protocol.fingerprints import digest
+from bagwise.protocol.plan import Plan, differences
+from bagwise.writing import replace_file
+
+
+class Memory:
+    """Results kept in this process only."""
+
+    def __init__(self):
+        self.results: dict[str, dict] = {}
+
+    def open(self, plan: Plan) -> bool:
+        """Note the plan; whether an evaluation had begun here before."""
+        return False
+
+    def read(self, key: str) -> dict | None:
+        return self.results.get(key)
+
+    def write(self, result: dict) -> None:
+        self.results[result["key"]] = result
+
+
+class Folder:
+    """A results folder: ``plan.json``, and ``cells/KEY.json`` for every finished cell.
+
+    A file appears whole or not at all, and is named by a hash of everything its content depends on. So a run killed
+    at any moment loses only the cells in flight, two runs may share a folder, and cells of another data set or of a
+    changed method are never taken for those of this plan.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Folder(tempfile.mkdtemp())
+    >>> folder.write({"key": "ab12", "error": None})
+    >>> folder.read("ab12"), folder.read("cd34")
+    ({'key': 'ab12', 'error': None}, None)
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise NotADirectoryError(f"{self.path} is a file; results need a folder")
+        self.cells = self.path / "cells"
+        self.cells.mkdir(parents=True, exist_ok=True)
+        self.damaged: set[str] = set()
+
+    def open(self, plan: Plan) -> bool:
+        """Write the plan; warn if the folder held another one. Whether an evaluation had begun here before."""
+        old = self.read_plan()
+        begun = any(self.cells.glob("*.json"))
+        if old is not None and begun:
+            _warn_of_changes(self.path, old, plan.record)
+        self.write_json("plan.json", plan.record)
+        return begun
+
+    def read_plan(self) -> dict | None:
+        """The plan last written here; None if there is none that can be read."""
+        try:
+            return json.loads((self.path / "plan.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def read(self, key: str) -> dict | None:
+        """The result of a cell; None if it is not there, or (with a warning) if its file is damaged."""
+        path = self.cells / f"{key}.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            result = content["result"]
+            if content["digest"] == _digest(result) and result["key"] == key:
+                return result
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        if key not in self.damaged:  # one word is enough
+            self.damaged.add(key)
+            warnings.warn(f"{path} is damaged or cut short; its cell will be run again", UserWarning, stacklevel=2)
+        return None
+
+    def write(self, result: dict) -> None:
+        self.write_json(f"cells/{result['key']}.json", {"digest": _digest(result), "result": result})
+
+    def write_json(self, name: str, content: dict) -> None:
+        text = json.dumps(content)
+        replace_file(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
+
+
+def _digest(result: dict) -> str:
+    return digest(json.dumps(result, sort_keys=True))
+
+
+def _warn_of_changes(path: Path, old: dict, new: dict) -> None:
+    """Cells that the new plan shares with the old one are used; the others stay where they are, and are not."""
+    try:
+        found = differences(old, new)
+    except (KeyError, TypeError):
+        found = ["its plan is of another version"]
+    if found:
+        warnings.warn(
+            f"{path} holds results of another plan: {'; '.join(found)}. Results that do not belong to this plan are "
+            "kept and not used; give another folder to keep the two apart",
+            UserWarning,
+            stacklevel=4,
+        )

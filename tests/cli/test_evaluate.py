@@ -1,0 +1,173 @@
+"""`bagwise evaluate` and `bagwise reproduce`, as typed."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bagwise.cli.evaluate import evaluate
+from bagwise.cli.reproduce import reproduce
+from bagwise.protocol import table1
+from bagwise.testing.contracts import sample
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from published_files import crop_frame, write_aerosol
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(evaluate)
+app.command()(reproduce)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    bags, y = sample(30)
+    frame = pd.DataFrame(bags.instances, columns=list("abc"))
+    frame = frame.assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame = frame.assign(fold=frame.site % 3, split=np.where(frame.site < 20, "train", "test"))
+    frame = frame.assign(patient=[f"p{site // 5}" for site in frame.site])
+    path = tmp_path_factory.mktemp("table") / "aod.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def evaluated(table, out, *more, roles=("fold", "split", "patient")):
+    """The command with what every table here needs; columns that are no features are ignored."""
+    ignored = [part for name in roles for part in ("--ignore", name)]
+    basic = ["--bag", "site", "--target", "aod", "--method", "aggregated", "--out", out, *ignored]
+    return run("evaluate", table, *basic, *more)
+
+
+def test_a_table_on_stdout_and_files_in_the_folder(table, tmp_path):
+    result = evaluated(table, tmp_path / "run", "--repeats", 2)
+    assert result.exit_code == 0, result.output
+    assert "aod, selection nested: hyperparameters chosen inside the training bags" in result.stdout
+    assert "aggregated" in result.stdout and "30 bags" in result.stderr
+    assert len(list(csv.DictReader((tmp_path / "run" / "results.csv").open()))) == 10
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()}
+    again = evaluated(table, tmp_path / "run", "--repeats", 2)
+    assert again.stdout == result.stdout
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()} == before
+
+
+def test_json_for_machines(table, tmp_path):
+    result = evaluated(
+        table, tmp_path, "--repeats", 1, "--json", "--quiet", "--metric", "mae", "--method", "aggregated:default"
+    )
+    found = json.loads(result.stdout)
+    assert result.stderr == "" and found["metric"] == "mae"
+    assert [row["cells"] for row in found["summary"]] == [5, 5]
+    assert found["comparisons"][0]["difference"] == 0 and found["summary"][0]["nll"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "left", "cells"),
+    [
+        (("--fold-column", "fold"), ("split", "patient"), ["0", "1", "2"]),
+        (("--split-column", "split"), ("fold", "patient"), ["test"]),
+        (("--groups", "patient", "--folds", 3, "--repeats", 1), ("fold", "split"), ["0", "1", "2"]),
+    ],
+    ids=["folds", "split", "groups"],
+)
+def test_columns_that_fix_the_protocol(table, tmp_path, options, left, cells):
+    result = evaluated(table, tmp_path, *options, roles=left)
+    assert result.exit_code == 0, result.output
+    assert "3 features" in result.stderr  # none of the roles became one
+    assert [row["fold"] for row in csv.DictReader((tmp_path / "results.csv").open())] == cells
+
+
+def test_the_optimistic_way_is_labelled(table, tmp_path):
+    result = evaluated(table, tmp_path, "--selection", "paper", "--repeats", 1)
+    assert "paper (optimistic)" in result.stdout
+
+
+def test_another_plan_in_the_folder_is_told(table, tmp_path):
+    evaluated(table, tmp_path, "--repeats", 1)
+    result = evaluated(table, tmp_path, "--repeats", 1, "--folds", 3)
+    assert "Note:" in result.stderr and "the folds are others" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--method", "agregated"), 1, "there is no method 'agregated'; did you mean 'aggregated'?"),
+        (("--fold-column", "folds"), 1, "there is no column 'folds' (did you mean 'fold'?)"),
+        (("--selection", "best"), 1, "selection must be 'nested' or 'paper', not 'best'"),
+        (("--folds", "many"), 2, "--folds"),
+    ],
+)
+def test_one_message_no_traceback(table, tmp_path, options, code, message):
+    result = evaluated(table, tmp_path, *options)
+    assert result.exit_code == code and message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+
+
+def test_a_failed_cell_shows_in_the_exit_code(table, tmp_path):
+    result = evaluated(
+        table, tmp_path, "--groups", "patient", "--method", "instance-kme:paper", "--fold-column", "fold", "--quiet",
+        roles=("split",),
+    )  # fmt: skip
+    assert result.exit_code == 1 and "aggregated" in result.stdout
+    said = " ".join(result.stderr.split())
+    assert "3 of 6 cells failed. The first is instance-kme:paper" in said and "--retry-failed" in said
+
+
+def test_a_table_without_targets_is_refused(tmp_path):
+    np.savez(tmp_path / "bags.npz", instances=np.zeros((4, 2)), offsets=[0, 2, 4])
+    result = run("evaluate", tmp_path / "bags.npz", "--method", "aggregated", "--out", tmp_path / "run")
+    assert result.exit_code == 1 and "name its column with --target" in " ".join(result.stderr.split())
+
+
+# reproduce ------------------------------------------------------------------------------------------------------
+
+
+def test_table_1_of_one_data_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(table1, "PAPER_BANDWIDTHS", (10.0, 100.0))
+    monkeypatch.setattr(table1, "PAPER_PENALTIES", (1e-2, 1e-8))
+    write_aerosol(tmp_path, "MISR2", n_bags=12, instances=100, ragged=True)
+    rows = [part for row in list(table1.PUBLISHED)[:4] for part in ("--row", row)]
+    options = [
+        "--data",
+        "misr2",
+        *rows,
+        "--bags-of-100",
+        "--repeats",
+        2,
+        "--folds",
+        2,
+        "--inner-folds",
+        2,
+        "--n-jobs",
+        1,
+    ]
+    result = run("reproduce", tmp_path, *options, "--out", tmp_path / "run", "--json")
+    assert result.exit_code == 0, result.output
+    rows = {row["row"]: row for row in json.loads(result.stdout)}
+    assert rows["instance-kme-MIR (INV)"]["published"] == 7.28 and rows["instance-MIR (mean)"]["failed"] == 0
+    assert all(np.isfinite([row["paper"], row["nested"], row["paper_se"]]).all() for row in rows.values())
+    assert "bags have exactly 100 instances" in " ".join(result.stderr.split())
+    shown = run("reproduce", tmp_path, *options, "--out", tmp_path / "run")  # nothing is run twice
+    assert "MISR2, 100 x RMSE" in shown.stdout and "paper (optimistic)" in shown.stdout and "±" in shown.stdout
+    assert len(list(csv.DictReader((tmp_path / "run" / "table1.csv").open()))) == len(rows)
+
+
+def test_an_untrusted_pickle_is_passed_over(tmp_path):
+    crop_frame().to_pickle(tmp_path / "CORN.p")
+    result = run("reproduce", tmp_path, "--out", tmp_path / "run")
+    said = " ".join(result.stderr.split())
+    assert result.exit_code == 1 and "pass --trust-pickle" in said and "nothing to run" in said
+
+
+@pytest.mark.parametrize(("data", "message"), [((), "nothing to run in"), (("--data", "AOD"), "no data set 'AOD'")])
+def test_nothing_to_reproduce(tmp_path, data, message):
+    result = run("reproduce", tmp_path, *data)
+    assert result.exit_code == 1 and message in " ".join(result.stderr.split())

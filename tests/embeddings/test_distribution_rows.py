@@ -1,0 +1,194 @@
+"""Phases, quantiles and similarities: one row per bag."""
+
+import numpy as np
+import pytest
+from scipy.stats import wasserstein_distance
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import bagwise as bw
+from bagwise import kernels as k
+from bagwise.embeddings import FeatureMean, MinusDistance, PhaseMean, QuantileRows, Similarity, SlicedQuantiles
+from bagwise.embeddings.quantiles import step_quantiles
+from bagwise.instances.random_features import FourierFeatures
+from bagwise.testing import zoo
+
+ZOO = zoo(n_features=2)
+SCALARS = zoo()
+EACH = [
+    PhaseMean(40),
+    SlicedQuantiles(7, 11),
+    Similarity(prototypes=10),
+    Similarity(MinusDistance(), pick="k-means", prototypes=4),
+    Similarity(pool="mean"),
+]
+
+
+def label(embedding):
+    return type(embedding).__name__
+
+
+# Phases -------------------------------------------------------------------------------------------------------
+
+
+def test_phases_are_directions_of_the_characteristic_function():
+    bags = ZOO["ragged"]
+    embedding = PhaseMean(6).fit(bags)
+    fourier = embedding.fourier_
+    for row, bag in zip(embedding.transform(bags), bags, strict=True):
+        angles = (bag - fourier.mean_) / fourier.scale_ @ fourier.frequencies_
+        value = np.exp(1j * angles).mean(axis=0)
+        value /= np.abs(value)
+        np.testing.assert_allclose(row, np.concatenate([value.real, value.imag]) * np.sqrt(2 / 6), rtol=1e-8)
+
+
+def test_symmetric_noise_leaves_the_phases_alone():
+    """Noise of the size of the signal moves the Fourier means far, and the phases by sampling error only."""
+    rng = np.random.default_rng(0)
+    sharp = [rng.gamma(2.0, size=(4000, 2)) + rng.normal(size=2) for _ in range(8)]
+    blurred = [bag + rng.laplace(scale=0.7, size=bag.shape) for bag in sharp]
+    sharp, blurred = bw.from_arrays(sharp), bw.from_arrays(blurred)
+    phase = PhaseMean(60, bandwidth=2.0).fit(sharp)
+    fourier = FeatureMean(FourierFeatures(60, bandwidth=2.0, linear=False)).fit(sharp)
+
+    def moved(embedding):
+        Z = embedding.transform(sharp)
+        return np.linalg.norm(embedding.transform(blurred) - Z) / np.linalg.norm(Z - Z.mean(axis=0))
+
+    assert moved(phase) < 0.05 and 5 * moved(phase) < moved(fourier)
+
+
+def test_the_invariance_is_exact_in_the_population():
+    """Every point with every offset of a symmetric set: a convolution, whose characteristic function is real."""
+    rng = np.random.default_rng(1)
+    bag, offsets = rng.normal(size=(30, 2)), rng.normal(scale=0.1, size=(20, 2))
+    noise = np.vstack([offsets, -offsets])
+    blurred = (bag[:, None, :] + noise[None, :, :]).reshape(-1, 2)
+    embedding = PhaseMean(30, bandwidth=2.0).fit(ZOO["equal"])
+    Z = embedding.transform(bw.from_arrays([bag, blurred]))
+    np.testing.assert_allclose(Z[0], Z[1], atol=1e-9)
+
+
+def test_no_direction_is_zero():
+    bags = bw.from_arrays([np.array([[0.0], [np.pi]]), np.array([[1.0]])])
+    embedding = PhaseMean(2).fit(bags)
+    embedding.fourier_.mean_, embedding.fourier_.scale_ = np.zeros(1), np.ones(1)
+    embedding.fourier_.frequencies_ = np.ones((1, 1))  # cos 0 + cos π = 0, sin 0 + sin π = 0
+    np.testing.assert_array_equal(embedding.transform(bags)[0], [0.0, 0.0])
+
+
+# Quantiles ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_quantiles_are_those_of_numpy(name):
+    bags = SCALARS[name]
+    at = (np.arange(13) + 0.5) / 13
+    got = step_quantiles(bags.instances.T, bags.offsets, 13)[:, 0]
+    for row, bag in zip(got, bags, strict=True):
+        np.testing.assert_array_equal(row, np.quantile(bag[:, 0], at, method="inverted_cdf"))
+
+
+def test_distances_are_wasserstein_distances():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(loc=m, size=20) for m in range(4)])
+    for n in (20, 60):  # exact whenever the sizes divide n
+        Z = QuantileRows(n).fit_transform(bags)
+        for i in range(4):
+            for j in range(4):
+                squares = np.mean((np.sort(bags[i][:, 0]) - np.sort(bags[j][:, 0])) ** 2)
+                np.testing.assert_allclose(((Z[i] - Z[j]) ** 2).sum(), squares, rtol=1e-10, atol=1e-14)
+                first = wasserstein_distance(bags[i][:, 0], bags[j][:, 0])
+                np.testing.assert_allclose(np.abs(Z[i] - Z[j]).sum() / np.sqrt(n), first, rtol=1e-10, atol=1e-14)
+
+
+def test_unequal_sizes_come_close():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=37), 1 + rng.normal(size=53)])
+    Z = QuantileRows(2000).fit_transform(bags)
+    exact = wasserstein_distance(bags[0][:, 0], bags[1][:, 0])
+    np.testing.assert_allclose(np.abs(Z[0] - Z[1]).sum() / np.sqrt(2000), exact, rtol=1e-3)
+
+
+def test_slices_against_a_loop_over_directions(monkeypatch):
+    monkeypatch.setattr("bagwise.embeddings.quantiles.BLOCK_VALUES", 200)  # a few directions at a time
+    bags = ZOO["equal"]
+    embedding = SlicedQuantiles(9, 6, random_state=3)
+    Z = embedding.fit_transform(bags)
+    np.testing.assert_allclose((embedding.directions_**2).sum(axis=0), 1.0)
+    squares = np.mean(
+        [(np.sort(bags[0] @ t) - np.sort(bags[1] @ t)) ** 2 for t in embedding.directions_.T]  # sizes 6, quantiles 6
+    )
+    np.testing.assert_allclose(((Z[0] - Z[1]) ** 2).sum(), squares, rtol=1e-10)
+
+
+def test_one_feature_needs_no_slices():
+    bags = SCALARS["ragged"]
+    np.testing.assert_allclose(SlicedQuantiles(50, 30).fit_transform(bags), QuantileRows(30).fit_transform(bags))
+
+
+# Similarities -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ragged", "few distinct values", "one huge"])
+@pytest.mark.parametrize("kernel", [k.Gaussian(0.5), MinusDistance()], ids=label)
+@pytest.mark.parametrize("pool", ["max", "mean"])
+def test_similarities_against_a_double_loop(name, kernel, pool, monkeypatch):
+    monkeypatch.setattr("bagwise.embeddings.similarity.BLOCK_ROWS", 7)
+    bags = ZOO[name]
+    embedding = Similarity(kernel, prototypes=5, pool=pool)
+    Z = embedding.fit_transform(bags)
+    for i in (0, len(bags) - 1):
+        similar = np.array([kernel(x[None] / embedding.spread_, embedding.prototypes_)[0] for x in bags[i]])
+        np.testing.assert_allclose(Z[i], getattr(similar, pool)(axis=0), rtol=1e-7, atol=1e-7)
+
+
+def test_the_formula_of_miles():
+    bags = bw.from_arrays([np.array([[0.0], [3.0]]), np.array([[1.0]])])
+    embedding = Similarity(k.Gaussian(2.0 / np.sqrt(2)), prototypes=3)
+    Z = embedding.fit_transform(bags) * 1.0
+    sigma = 2.0 * embedding.spread_
+    for column, prototype in zip(Z.T, embedding.prototypes_[:, 0] * embedding.spread_, strict=True):
+        expected = max(np.exp(-((x - prototype) ** 2) / sigma**2) for x in (0.0, 3.0))
+        np.testing.assert_allclose(column[0], expected, rtol=1e-9)
+
+
+# Laws ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embedding", EACH, ids=label)
+def test_laws(embedding):
+    bags = ZOO["ragged"]
+    embedding = clone(embedding).fit(bags)
+    Z = embedding.transform(bags)
+    assert embedding.columns == "features"
+    np.testing.assert_allclose(embedding.transform(bags[::-1]), Z[::-1], atol=1e-7)
+    alone = np.vstack([embedding.transform(bags[[i]]) for i in range(len(bags))])
+    np.testing.assert_allclose(alone, Z, atol=1e-7)
+    doubled = bw.from_arrays([np.concatenate([bag[::-1], bag]) for bag in bags])
+    np.testing.assert_allclose(embedding.transform(doubled), Z, atol=1e-7)
+
+
+@pytest.mark.parametrize("embedding", EACH, ids=label)
+@pytest.mark.parametrize("name", ["two bags", "constant", "repeated values", "far outlier"])
+def test_awkward_bags_have_finite_rows(embedding, name):
+    assert np.isfinite(clone(embedding).fit_transform(ZOO[name])).all()
+
+
+def test_refusals():
+    bags = ZOO["ragged"]
+    with pytest.raises(ValueError, match="QuantileRows is for one feature, not 2; use SlicedQuantiles"):
+        QuantileRows().fit(bags)
+    with pytest.raises(ValueError, match="n must be a whole number above zero, not 0"):
+        QuantileRows(0).fit(SCALARS["ragged"])
+    with pytest.raises(ValueError, match="directions must be a whole number above zero, not 2.5"):
+        SlicedQuantiles(2.5).fit(bags)
+    with pytest.raises(ValueError, match="pool must be 'max' or 'mean', not 'min'"):
+        Similarity(pool="min").fit(bags)
+    with pytest.raises(ValueError, match="n_features must be even"):
+        PhaseMean(7).fit(bags)
+    for embedding in EACH:
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            clone(embedding).transform(bags)
+        with pytest.raises(ValueError, match="fitted on 2"):
+            clone(embedding).fit(bags).transform(zoo(n_features=3)["ragged"])

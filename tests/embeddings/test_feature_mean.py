@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+import bagwise as bw
+from bagwise import kernels as k
+from bagwise.bags.segments import segment_mean
+from bagwise.embeddings import FeatureMean, KernelMean, NystroemMean, Pool, Statistics
+from bagwise.embeddings.prototypes import pick_prototypes
+from bagwise.instances.random_features import FourierFeatures, NystroemFeatures
+from bagwise.testing import naive, zoo
+
+ZOO = zoo(n_features=3)
+SMALL = {name: bags for name, bags in ZOO.items() if bags.n_instances < 200}
+KERNELS = [k.Gaussian(0.7), k.InverseMultiquadric(1.0), k.Cauchy(1.0), k.Exponential(1.0), k.Matern52(1.0), k.Linear()]
+
+
+def twice(bags):
+    return bw.from_arrays([np.concatenate([bag, bag]) for bag in bags])
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
+def test_every_instance_a_landmark_is_the_double_loop(kernel, name):
+    """To the root of rounding where the kernel matrix of the landmarks is singular."""
+    bags = SMALL[name]
+    Z = NystroemMean(kernel, units="label").fit_transform(bags)
+    exact = naive.mean_gram(kernel, bags)
+    np.testing.assert_allclose(Z @ Z.T, exact, rtol=1e-8, atol=1e-9 * np.abs(exact).max())
+
+
+def test_units_are_those_of_the_kernel_mean():
+    bags = ZOO["ragged"]
+    Z, E = NystroemMean(k.Matern32(0.8)).fit_transform(bags), KernelMean(k.Matern32(0.8)).fit_transform(bags)
+    np.testing.assert_allclose(Z @ Z.T, E @ E.T, rtol=1e-9)
+
+
+@pytest.mark.parametrize("pick", ["random", "k-means"])
+def test_few_landmarks_come_close(pick):
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(rng.integers(1, 60), 2)) for _ in range(40)])
+    embedding = NystroemMean(k.Gaussian(1.0), landmarks=60, pick=pick)
+    Z, E = embedding.fit_transform(bags), KernelMean(k.Gaussian(1.0)).fit_transform(bags)
+    assert embedding.landmarks_.shape == (60, 2)
+    assert np.abs(Z @ Z.T - E @ E.T).max() < 1e-3
+
+
+def test_many_instances_get_fewer_landmarks_unasked(monkeypatch):
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.LANDMARKS", (3, 50))
+    assert len(NystroemMean().fit(ZOO["equal"]).landmarks_) == 48
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.PAIRS", 48 * 10)
+    assert len(NystroemMean().fit(ZOO["equal"]).landmarks_) == 10
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.PAIRS", 1)
+    assert len(NystroemMean().fit(ZOO["equal"]).landmarks_) == 3
+
+
+def test_a_rule_for_the_bandwidth():
+    bags = ZOO["equal"]
+    theta = NystroemMean(k.Gaussian(k.MedianDistance())).fit(bags).kernel_.bandwidth
+    np.testing.assert_allclose(
+        NystroemMean(k.Gaussian(k.MedianDistance())).fit_transform(bags),
+        NystroemMean(k.Gaussian(theta)).fit_transform(bags),
+    )
+
+
+@pytest.mark.parametrize("features", [FourierFeatures(64), NystroemFeatures(30), PolynomialFeatures(2)])
+def test_the_mean_of_features_is_the_mean_of_features(features, monkeypatch):
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.BLOCK_ROWS", 5)  # bags cut in two by block borders
+    bags = ZOO["ragged"]
+    embedding = FeatureMean(features).fit(bags)
+    expected = segment_mean(embedding.features_.transform(bags.instances), bags.offsets)
+    np.testing.assert_allclose(embedding.transform(bags), expected, rtol=1e-9, atol=1e-10)
+
+
+def test_fourier_features_approximate_the_kernel_mean():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(30, 2)) + rng.normal(size=2) for _ in range(20)])
+    embedding = FeatureMean(FourierFeatures(4000, linear=False))
+    Z = embedding.fit_transform(bags)
+    standard = bags.replace(StandardScaler().fit_transform(bags.instances))
+    exact = naive.mean_gram(k.Gaussian(embedding.features_.bandwidth_), standard[:6])
+    np.testing.assert_allclose(Z[:6] @ Z[:6].T, exact, atol=0.05)
+
+
+@pytest.mark.parametrize("embedding", [NystroemMean(landmarks=20), FeatureMean(), FeatureMean(NystroemFeatures(20))])
+def test_laws(embedding):
+    """Company, order of bags, order of instances, a bag twice over."""
+    bags = ZOO["ragged"]
+    embedding.fit(bags)
+    Z = embedding.transform(bags)
+    order = np.random.default_rng(0).permutation(len(bags))
+    np.testing.assert_allclose(embedding.transform(bags[order]), Z[order], atol=1e-9)
+    alone = np.vstack([embedding.transform(bags[[i]]) for i in range(len(bags))])
+    np.testing.assert_allclose(alone, Z, atol=1e-9)
+    turned = bw.from_arrays([bag[::-1] for bag in bags])
+    np.testing.assert_allclose(embedding.transform(turned), Z, atol=1e-9)
+    np.testing.assert_allclose(embedding.transform(twice(bags)), Z, atol=1e-9)
+
+
+def test_landmarks_do_not_depend_on_the_order_of_the_bags():
+    bags = ZOO["ragged"]
+    order = np.random.default_rng(1).permutation(len(bags))
+    np.testing.assert_array_equal(
+        NystroemMean(landmarks=9).fit(bags).landmarks_, NystroemMean(landmarks=9).fit(bags[order]).landmarks_
+    )
+    rows = bags.instances
+    assert (pick_prototypes(rows, 9, random_state=1) != pick_prototypes(rows, 9)).any()
+
+
+@pytest.mark.parametrize("name", ["two bags", "constant", "repeated values", "far outlier"])
+def test_awkward_bags_have_finite_rows(name):
+    for embedding in (NystroemMean(), NystroemMean(pick="k-means", landmarks=3), FeatureMean(), Statistics()):
+        assert np.isfinite(embedding.fit_transform(ZOO[name])).all()
+
+
+def test_statistics_drop_what_never_varies_and_check_the_targets():
+    bags = ZOO["ragged"].replace(np.column_stack([ZOO["ragged"].instances[:, :1], np.zeros(ZOO["ragged"].n_instances)]))
+    embedding = Statistics(("mean", "max", "size"))
+    whole = Pool(("mean", "max", "size")).fit_transform(bags)
+    np.testing.assert_array_equal(embedding.fit_transform(bags), whole[:, [0, 2, 4]])
+    np.testing.assert_array_equal(embedding.transform(bags), whole[:, [0, 2, 4]])
+    assert Statistics(("mean",)).fit_transform(bags.replace(np.ones((bags.n_instances, 1)))).shape == (len(bags), 1)
+    with pytest.raises(ValueError, match="y has 1 values for 7 bags"):
+        Statistics().fit(bags, [1.0])
+
+
+def test_refusals():
+    bags = ZOO["ragged"]
+    with pytest.raises(ValueError, match="units must be 'spread' or 'label', not 'metres'"):
+        NystroemMean(units="metres").fit(bags)
+    with pytest.raises(ValueError, match="not positive definite and has no feature map"):
+        NystroemMean(k.PrintedInverse(1.0)).fit(bags)
+    with pytest.raises(ValueError, match="pick must be one of 'random', 'k-means', not 'best'"):
+        NystroemMean(pick="best").fit(bags)
+    with pytest.raises(ValueError, match="number of prototypes must be a whole number above zero, not 0"):
+        NystroemMean(landmarks=0).fit(bags)
+    for embedding in (NystroemMean(), FeatureMean(), Statistics()):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            embedding.transform(bags)
+        with pytest.raises(ValueError, match="fitted on 3"):
+            embedding.fit(bags).transform(zoo(n_features=2)["ragged"])

@@ -1,0 +1,145 @@
+"""attention as weights of instance-kme: equalities with instance-kme, with double loops, and honesty."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import Pipeline
+
+import bagwise as bw
+from bagwise import kernels as k
+from bagwise.embeddings import KernelMean
+from bagwise.heads import RidgePath
+from bagwise.instances import OutOfFold
+from bagwise.regressors import AttentionRegressor, AttentionWeighted, EmbeddingRidge
+from bagwise.regressors.attention_weighted import powered
+from bagwise.testing.contracts import sample
+
+pytest.importorskip("torch")
+
+BAGS, Y = sample(30)
+NEW, _ = sample(9, random_state=1)
+ATTENTION = AttentionRegressor((4,), epochs=4, restarts=1, learning_rate=0.02)
+STAGE = OutOfFold(Ridge(), folds=5)
+HEAD = EmbeddingRidge(KernelMean(), RidgePath(), grid={"kernel": [k.Gaussian(0.5), k.Gaussian(2.0)]})
+rng = np.random.default_rng(0)
+SCALARS = bw.from_arrays([rng.normal(size=n) for n in (1, 4, 7, 2, 12)])
+OTHERS = bw.from_arrays([3.0 * rng.normal(size=n) for n in (3, 1, 5)])
+
+
+def with_column(bags, weight):
+    return bags.replace(np.column_stack([bags.instances, weight]))
+
+
+def weighted_gram(kernel, left, v, right, w):
+    """Σ_l Σ_m v_il w_jm k(x_il, x_jm) / (Σ v Σ w), by double loops."""
+    gram = np.zeros((len(left), len(right)))
+    for i, (a, p) in enumerate(zip(left, np.split(v, left.offsets[1:-1]), strict=True)):
+        for j, (b, q) in enumerate(zip(right, np.split(w, right.offsets[1:-1]), strict=True)):
+            terms = [[p[l] * q[m] * kernel(a[[l]], b[[m]])[0, 0] for m in range(len(b))] for l in range(len(a))]
+            gram[i, j] = np.sum(terms) / p.sum() / q.sum()
+    return gram
+
+
+@pytest.mark.parametrize("columns", ["features", "gram"])
+@pytest.mark.parametrize("kernel", [k.Gaussian(0.8), k.InverseMultiquadric(1.0), k.Matern32(1.0)], ids=repr)
+def test_weighted_embedding_is_the_weighted_double_loop(kernel, columns):
+    v, w = rng.uniform(size=SCALARS.n_instances), rng.uniform(size=OTHERS.n_instances)
+    embedding = KernelMean(kernel, units="label", columns=columns, weighted=True)
+    Z, Z_new = embedding.fit_transform(with_column(SCALARS, v)), embedding.transform(with_column(OTHERS, w))
+    own, new = weighted_gram(kernel, SCALARS, v, SCALARS, v), weighted_gram(kernel, OTHERS, w, SCALARS, v)
+    np.testing.assert_allclose(Z @ Z.T if columns == "features" else Z, own, rtol=1e-8, atol=1e-10)
+    # Beyond the range of training features are a projection, exact to the root of rounding.
+    np.testing.assert_allclose(Z_new @ Z.T if columns == "features" else Z_new, new, rtol=1e-5, atol=1e-7)
+    norms = np.diag(weighted_gram(kernel, OTHERS, w, OTHERS, w))
+    np.testing.assert_allclose(embedding.squared_norms(with_column(OTHERS, w)), norms, rtol=1e-10)
+
+
+@pytest.mark.parametrize("map", ["chebyshev", "exact"])
+def test_equal_weights_are_no_weights(map):
+    plain = KernelMean(map=map).fit(SCALARS).transform(OTHERS)
+    equal = KernelMean(map=map, weighted=True).fit(with_column(SCALARS, np.full(26, 3.0)))
+    np.testing.assert_allclose(equal.transform(with_column(OTHERS, np.ones(9))), plain, rtol=1e-9, atol=1e-9)
+
+
+def test_instance_weights_in_the_loss_are_those_of_the_regressor():
+    weight = rng.uniform(size=BAGS.n_instances)
+    stage = OutOfFold(Ridge(), folds=3, scaler=None)
+    got = stage.fit_transform(BAGS, Y, instance_weight=weight).instances[:, 0]
+    total = weight / BAGS.expand(BAGS.sizes)
+    total /= total.mean()
+    for fold in range(3):
+        out = BAGS.expand(stage.fold_ == fold)
+        model = Ridge().fit(BAGS.instances[~out], BAGS.expand(Y)[~out], total[~out])
+        np.testing.assert_allclose(got[out], model.predict(BAGS.instances[out]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("use", ["embedding", "loss", "both"])
+def test_power_zero_is_instance_kme(use):
+    model = AttentionWeighted(ATTENTION, STAGE, HEAD, use=use, powers=(0.0,)).fit(BAGS, Y)
+    plain = Pipeline([("instances", clone(STAGE)), ("head", clone(HEAD))]).fit(BAGS, Y)
+    np.testing.assert_array_equal(model.predict(NEW), plain.predict(NEW))
+    np.testing.assert_array_equal(model.contributions(NEW), plain[-1].contributions(plain[:1].transform(NEW)))
+    np.testing.assert_allclose(model.instance_weights(NEW), 1.0 / NEW.expand(NEW.sizes))
+    assert model.errors_ == [plain[-1].error_]
+
+
+def test_the_catalogue_differs_from_instance_kme_in_the_weights():
+    quick = {"instances__regressor__epochs": (2, 4), "instances__regressor__hidden": (8,)}
+    model = bw.method("instance-kme-attention").set_params(**quick, powers=(0.0,), attention=ATTENTION)
+    # The one other difference: its second stage adds nothing to the mean, which would have to be weighted, too.
+    plain = bw.method("instance-kme").set_params(**quick, head__offset="none", instances__judge__offset="none")
+    np.testing.assert_array_equal(model.fit(BAGS, Y).predict(NEW), plain.fit(BAGS, Y).predict(NEW))
+    uses = {p: bw.method("instance-kme-attention", preset=p).use for p in ("default", "loss", "embedding")}
+    assert uses == {"default": "both", "loss": "loss", "embedding": "embedding"}
+
+
+@pytest.mark.parametrize("use", ["embedding", "loss", "both"])
+def test_each_use_by_hand(use):
+    model = AttentionWeighted(ATTENTION, STAGE, HEAD, use=use, powers=(0.7,)).fit(BAGS, Y)
+    weight = powered(model.weights_, BAGS, 0.7)
+    new_weight = powered(model.attention_.instance_weights(NEW), NEW, 0.7)
+    stage, head = clone(STAGE), clone(HEAD)
+    column = stage.fit_transform(BAGS, Y, instance_weight=None if use == "embedding" else weight)
+    new = stage.transform(NEW)
+    if use != "loss":
+        head.set_params(embedding__weighted=True)
+        column, new = with_column(column, weight), with_column(new, new_weight)
+    np.testing.assert_allclose(model.predict(NEW), head.fit(column, Y).predict(new), rtol=1e-12)
+    np.testing.assert_allclose(
+        np.add.reduceat(model.contributions(NEW), NEW.offsets[:-1]), model.predict(NEW), rtol=1e-8, atol=1e-8
+    )
+    np.testing.assert_allclose(np.add.reduceat(model.instance_weights(NEW), NEW.offsets[:-1]), 1.0)
+
+
+def test_the_power_is_the_one_with_the_smallest_left_out_error():
+    model = AttentionWeighted(ATTENTION, STAGE, HEAD, powers=(0.0, 0.5, 1.0)).fit(BAGS, Y)
+    alone = [AttentionWeighted(ATTENTION, STAGE, HEAD, powers=(p,)).fit(BAGS, Y).errors_[0] for p in (0.0, 0.5, 1.0)]
+    np.testing.assert_allclose(model.errors_, alone)
+    assert model.power_ == (0.0, 0.5, 1.0)[int(np.argmin(alone))]
+
+
+def test_a_bags_weights_do_not_know_its_target():
+    strange = Y.copy()
+    strange[5] += 40.0
+    straight, bent = (AttentionWeighted(ATTENTION, STAGE, HEAD).fit(BAGS, y) for y in (Y, strange))
+    fold = straight.instances_.fold_
+    own = BAGS.rows(np.flatnonzero(fold == fold[5]))
+    np.testing.assert_allclose(bent.weights_[own], straight.weights_[own], rtol=1e-5)
+    assert np.abs(np.delete(bent.weights_ - straight.weights_, own)).max() > 1e-4
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="use must be one of 'loss', 'embedding', 'both', not 'head'"):
+        AttentionWeighted(use="head").fit(BAGS, Y)
+    for powers in ((), (-1.0,)):
+        with pytest.raises(ValueError, match="powers must hold at least one number, none below zero"):
+            AttentionWeighted(powers=powers).fit(BAGS, Y)
+    with pytest.raises(ValueError, match=r"instance_weight must have one entry per instance \(\d+\), not \(3,\)"):
+        OutOfFold().fit(BAGS, Y, instance_weight=np.ones(3))
+    with pytest.raises(ValueError, match="instance_weight must be finite and not negative"):
+        OutOfFold().fit(BAGS, Y, instance_weight=-np.ones(BAGS.n_instances))
+    with pytest.raises(ValueError, match="weighted=True takes the last of several columns for the weight"):
+        KernelMean(weighted=True).fit(SCALARS)
+    with pytest.raises(ValueError, match=r"bag 0 \(and 4 others\) has a negative weight, or none above zero"):
+        KernelMean(weighted=True).fit(with_column(SCALARS, np.zeros(26)))

@@ -1,0 +1,69 @@
+"""Fingerprints change with everything a result depends on, and with nothing else."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from toy_estimators import TrainMean
+
+import bagwise as bw
+from bagwise.protocol.fingerprints import describe, digest, of_data
+from bagwise.testing.contracts import sample
+
+
+def test_data():
+    bags, y = sample(10)
+    same = bw.Bags(bags.instances.copy(), bags.offsets, bags.ids)
+    assert of_data(bags, y) == of_data(same, y.copy())
+    others = [
+        (bags[::-1], y),
+        (bags, y + 1e-12),
+        (bags.replace(bags.instances.astype(np.float32)), y),
+        (bags.replace(bags.instances, feature_names=["a", "b", "c"]), y),
+        (bw.Bags(bags.instances, bags.offsets, [f"b{i}" for i in range(10)]), y),
+        (bw.Bags(bags.instances, bags.offsets, groups=np.arange(10) % 3), y),
+    ]
+    assert len({of_data(bags, y), *(of_data(*other) for other in others)}) == 7
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Ridge(1.0), Ridge(2.0)),
+        (make_pipeline(Ridge(1.0)), make_pipeline(Ridge(2.0))),
+        (Ridge(np.arange(5000.0)), Ridge(np.arange(5000.0)[::-1])),  # their reprs are both cut short
+        (RandomForestRegressor(random_state=0), RandomForestRegressor(random_state=1)),
+        (bw.method("aggregated"), make_pipeline(Ridge())),
+        ([1, 2], (1, 2)),
+    ],
+)
+def test_estimators_differ(one, other):
+    assert describe(one) != describe(other)
+    assert describe(one) == describe(one)
+
+
+def test_the_code_of_an_own_estimator_counts():
+    text = describe(TrainMean())
+    assert "toy_estimators.TrainMean#" in text and "#" not in describe(Ridge())
+
+
+@pytest.mark.slow
+def test_the_same_in_another_process():
+    code = (
+        "import bagwise as bw; from bagwise.protocol.fingerprints import describe, of_data;"
+        "from bagwise.testing.contracts import sample;"
+        "print(of_data(*sample(10)), describe(bw.method('aggregated', random_state=3)))"
+    )
+    seeded = os.environ | {"PYTHONHASHSEED": "17"}
+    out = subprocess.run([sys.executable, "-c", code], env=seeded, capture_output=True, text=True, check=True).stdout
+    assert out.strip() == f"{of_data(*sample(10))} {describe(bw.method('aggregated', random_state=3))}"
+
+
+def test_parts_do_not_run_together():
+    assert digest("ab", "c") != digest("a", "bc")
+    assert digest(np.array([1, 2])) != digest(np.array([1]), np.array([2]))

@@ -1,0 +1,142 @@
+"""A results folder: resumed, shared, damaged, or holding something else."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from toy_estimators import Failing, TrainMean
+
+import bagwise
+from bagwise.protocol import evaluate
+from bagwise.protocol import evaluation as evaluation_module
+from bagwise.protocol.cells import run_cell
+from bagwise.testing.contracts import sample
+
+BAGS, Y = sample(30)
+METHODS = [("mean", TrainMean()), ("off", TrainMean(shift=1.0))]
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The cells that are really run, as they are."""
+    cells = []
+
+    def counting(cell, bags, y):
+        cells.append((cell.method, cell.repeat, cell.fold))
+        return run_cell(cell, bags, y)
+
+    monkeypatch.setattr(evaluation_module, "run_cell", counting)
+    return cells
+
+
+@pytest.fixture
+def no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def run(out, methods=METHODS, bags=BAGS, y=Y, repeats=1, **options):
+    return evaluate(bags, y, methods, repeats=repeats, out=out, **options)
+
+
+def test_the_same_command_runs_nothing_twice(tmp_path, ran, no_warning):
+    first = run(tmp_path)
+    assert len(ran) == 10
+    again = run(tmp_path)
+    assert len(ran) == 10 and str(again.table()) == str(first.table())
+
+
+def test_more_methods_and_repeats_use_what_is_there(tmp_path, ran, no_warning):
+    run(tmp_path, METHODS[:1])
+    run(tmp_path, METHODS)
+    assert ran[5:] == [("off", 0, k) for k in range(4, -1, -1)]  # from the other end
+
+
+def test_more_repeats_are_another_plan_that_shares_its_cells(tmp_path, ran):
+    run(tmp_path)
+    with pytest.warns(UserWarning, match="the folds are others"):
+        run(tmp_path, repeats=2)
+    assert {repeat for _, repeat, _ in ran[10:]} == {1}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": Y + 1}, "the data set is another one"),
+        ({"bags": BAGS[::-1], "y": Y[::-1]}, "the data set is another one"),
+        ({"methods": [("mean", TrainMean(shift=0.1)), METHODS[1]]}, "method 'mean' has changed"),
+        ({"methods": [("mean", TrainMean(), {"shift": [0.0]}), METHODS[1]]}, "method 'mean' has changed"),
+        ({"selection": "paper"}, "hyperparameters were chosen by 'nested'"),
+        ({"metric": "mae"}, "the metric was 'rmse'"),
+        ({"folds": 3}, "the folds are others"),
+    ],
+)
+def test_a_change_is_noticed_and_nothing_is_mixed(tmp_path, ran, change, message):
+    run(tmp_path)
+    with pytest.warns(UserWarning, match=f"holds results of another plan: .*{message}.* kept and not used"):
+        changed = run(tmp_path, **change)
+    apart = run(tmp_path / "apart", **change)
+    for method in ("mean", "off"):
+        np.testing.assert_array_equal(changed.values(method), apart.values(method))
+    assert ("mean", 0, 0) in ran[10:]
+
+
+def test_another_version_of_the_library_is_noticed(tmp_path, ran, monkeypatch):
+    run(tmp_path)
+    monkeypatch.setattr(bagwise, "__version__", "99")
+    with pytest.warns(UserWarning, match=r"it was made by bagwise 0\..*, not bagwise 99"):
+        run(tmp_path)
+    assert len(ran) == 20
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "foreign"])
+def test_a_damaged_cell_is_run_again_with_a_word(tmp_path, ran, damage):
+    first = run(tmp_path)
+    path = sorted((tmp_path / "cells").glob("*.json"))[0]
+    text = path.read_text()
+    number = json.loads(text)["result"]["scores"]["rmse"][0]
+    contents = {
+        "cut": text[: len(text) // 2],
+        "empty": "",
+        "changed": text.replace(str(number), str(number / 2)),
+        "foreign": "[1, 2]",
+    }
+    path.write_text(contents[damage])
+    with pytest.warns(UserWarning, match="is damaged or cut short; its cell will be run again") as caught:
+        again = run(tmp_path)
+    assert len(caught) == 1 and len(ran) == 11
+    for method in ("mean", "off"):
+        np.testing.assert_array_equal(again.values(method), first.values(method))
+    assert run(tmp_path).missing == 0 and len(ran) == 11
+
+
+def test_a_damaged_plan_is_written_again(tmp_path, ran, no_warning):
+    run(tmp_path)
+    (tmp_path / "plan.json").write_text("{")
+    run(tmp_path)
+    assert len(ran) == 10 and json.loads((tmp_path / "plan.json").read_text())["metric"] == "rmse"
+
+
+def test_leftovers_of_a_killed_run_are_ignored(tmp_path, ran, no_warning):
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / ".0123-half.json").write_text("{")
+    assert run(tmp_path).missing == 0
+
+
+def test_failed_cells_are_run_again_only_if_asked(tmp_path, ran):
+    methods = [("fails", Failing(needs=7))]
+    assert len(run(tmp_path, methods).failures) == 1
+    assert len(run(tmp_path, methods).failures) == 1 and len(ran) == 5
+    run(tmp_path, methods, retry_failed=True)
+    assert len(ran) == 6
+
+
+def test_cells_finished_by_another_run_meanwhile_are_taken_over(tmp_path, ran):
+    def meanwhile(step):
+        if step.done == 1 and len(ran) == 1:
+            run(tmp_path)  # a second run, from the other end, until everything is done
+
+    results = run(tmp_path, progress=meanwhile)
+    assert results.missing == 0 and len(ran) == 10

@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bagwise as bw
+from bagwise.embeddings import LandmarkMean
+from bagwise.kernels import Gaussian, InverseMultiquadric, MarginalPseudolikelihood
+from bagwise.testing import zoo
+
+PLACEMENTS = ("kmeans", "random", "quantiles")
+
+
+def rows_of(embedding, bag):
+    return embedding.kernel_((bag - embedding.centre_) / embedding.scale_, embedding.landmarks_)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("name", zoo())
+def test_means_and_noise_are_those_of_the_features(name, placement, monkeypatch):
+    monkeypatch.setattr("bagwise.embeddings.landmarks.BLOCK", 5 if name != "one huge" else 4096)
+    bags = zoo()[name]
+    embedding = LandmarkMean(landmarks=4, placement=placement)
+    means = embedding.fit_transform(bags)
+    features = [rows_of(embedding, bag) for bag in bags]
+    np.testing.assert_allclose(means, [phi.mean(axis=0) for phi in features], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(embedding.transform(bags), means, rtol=1e-12)
+    inside = [np.cov(phi.T) for phi in features if len(phi) > 1]
+    s = len(embedding.landmarks_)
+    expected = np.mean(inside, axis=0).reshape(s, s) if inside else np.zeros((s, s))
+    np.testing.assert_allclose(embedding.noise_, expected, atol=1e-12)
+
+
+def test_units_do_not_matter():
+    bags = zoo(n_features=3)["ragged"]
+    plain = LandmarkMean(landmarks=6).fit_transform(bags)
+    for scale in ([1e-12, 1.0, 1e12], [1e12, 1e12, 1e12]):
+        other = bags.replace(bags.instances * scale + [0.0, 5.0, 0.0])
+        np.testing.assert_allclose(LandmarkMean(landmarks=6).fit_transform(other), plain, rtol=1e-7)
+    stuck = bags.replace(np.column_stack([bags.instances, np.full(bags.n_instances, 0.1)]))
+    np.testing.assert_allclose(LandmarkMean(landmarks=6).fit_transform(stuck), plain, rtol=1e-9)
+
+
+def test_bandwidth_one_is_the_median_rule():
+    bags = zoo(n_features=2)["equal"]
+    embedding = LandmarkMean().fit(bags)
+    seen = (bags.instances - embedding.centre_) / embedding.scale_
+    pairs = np.subtract.outer(np.arange(len(seen)), np.arange(len(seen))) > 0
+    squares = ((seen[:, None] - seen[None]) ** 2).sum(axis=2)[pairs]
+    assert np.median(squares) == pytest.approx(2.0)
+
+
+def test_order_and_company():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(n, 2)) for n in (3, 80, 1, 12, 40)])
+    embedding = LandmarkMean(landmarks=7).fit(bags)
+    means = embedding.transform(bags)
+    for i in range(len(bags)):
+        np.testing.assert_allclose(embedding.transform(bags[[i]])[0], means[i], rtol=1e-12)
+    turned = bw.from_arrays([bag[::-1] for bag in bags][::-1])
+    np.testing.assert_allclose(LandmarkMean(landmarks=7).fit_transform(turned)[::-1], means, rtol=1e-8)
+
+
+def test_landmarks():
+    bags = zoo()["few distinct values"]
+    few = LandmarkMean(landmarks=60).fit(bags)
+    assert len(few.landmarks_) == len(np.unique(bags.instances)) < 60
+    at = LandmarkMean(landmarks=5, placement="quantiles").fit(zoo()["one huge"]).landmarks_
+    assert (np.diff(at[:, 0]) > 0).all() and len(at) == 5
+    bags = zoo(n_features=2)["one huge"]
+    one, two = (LandmarkMean(landmarks=9, placement="random", random_state=seed).fit(bags) for seed in (0, 1))
+    assert not np.allclose(one.landmarks_, two.landmarks_)
+    np.testing.assert_array_equal(clone(one).fit(bags).landmarks_, one.landmarks_)
+
+
+def test_any_kernel_and_any_rule():
+    bags = zoo(n_features=2)["ragged"]
+    for kernel in (InverseMultiquadric(2.0), Gaussian(MarginalPseudolikelihood())):
+        embedding = LandmarkMean(kernel, landmarks=5)
+        assert np.isfinite(embedding.fit_transform(bags)).all() and embedding.kernel_.bandwidth > 0
+
+
+def test_refusals():
+    bags = zoo(n_features=2)["ragged"]
+    with pytest.raises(ValueError, match="placement must be one of 'kmeans', 'random', 'quantiles', not 'grid'"):
+        LandmarkMean(placement="grid").fit(bags)
+    with pytest.raises(ValueError, match="landmarks must be a whole number above zero, not 0"):
+        LandmarkMean(landmarks=0).fit(bags)
+    with pytest.raises(ValueError, match="'quantiles' is for one feature, and there are 2; use 'kmeans'"):
+        LandmarkMean(placement="quantiles").fit(bags)
+    with pytest.raises(ValueError, match="was fitted on 2"):
+        LandmarkMean().fit(bags).transform(zoo()["ragged"])

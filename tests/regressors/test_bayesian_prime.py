@@ -1,0 +1,141 @@
+"""Bayesian prime-MIR: its conditionals against their formulas, and what it finds."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeRegressor
+
+import bagwise as bw
+from bagwise.bags.segments import segment_sum
+from bagwise.datasets import make_bmir
+from bagwise.regressors import BayesianPrime
+from bagwise.regressors.gibbs import (
+    Prior,
+    coefficient_moments,
+    draw_coefficients,
+    draw_primary,
+    draw_variance,
+    primary_chances,
+)
+from bagwise.testing import zoo
+
+BAGS, Y = make_bmir(100, random_state=0)
+NEW, TRUTH = make_bmir(500, random_state=1)
+MODEL = BayesianPrime(draws=400, burn_in=200).fit(BAGS, Y)
+
+
+def test_primary_instance_given_the_plane():
+    offsets, variance = np.array([0, 3, 4, 6]), 0.7
+    squares = np.array([0.1, 2.0, 5.0, 9.0, 1.0, 1.0])
+    expected = []
+    for a, b in zip(offsets[:-1], offsets[1:], strict=True):
+        density = [np.exp(-s / (2 * variance)) for s in squares[a:b]]
+        expected += [d / sum(density) for d in density]
+    chances = primary_chances(squares, variance, offsets)
+    np.testing.assert_allclose(chances, expected)
+    random = np.random.default_rng(0)
+    drawn = np.stack([draw_primary(chances, offsets, random) for _ in range(4000)])
+    assert (drawn >= offsets[:-1]).all() and (drawn < offsets[1:]).all()
+    frequency = np.bincount(drawn.ravel(), minlength=6) / 4000
+    assert np.abs(frequency - expected).max() < 5 * np.sqrt(0.25 / 4000)
+
+
+def test_plane_given_the_primary_instances():
+    random = np.random.default_rng(1)
+    Z, y, w = random.normal(size=(12, 3)), random.normal(size=12), random.uniform(size=12)
+    mean, precision = coefficient_moments(Z, y, w, 0.4)
+    by_hand = np.eye(3) / 12 + sum(w[i] * np.outer(Z[i], Z[i]) for i in range(12)) / 0.4
+    np.testing.assert_allclose(precision, by_hand)
+    np.testing.assert_allclose(mean, np.linalg.inv(by_hand) @ sum(w[i] * y[i] * Z[i] for i in range(12)) / 0.4)
+    drawn = np.stack([draw_coefficients(Z, y, w, 0.4, random) for _ in range(4000)])
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * np.sqrt(np.linalg.inv(by_hand).max() / 4000))
+    np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(by_hand), atol=0.03)
+
+
+def test_variance_given_the_rest():
+    random = np.random.default_rng(2)
+    drawn = [draw_variance(6.0, 20, Prior(0.1, 0.5), random) for _ in range(4000)]
+    shape, rate = 10.1, 3.5
+    assert np.isclose(np.mean(drawn), rate / (shape - 1), rtol=0.03)
+    assert np.isclose(np.var(drawn), rate**2 / ((shape - 1) ** 2 * (shape - 2)), rtol=0.15)
+
+
+def test_toy_recovers_its_plane():
+    assert abs(MODEL.intercept_ - 2) < 0.4
+    np.testing.assert_allclose(MODEL.coef_, 2.0, atol=0.15)
+    assert 0.5 < MODEL.variance_draws_.mean() < 2.0
+    np.testing.assert_allclose(segment_sum(MODEL.inclusion_, BAGS.offsets), 1.0)
+    np.testing.assert_allclose(MODEL.coef_draws_[:, 1:].mean(axis=0), MODEL.coef_)
+    distance = np.abs(Y.repeat(5) - 2 - 2 * BAGS.instances.sum(axis=1))
+    # Of the instances that the true plane nearly meets, one takes the chance; those far from it have none.
+    assert MODEL.inclusion_[distance > 8].max() < 0.01
+    assert segment_sum(MODEL.inclusion_ * (distance < 4), BAGS.offsets).min() > 0.9
+
+
+def test_new_bags_need_a_selector():
+    errors = {}
+    for top in (1, 3, 5):
+        model = clone(MODEL).set_params(top=top)
+        model.__dict__.update({name: value for name, value in vars(MODEL).items() if name.endswith("_")})
+        errors[top] = np.mean((model.predict(NEW) - TRUTH) ** 2) / np.var(TRUTH)
+        weights = model.instance_weights(NEW)
+        np.testing.assert_allclose(segment_sum(weights, NEW.offsets), 1.0)
+        assert (segment_sum((weights > 0).astype(int), NEW.offsets) >= top).all()
+    assert max(errors.values()) < 0.3
+    blind = MODEL.predict_instances(NEW).reshape(-1, 5).mean(axis=1)
+    assert np.mean((blind - TRUTH) ** 2) / np.var(TRUTH) > 0.8
+
+
+def test_standard_deviations_are_not_too_small():
+    predictions, deviations = MODEL.predict(NEW, return_std=True)
+    np.testing.assert_array_equal(predictions, MODEL.predict(NEW))
+    assert (deviations**2 > MODEL.variance_draws_.mean()).all()
+    assert np.mean(np.abs(predictions - TRUTH) < 1.645 * deviations) > 0.9
+    # Where it is less sure it misses by more.
+    unsure = deviations > np.median(deviations)
+    assert np.mean((predictions - TRUTH)[unsure] ** 2) > 2 * np.mean((predictions - TRUTH)[~unsure] ** 2)
+
+
+def test_order_never_matters_and_the_seed_decides():
+    small = BayesianPrime(draws=30, burn_in=10, selector=DecisionTreeRegressor(max_depth=3))
+    expected = clone(small).fit(BAGS, Y)
+    order = np.random.default_rng(0).permutation(100)
+    mixed = bw.from_arrays([BAGS[int(i)][::-1] for i in order])
+    turned = clone(small).fit(mixed, Y[order])
+    np.testing.assert_allclose(turned.coef_draws_, expected.coef_draws_, rtol=1e-6)
+    np.testing.assert_allclose(turned.predict(mixed), expected.predict(BAGS)[order], rtol=1e-6)
+    back = np.concatenate([i * 5 + np.arange(5)[::-1] for i in order])
+    np.testing.assert_allclose(turned.inclusion_, expected.inclusion_[back], atol=1e-6)
+    assert not np.allclose(clone(small).set_params(random_state=1).fit(BAGS, Y).coef_draws_, expected.coef_draws_)
+
+
+@pytest.mark.filterwarnings("error")
+def test_zoo_and_scales():
+    small = BayesianPrime(draws=20, burn_in=10, selector=DecisionTreeRegressor(max_depth=3))
+    for name, bags in zoo(2).items():
+        predictions, deviations = small.fit(bags, np.linspace(-1, 1, len(bags))).predict(bags, return_std=True)
+        assert np.isfinite(predictions).all() and (deviations > 0).all(), name
+    np.testing.assert_allclose(small.fit(BAGS, np.full(100, 0.1)).predict(BAGS), 0.1, atol=0.01)
+    plain = clone(small).fit(BAGS, Y).predict(BAGS)
+    for scale in (1e-12, 1e12):
+        np.testing.assert_allclose(clone(small).fit(BAGS, scale * Y).predict(BAGS), scale * plain, rtol=1e-4)
+
+
+def test_bags_without_weight_say_nothing():
+    small = BayesianPrime(draws=300, burn_in=100, selector=DecisionTreeRegressor(max_depth=3))
+    spoiled = np.where(np.arange(100) < 30, 500.0, Y)
+    weighted = small.fit(BAGS, spoiled, sample_weight=(np.arange(100) >= 30).astype(float))
+    np.testing.assert_allclose(weighted.coef_, 2.0, atol=0.2)
+    np.testing.assert_allclose(weighted.inclusion_[: 30 * 5], 0.2)
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="draws and top must be at least 1"):
+        BayesianPrime(top=0).fit(BAGS, Y)
+    with pytest.raises(ValueError, match=r"sample_weight must have one entry per bag \(100\)"):
+        BayesianPrime().fit(BAGS, Y, sample_weight=[1.0])
+    with pytest.raises(NotFittedError, match="this BayesianPrime is not fitted yet"):
+        BayesianPrime().predict(BAGS)
+    with pytest.raises(ValueError, match="bags have 2 features, but BayesianPrime was fitted on 5"):
+        MODEL.predict(zoo(2)["equal"])

@@ -1,0 +1,186 @@
+import numpy as np
+import pytest
+from scipy.optimize import check_grad
+from scipy.stats import halfnorm, norm
+
+import bagwise as bw
+from bagwise.datasets import make_law
+from bagwise.embeddings import LandmarkMean
+from bagwise.instances import OutOfFold
+from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
+from bagwise.regressors.predictive import negative_log_likelihood
+from bagwise.regressors.sampled_shrinkage import Posterior
+from bagwise.regressors.sampling import hamiltonian, split_rhat
+
+
+def test_a_conjugate_posterior_is_drawn():
+    """Linear regression with known noise: draws have the mean and the covariance of the closed form."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(30, 5)) * [3.0, 1.0, 1.0, 0.3, 0.1]
+    y = A @ rng.normal(size=5) + 0.5 * rng.normal(size=30)
+    precision = A.T @ A / 0.25 + np.eye(5)
+    mean, covariance = np.linalg.solve(precision, A.T @ y / 0.25), np.linalg.inv(precision)
+
+    def log_density(w):
+        error = y - w @ A.T
+        return -0.5 * ((error**2).sum(axis=1) / 0.25 + (w**2).sum(axis=1)), error @ A / 0.25 - w
+
+    run = hamiltonian(log_density, np.zeros(5), np.diag(np.diag(precision)), draws=1500)
+    deviation = np.sqrt(np.diag(covariance))
+    np.testing.assert_allclose(run.flat.mean(axis=0) / deviation, mean / deviation, atol=0.1)
+    np.testing.assert_allclose(
+        np.cov(run.flat.T) / np.outer(deviation, deviation), covariance / np.outer(deviation, deviation), atol=0.12
+    )
+    assert split_rhat(run.values).max() < 1.02 and 0.6 < run.acceptance < 1.0
+
+
+def test_what_is_not_normal_is_drawn_too():
+    """Independent logistic variables: known variance and tails."""
+    run = hamiltonian(
+        lambda x: (-(x + 2 * np.log1p(np.exp(-x))).sum(axis=1), -1 + 2 / (1 + np.exp(x))),
+        np.zeros(3), np.eye(3) / 3, draws=2000,
+    )  # fmt: skip
+    assert run.flat.var() == pytest.approx(np.pi**2 / 3, rel=0.1)
+    assert np.mean(run.flat > np.log(9)) == pytest.approx(0.1, abs=0.015)
+
+
+def test_a_run_that_leaves_the_domain_is_refused():
+    def log_density(x):  # a density on x > 0 alone
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (np.log(x) - x).sum(axis=1), 1 / x - 1
+
+    run = hamiltonian(log_density, np.full(2, 3.0), np.eye(2), draws=1000)
+    assert (run.flat > 0).all() and run.flat.mean() == pytest.approx(2.0, rel=0.1)
+
+
+def test_split_rhat_sees_chains_that_disagree_or_drift():
+    rng = np.random.default_rng(0)
+    good = rng.normal(size=(4, 200, 1))
+    assert split_rhat(good)[0] == pytest.approx(1.0, abs=0.02)
+    assert split_rhat(good + np.arange(4)[:, None, None])[0] > 1.3
+    assert split_rhat(good + np.linspace(0, 3, 200)[:, None])[0] > 1.2
+    assert split_rhat(np.zeros((2, 10, 1)))[0] < 1.01  # a number that never moves
+
+
+def model_of(seed=0, n=15, r=3):
+    rng = np.random.default_rng(seed)
+    return Posterior(rng.normal(size=(n, r)), rng.uniform(0.1, 1.0, size=(n, r)), rng.normal(size=n)), rng.normal(
+        size=r + 3
+    )
+
+
+def test_the_posterior_is_the_one_written_down():
+    posterior, at = model_of()
+    other = at + 0.3
+
+    def written(vector):
+        w, b, kappa, sigma2 = vector[:-3], vector[-3], *np.exp(vector[-2:])
+        v = posterior.variance @ w**2 + sigma2
+        likelihood = norm.logpdf(posterior.y, posterior.mean @ w + b, np.sqrt(v)).sum()
+        priors = norm.logpdf(w, 0, kappa).sum() + norm.logpdf(b, 0, 2) + halfnorm.logpdf([kappa, sigma2], scale=2).sum()
+        return likelihood + priors + vector[-2] + vector[-1]
+
+    values, _ = posterior(np.stack([at, other]))
+    assert values[1] - values[0] == pytest.approx(written(other) - written(at), rel=1e-5)
+
+
+def test_the_gradient_is_that_of_differences():
+    for seed in range(3):
+        posterior, at = model_of(seed)
+        error = check_grad(lambda v, p=posterior: p(v[None])[0][0], lambda v, p=posterior: p(v[None])[1][0], at)
+        assert error < 1e-4 * np.linalg.norm(posterior(at[None])[1])
+
+
+def spreads(n_bags, sizes=(2, 5, 60), seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(-0.7, 0.7, size=n_bags)
+    return bw.from_arrays([np.exp(t) * rng.normal(size=(rng.choice(sizes), 1)) for t in y]), y
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    bags, y = spreads(400)
+    y = y + 0.05 * np.random.default_rng(1).normal(size=400)
+    return SampledShrinkage(Shrinkage(LandmarkMean(landmarks=10))).fit(bags[:150], y[:150]), bags, y
+
+
+def test_predictions_are_the_average_over_draws(sampled):
+    model, bags, y = sampled
+    m, v = model.shrinkage_.embed(bags[:20])
+    draws = model.draws_.reshape(-1, model.draws_.shape[-1])
+    w, b, sigma2 = draws[:, :-3], draws[:, -3], np.exp(draws[:, -1])
+    means, variances = m @ w.T + b, v @ (w**2).T + sigma2
+    mean, std = model.predict(bags[:20], return_std=True)
+    scale = model.target_.scale
+    np.testing.assert_allclose(mean, model.target_.mean + scale * means.mean(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(std, scale * np.sqrt(variances.mean(axis=1) + means.var(axis=1, ddof=1)), rtol=1e-6)
+
+
+def test_chains_agree_and_intervals_cover(sampled):
+    model, bags, y = sampled
+    assert model.rhat_.max() < 1.1 and np.isfinite(model.rhat_).all() and 0.6 < model.acceptance_ < 1.0
+    mean, std = model.predict(bags[150:], return_std=True)
+    assert 0.84 < np.mean(np.abs(mean - y[150:]) < 1.645 * std) < 0.96
+    assert std[bags[150:].sizes == 2].mean() > 1.3 * std[bags[150:].sizes == 60].mean()
+
+
+def test_a_seed_is_an_answer():
+    bags, y = spreads(30)
+    first, again, other = (
+        SampledShrinkage(Shrinkage(LandmarkMean(landmarks=4), penalties=(1.0,)), draws=20, random_state=seed).fit(
+            bags, y
+        )
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first.draws_, again.draws_)
+    assert not np.array_equal(first.draws_, other.draws_)
+
+
+@pytest.mark.parametrize("y", [np.array([0.0, 1.0]), np.full(2, 0.1), np.full(2, 1e12)])
+def test_two_bags_of_one(y):
+    bags = bw.from_arrays([np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])])
+    for model in (EvidenceRidge(), Shrinkage(), SampledShrinkage()):
+        mean, std = model.fit(bags, y).predict(bags, return_std=True)
+        assert np.isfinite(mean).all() and np.isfinite(std).all() and (std >= 0).all()
+
+
+def test_refusals():
+    bags, y = spreads(10)
+    with pytest.raises(ValueError, match="draws must be a whole number of at least 4, not 3"):
+        SampledShrinkage(draws=3).fit(bags, y)
+    with pytest.raises(ValueError, match="chains must be a whole number of at least 1, not 0"):
+        SampledShrinkage(chains=0).fit(bags, y)
+
+
+def test_the_benchmark_of_law_in_small():
+    """A quarter of the bags have 5 instances: knowing it is worth a third of the error (in full: benchmarks/law.py)."""
+    data = make_law(23, s5=25, parts=["train", "test"])
+    (train, y), (test, targets) = ((bags[:300], y[:300]) for bags, y in data.values())
+    embedding = LandmarkMean(landmarks=30)
+    sampled = SampledShrinkage(Shrinkage(embedding, penalties=(100.0, 1.0)), warmup=150, draws=100).fit(train, y)
+    scores = {}
+    for name, model in (
+        ("blr", EvidenceRidge(embedding).fit(train, y)),
+        ("shrinkage", sampled.shrinkage_),
+        ("bdr", sampled),
+    ):
+        mean, std = model.predict(test, return_std=True)
+        scores[name] = np.mean((mean - targets) ** 2), negative_log_likelihood(targets, mean, std).mean()
+    for name in ("shrinkage", "bdr"):
+        assert scores[name][0] < 0.8 * scores["blr"][0] and scores[name][1] < scores["blr"][1] - 0.3
+
+
+def test_the_catalogue_makes_them():
+    for name in ("blr", "shrinkage", "bdr", "instance-kme-shrinkage"):
+        assert bw.card(name).gives == ("std",)
+    assert bw.method("shrinkage", preset="nonstationary").prior == "nonstationary"
+    assert bw.method("bdr", preset="between", random_state=3).shrinkage.prior == "between"
+    model = bw.method("instance-kme-shrinkage", random_state=3, n_jobs=1)
+    assert isinstance(model[0], OutOfFold) and model[-1].embedding.placement == "quantiles"
+    assert {model[-1].random_state, model[0].random_state, model[-1].embedding.random_state} == {3}
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=40)
+    bags = bw.from_arrays([t + rng.normal(size=(rng.choice([1, 30]), 2)) for t in y])
+    mean, std = model.set_params(instances__regressor=None).fit(bags, y).predict(bags, return_std=True)
+    assert std[bags.sizes == 1].mean() > 1.5 * std[bags.sizes == 30].mean()
+    assert np.corrcoef(mean, y)[0, 1] > 0.7
