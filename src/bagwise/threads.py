@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
+_lock, _users, _limits = Lock(), 0, None
 
+
+@contextmanager
 def one_thread():
     """A context in which BLAS and OpenMP use one thread.
+
+    How a library cuts a sum into threads changes its last digits; with one thread a fit gives the same number in this
+    process, in a worker and on a cluster. The limit holds for the whole process, so the first to enter sets it and the
+    last to leave lifts it.
 
     Examples
     --------
@@ -17,7 +26,18 @@ def one_thread():
     ...     float(np.ones((2, 2)).sum())
     4.0
     """
-    return _controller().limit(limits=1)
+    global _users, _limits
+    with _lock:
+        if _users == 0:
+            _limits = _controller().limit(limits=1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limits.restore_original_limits()
 
 
 @cache

@@ -10,13 +10,13 @@ from toy_estimators import Counted, Spread, TrainMean
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean
-from bagwise.execution.watching import one_thread
 from bagwise.heads import RidgePath
 from bagwise.instances import BagKFold, OutOfFold
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.protocol.selection import as_settings, choose_inside, chooses_by_itself, predict, predict_settings
 from bagwise.regressors import EmbeddingRidge, PoolPredictions
 from bagwise.testing.contracts import sample
+from bagwise.threads import one_thread
 
 BAGS, Y = sample(40)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.drawing import draw_instances
+from bagwise.threads import one_thread
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made
@@ -116,7 +116,7 @@ class LandmarkMean(BaseEstimator):
         rng = np.random.RandomState(self.random_state)
         if self.placement == "random":
             return distinct[rng.choice(len(distinct), self.landmarks, replace=False)]
-        with threadpool_limits(1):  # sums over threads round differently from run to run
+        with one_thread():  # sums over threads round differently from run to run
             return KMeans(self.landmarks, n_init=1, random_state=rng).fit(drawn).cluster_centers_
 
     def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

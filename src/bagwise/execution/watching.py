@@ -1,38 +1,10 @@
-"""What a task takes: seconds and memory; and one thread per task, so that a sum is rounded the same everywhere."""
+"""What a task takes: seconds and memory."""
 
 from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
-
-from threadpoolctl import threadpool_limits
-
-_lock, _users, _limits = Lock(), 0, None
-
-
-@contextmanager
-def one_thread():
-    """Limit the thread pools of numerical libraries to one thread while anyone is inside.
-
-    How a library cuts a sum into threads changes its last digits; with one thread, a task gives the same number in
-    this process and on a cluster. The limit holds for the whole process, so the first to enter sets it and the last
-    to leave lifts it.
-    """
-    global _users, _limits
-    with _lock:
-        if _users == 0:
-            _limits = threadpool_limits(1)
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _limits.restore_original_limits()
 
 
 class Watch:

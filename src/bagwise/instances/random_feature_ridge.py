@@ -11,10 +11,10 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
 from bagwise.instances.cross_fit import CrossFit
 from bagwise.instances.random_features import FLOATS, FourierFeatures, row_keys
+from bagwise.threads import one_thread
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
 SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
@@ -125,7 +125,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
 
     def _fit_fixed(self, X, y, sample_weight) -> RandomFeatureRidge:
         stream = self._stream(X, y, sample_weight, np.arange(len(X)), self.n_jobs)
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             gram = stream.gram(0, len(X))
             coef = _ridge(gram, self._penalties() * stream.trace(gram)).coef
         return self._set(stream.features, float(self.penalty), *stream.uncentred(coef[:, 0].copy()))
@@ -159,7 +159,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
                 f"held-out predictions need at least two folds with rows of positive weight; got {n_folds}"
             )
         last = np.searchsorted(np.sort(sizes), sizes[-1], side="right") - 1
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             left_out = _LeaveOut(stream, np.sort(sizes), last, penalties)
         usable = np.flatnonzero(np.finfo(float).eps * left_out.blow_up <= WORST_ROUNDING)
         if usable.size == 0:

@@ -6,11 +6,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, clone
-from threadpoolctl import threadpool_limits
 
 from bagwise.kernels.drawing import draw_bags, draw_instances
 from bagwise.kernels.formulas import Kernel
 from bagwise.kernels.pseudolikelihood import Features, largest_density
+from bagwise.threads import one_thread
 
 PER_BAG = 20  # of a bag, for the pseudolikelihood: enough to see how it scatters, few enough to see many bags
 
@@ -123,7 +123,7 @@ class MarginalPseudolikelihood(BaseEstimator):
             return self.bandwidth_
         parts = _parts(rows, bag, self._landmarks(n, d))
 
-        with threadpool_limits(1):  # matrices of d x d: threads cost more than they give
+        with one_thread():  # matrices of d x d: threads cost more than they give
             bandwidth = _maximise(lambda b: _density(parts, b)[0], MedianDistance().fit(rows))
             self.noise_ = _density(parts, bandwidth)[1]
         self.bandwidth_ = float(unit * bandwidth)

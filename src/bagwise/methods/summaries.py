@@ -96,7 +96,7 @@ def boosting(*, random_state=0, n_jobs=None) -> Pipeline:
             learning_rate=0.05,
             max_iter=200,
             max_features=0.2,
-            max_leaf_nodes=8,
+            max_leaf_nodes=15,
             early_stopping=False,
             random_state=random_state,
         )
@@ -129,7 +129,7 @@ register(
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
         presets={"default": boosting, "forest": forest, "linear": linear},
-        search_space={"head__max_leaf_nodes": [4, 8, 31], "head__max_iter": [100, 200, 400]},
+        search_space={"head__max_leaf_nodes": [8, 15, 31], "head__max_iter": [100, 200, 400]},
     )
 )
 

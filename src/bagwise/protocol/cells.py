@@ -9,10 +9,11 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.naming import name_bags
-from bagwise.execution.watching import Watch, one_thread
+from bagwise.execution.watching import Watch
 from bagwise.protocol.metrics import METRICS, score
 from bagwise.protocol.plan import Cell
 from bagwise.protocol.selection import choose_inside, fit, predict, predict_settings
+from bagwise.threads import one_thread
 
 
 def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:

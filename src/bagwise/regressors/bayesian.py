@@ -7,11 +7,11 @@ from joblib import Parallel, delayed
 from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.embeddings import LandmarkMean
 from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood
+from bagwise.threads import one_thread
 
 # log of the ratio ρ² tr(Z Zᵀ) / (B σ²): from all noise to none
 LOG_RATIOS = np.linspace(-10.0, 40.0, 51)
@@ -99,7 +99,7 @@ class EvidenceRidge(RegressorMixin, BaseEstimator):
         embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
         if getattr(embedding, "columns", "features") != "features":
             raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
-        with threadpool_limits(1):
+        with one_thread():
             rows = embedding.fit_transform(bags, y)
             score = 0.0 if fold is None else _held_out_score(rows, y, fold)
             return embedding, Evidence(rows, y), score

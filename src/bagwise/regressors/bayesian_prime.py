@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import RandomForestRegressor
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_sum
@@ -14,6 +13,7 @@ from bagwise.regressors.gibbs import Posterior, Prior, sample
 from bagwise.regressors.reweighting import Reweighting
 from bagwise.regressors.task import Task
 from bagwise.regressors.weightings import Primary, smallest
+from bagwise.threads import one_thread
 
 # The odds of the selector are kept between 1 : 999 and 999 : 1; a forest is no surer than that.
 SUREST = 0.999
@@ -88,7 +88,7 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
         rows, order = _sorted(bags, y)
         sorted_weight = None if sample_weight is None else np.asarray(sample_weight)[order]
         task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=sorted_weight)
-        with threadpool_limits(1):
+        with one_thread():
             posterior = self._sample(task)
         self.selector_ = self._fit_selector(task, posterior.inclusion)
         self.coef_draws_ = task.scale * posterior.coefficients
@@ -156,7 +156,7 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
         """π: the chance of every instance to be the primary one, by its features."""
         if self.selector_ is None:
             return 1.0 / bags.expand(bags.sizes)
-        with threadpool_limits(1):
+        with one_thread():
             share = np.clip(self.selector_.predict(bags.instances), 1.0 - SUREST, SUREST)
         odds = share / (1.0 - share)
         return odds / bags.expand(segment_sum(odds, bags.offsets))

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.metaestimators import available_if
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.bags.segments import segment_max, segment_mean, segment_median, segment_sum
@@ -16,6 +15,7 @@ from bagwise.regressors.mixture import Mixture
 from bagwise.regressors.task import Task, in_double
 from bagwise.regressors.weighted_median import segment_weighted_median
 from bagwise.regressors.weightings import Step
+from bagwise.threads import one_thread
 
 RULES = ("mean", "median", "prime")
 
@@ -99,7 +99,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
         bags, y = check_fit(bags, y)
         task = Task.of(bags, y, sample_weight)
         weighting = clone(self.weighting) if self.weighting is not None else Mixture()
-        with threadpool_limits(1):
+        with one_thread():
             starts = weighting.starts(task, np.random.default_rng(self.random_state))
             runs = [self._run(task, weighting, weights) for weights in starts]
         best, self.objective_ = min(runs, key=lambda run: run[0].step.objective)

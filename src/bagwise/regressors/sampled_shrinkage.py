@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.regressors.sampling import hamiltonian, split_rhat
 from bagwise.regressors.shrinkage import Shrinkage
 from bagwise.regressors.shrinkage_loss import FLOOR, fisher
 from bagwise.regressors.shrinkage_model import predictive
+from bagwise.threads import one_thread
 
 
 class SampledShrinkage(RegressorMixin, BaseEstimator):
@@ -80,7 +80,7 @@ class SampledShrinkage(RegressorMixin, BaseEstimator):
         self.target_ = self.shrinkage_.target_
         posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y))
         start = posterior.start(self.shrinkage_)
-        with threadpool_limits(1):
+        with one_thread():
             run = hamiltonian(
                 posterior,
                 start,

@@ -6,13 +6,13 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
-from threadpoolctl import threadpool_limits
 
 from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.embeddings import LandmarkMean
 from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood
 from bagwise.regressors.shrinkage_loss import path, unpacked
 from bagwise.regressors.shrinkage_model import PRIORS, Coordinates, predictive, prior_covariance, shrink
+from bagwise.threads import one_thread
 
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
@@ -113,7 +113,7 @@ class Shrinkage(RegressorMixin, BaseEstimator):
         self.search_ = [(s, float(p), scores[i, j]) for i, s in enumerate(settings) for j, p in enumerate(penalties)]
         self.embedding_, self.coordinates_, z, _ = tried[best]
         noise = self.coordinates_.noise_of(bags.sizes)
-        with threadpool_limits(1):
+        with one_thread():
             found, self.covariance_ = list(path(z, noise, y, penalties[: which + 1], 1e-10))[-1]
         self.weights_, self.intercept_, self.variance_, self.eta_ = unpacked(found)
         self.noise_std_ = float(self.target_.scale * np.sqrt(self.variance_))
@@ -142,7 +142,7 @@ class Shrinkage(RegressorMixin, BaseEstimator):
     def _try(self, setting, penalties, bags, y, fold):
         """Embed, diagonalise, and score every penalty on held-out bags."""
         embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
-        with threadpool_limits(1):
+        with one_thread():
             means = embedding.fit_transform(bags)
             prior = prior_covariance(self.prior, embedding, means, bags.sizes)
             coordinates = Coordinates.of(prior, embedding.noise_, means, bags.sizes)
