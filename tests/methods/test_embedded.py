@@ -8,8 +8,8 @@ from sklearn.linear_model import Lasso
 
 import bagwise as bw
 from bagwise.bags.segments import segment_sum
+from bagwise.heads import LassoPath
 from bagwise.methods.embedded import KERNELS, kernel_grid
-from bagwise.methods.summaries import LassoPath
 from bagwise.testing.contracts import sample
 
 NAMES = ["input-kme", "phase", "sliced-wasserstein", "statistics", "miles"]

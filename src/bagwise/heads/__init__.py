@@ -1,5 +1,6 @@
 """From one row per bag to the target."""
 
+from bagwise.heads.lasso_path import LassoPath
 from bagwise.heads.ridge_path import RidgePath
 
-__all__ = ["RidgePath"]
+__all__ = ["LassoPath", "RidgePath"]
