@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.embeddings import KernelMean, Pool
+from bagwise.embeddings import KernelMean, Pool, SecondKernel, SlicedQuantiles
 from bagwise.heads import RidgePath
 from bagwise.kernels import Gaussian, InverseMultiquadric, PrintedInverse
 from bagwise.regressors import EmbeddingRidge, PoolPredictions
@@ -107,3 +107,17 @@ def test_beyond_the_range_of_training_nothing_swings():
     ends = bw.from_arrays([np.full(2, BAGS.instances.max()), np.array([BAGS.instances.min()])])
     model = EmbeddingRidge(KernelMean(beyond="clip")).fit(BAGS, SPREADS)
     np.testing.assert_allclose(model.predict(far), model.predict(ends), rtol=1e-9)
+
+
+def test_contributions_are_refused_where_they_do_not_add_up():
+    model = EmbeddingRidge(Pool(("max",))).fit(BAGS, SPREADS)
+    with pytest.raises(ValueError, match="Pool is not a mean over instances"):
+        model.contributions(BAGS)
+
+
+def test_a_nearly_flat_gram_matrix_does_not_promise_too_much():
+    """Rounding left behind by centring once passed for components: a left-out RMSE of 0.0002 where new bags had 2.7."""
+    bags, y = bw.datasets.make_modes(250, instances=50, max_modes=10, features=2, random_state=0)
+    model = EmbeddingRidge(SecondKernel(SlicedQuantiles(), Gaussian(10.0))).fit(bags[:100], y[:100])
+    new = np.mean((model.predict(bags[100:]) - y[100:]) ** 2)
+    assert 0.5 * new < model.error_ < 2 * new

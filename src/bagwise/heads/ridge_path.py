@@ -136,7 +136,9 @@ class _FeaturePath:
         self.target_mean = np.average(y, weights=w) if intercept else 0.0
         root = np.sqrt(w)
         U, s, Vt = np.linalg.svd(root[:, None] * (Z - self.mean), full_matrices=False)
-        keep = s > s.max(initial=0.0) * max(Z.shape) * np.finfo(float).eps
+        # Centring leaves the rounding of the uncentred rows behind; what is no larger is no component.
+        size = max(s.max(initial=0.0), np.sqrt(len(Z)) * np.abs(self.mean).max(initial=0.0))
+        keep = s > size * max(Z.shape) * np.finfo(float).eps
         self.U, self.s, self.Vt = U[:, keep], s[keep], Vt[keep]
         self.centred = root * (y - self.target_mean)
         self.projected = self.U.T @ self.centred
@@ -159,7 +161,9 @@ class _GramPath:
         self.target_mean = float(share @ y)
         centred = K - self.column_mean[None, :] - (K @ share)[:, None] + share @ K @ share
         v, U = np.linalg.eigh(self.root[:, None] * (centred + centred.T) / 2 * self.root[None, :])
-        keep = np.abs(v) > np.abs(v).max(initial=0.0) * n * np.finfo(float).eps
+        # Centring leaves the rounding of the uncentred entries behind, the direction of all ones among it.
+        size = max(np.abs(v).max(initial=0.0), n * np.abs(K).max(initial=0.0))
+        keep = np.abs(v) > size * n * np.finfo(float).eps
         self.U, self.spectrum = U[:, keep], v[keep]
         self.centred = self.root * (y - self.target_mean)
         self.projected = self.U.T @ self.centred
@@ -199,6 +203,9 @@ def _groups_left_out(path, residual, kept, groups) -> np.ndarray:
         gap = np.eye(len(rows)) - (path.U[rows] * kept) @ path.U[rows].T
         if path.ones is not None:
             gap -= np.outer(path.ones[rows], path.ones[rows])
-        values, vectors = np.linalg.eigh(gap)
-        left_out[rows] = np.nan if values[0] <= SMALLEST_GAP else vectors @ ((vectors.T @ residual[rows]) / values)
+        try:
+            np.linalg.cholesky(gap - SMALLEST_GAP * np.eye(len(rows)))  # fails where the fit interpolates the group
+            left_out[rows] = np.linalg.solve(gap, residual[rows])
+        except np.linalg.LinAlgError:
+            left_out[rows] = np.nan
     return left_out

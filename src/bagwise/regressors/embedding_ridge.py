@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.segments import segment_mean
+from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.heads import RidgePath
 from bagwise.threads import one_thread
@@ -101,6 +101,12 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
         return clone(self).fit(bags, y).error_
 
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction, h(instance) / size; exact for embeddings that are means."""
+        """What each instance adds to its bag's prediction, h(instance) / size, for embeddings that are means."""
         bags = check_bags(bags, fitted=self)
-        return self.predict(bags.singles()) / bags.expand(bags.sizes)
+        parts, whole = self.predict(bags.singles()) / bags.expand(bags.sizes), self.predict(bags)
+        if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
+            raise ValueError(
+                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is no sum of "
+                "contributions; use a linear embedding such as KernelMean"
+            )
+        return parts
