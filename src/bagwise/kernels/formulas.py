@@ -14,7 +14,10 @@ from sklearn.base import BaseEstimator
 
 
 class Kernel(BaseEstimator):
-    """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``."""
+    """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
+
+    A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``.
+    """
 
     smooth = True
 
@@ -32,9 +35,6 @@ class Kernel(BaseEstimator):
     def _check(self) -> None:
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
             raise ValueError(f"{type(self).__name__}: the bandwidth must be above zero, not {self.bandwidth!r}")
-
-    def _of_squared_distance(self, d2: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
 
 
 class Gaussian(Kernel):
