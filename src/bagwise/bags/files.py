@@ -13,6 +13,7 @@ from bagwise.bags.container import Bags
 from bagwise.bags.matlab import load_mat
 from bagwise.bags.npz import load_npz
 from bagwise.bags.reading import read_arrow, read_csv, read_parquet
+from bagwise.bags.several import find_files, stack
 from bagwise.bags.tables import from_table
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
@@ -21,7 +22,7 @@ ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow
 def load(
     source, *, bag=None, target=None, features=None, ignore=(), groups=None, missing="refuse", variable=None
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a data frame, or from a file by the ending of its name.
+    """Bags and targets from a data frame, or from files by the endings of their names.
 
     - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow, polars or pandas,
       whichever is installed. The unnamed row numbers that pandas writes are left out.
@@ -32,9 +33,12 @@ def load(
       there are any), a padded array X with sizes (and y), or a long table as arrays by name. There ``bag``,
       ``target`` and ``groups`` are names of arrays. Pickled arrays are never read.
 
+    Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
+    follow each other, and a bag may be spread over them.
+
     Parameters
     ----------
-    source : data frame or path
+    source : data frame, path, pattern, or list of paths
     bag, target, features, ignore, groups, missing
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
@@ -55,9 +59,12 @@ def load(
     """
     columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
     options = columns | {"missing": missing}
-    if not isinstance(source, str | os.PathLike):
+    if not _names_files(source):
         return from_table(source, **options)
-    path = Path(source).expanduser()
+    paths = find_files(source)
+    if len(paths) > 1:
+        return from_table(_read_several(paths, **columns), **options)
+    path = paths[0]
     ending = _ending(path)
     if ending == ".mat":
         return load_mat(path, variable=variable, **options)
@@ -66,6 +73,21 @@ def load(
     if ending == ".npz":
         return load_npz(path, **options)
     return from_table(_read(path, ending, **columns), **options)
+
+
+def _names_files(source) -> bool:
+    """Whether a source is a path or a list of them, not a data frame."""
+    if isinstance(source, list | tuple):
+        return all(isinstance(one, str | os.PathLike) for one in source)
+    return isinstance(source, str | os.PathLike)
+
+
+def _read_several(paths: list[Path], **columns) -> nw.DataFrame:
+    endings = [_ending(path) for path in paths]
+    odd = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
+    if odd:
+        raise ValueError(f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {odd[0]} is not one")
+    return stack([_read(path, ending, **columns) for path, ending in zip(paths, endings, strict=True)], paths)
 
 
 def _ending(path: Path) -> str:

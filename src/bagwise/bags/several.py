@@ -1,0 +1,76 @@
+"""Several files as one table: a list of paths, or a pattern such as ``year=*/part-*.parquet``."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+import narwhals as nw
+
+
+def find_files(source) -> list[Path]:
+    """The files meant by a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
+
+    A file that is really called so is taken before a pattern is thought of.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.csv", "a.csv"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in find_files(folder / "*.csv")]
+    ['a.csv', 'b.csv']
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not sources:
+        raise ValueError("the list of files is empty; give at least one path or pattern")
+    return list(dict.fromkeys(path for one in sources for path in _expand(one)))
+
+
+def _expand(source) -> list[Path]:
+    path = Path(source).expanduser()
+    if path.exists() or not glob.has_magic(str(path)):
+        return [path]
+    found = sorted(glob.glob(str(path), recursive=True))
+    if not found:
+        raise FileNotFoundError(f"no file matches {path}")
+    return [Path(one) for one in found]
+
+
+def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
+    """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
+    names = frames[0].columns
+    for frame, path in zip(frames[1:], paths[1:], strict=True):
+        _refuse_other_columns(frame.columns, names, path, paths[0])
+    mixed = [name for name in names if len({frame.schema[name] for frame in frames}) > 1]
+    for name in mixed:
+        _refuse_mixed_text(name, frames, paths)
+    # Whole numbers in one file and fractions in another are both numbers.
+    as_numbers = [nw.col(name).cast(nw.Float64) for name in mixed]
+    frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
+    if frames[0].implementation.is_pyarrow():  # two libraries may write one text type in two widths
+        import pyarrow as pa
+
+        tables = [frame.to_native() for frame in frames]
+        return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
+    return nw.concat(frames, how="vertical")
+
+
+def _refuse_other_columns(columns, names, path: Path, first: Path) -> None:
+    lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
+    if lost or added:
+        what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
+        what += [f"adds {', '.join(map(str, added[:5]))}"] if added else []
+        raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
+
+
+def _refuse_mixed_text(name, frames, paths) -> None:
+    types = [frame.schema[name] for frame in frames]
+    odd = [not dtype.is_numeric() for dtype in types]
+    if any(odd):
+        other = next(k for k, dtype in enumerate(types) if dtype != types[0])
+        raise ValueError(
+            f"column {name!r} is {types[0]} in {paths[0]} but {types[other]} in {paths[other]}; give it one type"
+        )

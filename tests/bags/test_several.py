@@ -1,0 +1,76 @@
+"""Several files as one table."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bagwise as bw
+from bagwise.bags.several import find_files
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    site = np.repeat(["a", "b", "c", "d"], [3, 1, 4, 2])
+    return pd.DataFrame(
+        {"site": site, "x": rng.normal(size=10), "n": range(10), "y": np.repeat([1.0, 2, 3, 4], [3, 1, 4, 2])}
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
+def test_files_that_cut_a_bag_give_what_the_whole_table_gives(frame, tmp_path, ending):
+    write = {
+        "csv": lambda f, p: f.to_csv(p, index=False),
+        "parquet": pd.DataFrame.to_parquet,
+        "feather": pd.DataFrame.to_feather,
+    }
+    for k, rows in enumerate((slice(0, 5), slice(5, 10))):  # bag c lies in both
+        write[ending](frame[rows].reset_index(drop=True), tmp_path / f"part-{k}.{ending}")
+    whole, y = bw.load(frame, bag="site", target="y")
+    for source in (tmp_path / f"part-*.{ending}", sorted(tmp_path.iterdir()), [str(tmp_path / f"part-?.{ending}")]):
+        bags, targets = bw.load(source, bag="site", target="y")
+        assert bags.ids.tolist() == whole.ids.tolist() and bags.feature_names == whole.feature_names
+        np.testing.assert_allclose(bags.instances, whole.instances, rtol=1e-15)
+        np.testing.assert_array_equal(bags.offsets, whole.offsets)
+        np.testing.assert_array_equal(targets, y)
+
+
+def test_whole_numbers_in_one_file_and_fractions_in_another(frame, tmp_path):
+    frame[:4].assign(x=[1, 2, 3, 4]).to_csv(tmp_path / "1.csv", index=False)
+    frame[4:].to_csv(tmp_path / "2.csv", index=False)
+    bags, _ = bw.load(tmp_path / "*.csv", bag="site", target="y")
+    np.testing.assert_allclose(bags.instances[:, 0], [1, 2, 3, 4, *frame.x[4:]])
+
+
+def test_a_file_named_like_a_pattern_is_a_file(frame, tmp_path):
+    frame.to_csv(tmp_path / "a[1].csv", index=False)
+    assert len(bw.load(tmp_path / "a[1].csv", bag="site", target="y")[0]) == 4
+
+
+def test_a_file_named_twice_is_read_once(frame, tmp_path):
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    assert bw.load([tmp_path / "a.csv", str(tmp_path / "*.csv")], bag="site", target="y")[0].n_instances == 10
+
+
+def test_what_does_not_fit_together_is_named(frame, tmp_path):
+    frame.to_csv(tmp_path / "1.csv", index=False)
+    frame.rename(columns={"x": "z"}).to_csv(tmp_path / "2.csv", index=False)
+    with pytest.raises(ValueError, match=r"2.csv lacks x and adds z; all files need the columns of the first, .*1.csv"):
+        bw.load(tmp_path / "*.csv", bag="site", target="y")
+    frame.assign(x="low").to_csv(tmp_path / "2.csv", index=False)
+    with pytest.raises(ValueError, match=r"column 'x' is Float64 in .*1.csv but String in .*2.csv; give it one type"):
+        bw.load(tmp_path / "*.csv", bag="site", target="y")
+    with pytest.raises(FileNotFoundError, match=r"no file matches .*\*.tsv"):
+        bw.load(tmp_path / "*.tsv", bag="site", target="y")
+    with pytest.raises(ValueError, match="the list of files is empty"):
+        bw.load([], bag="site", target="y")
+    bw.save_npz(tmp_path / "2.npz", *bw.load(frame, bag="site", target="y"))
+    with pytest.raises(ValueError, match=r"several files must be tables \(.csv, .tsv, .parquet, .feather, .arrow\)"):
+        bw.load([tmp_path / "1.csv", tmp_path / "2.npz"], bag="site", target="y")
+
+
+def test_files_of_two_formats_are_one_table(frame, tmp_path):
+    frame[:5].to_csv(tmp_path / "1.csv", index=False)
+    frame[5:].to_parquet(tmp_path / "2.parquet", index=False)
+    assert find_files([tmp_path / "1.csv", tmp_path / "2.parquet"])[1].name == "2.parquet"
+    assert bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site", target="y")[0].n_instances == 10
