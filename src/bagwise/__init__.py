@@ -13,7 +13,9 @@ __version__ = "0.1.0"
 
 # Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
 _ROOMS = {
-    "bagwise.bags": ("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "load", "save_npz"),
+    "bagwise.bags": (
+        *("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "inspect_table", "load", "save_npz"),
+    ),
     "bagwise.methods": ("card", "method", "method_names"),
     "bagwise.protocol": ("Results", "evaluate"),
 }

@@ -1,9 +1,17 @@
 """What the data is: the container `Bags`, ways to build it, the checks at the door, reductions over bags."""
 
 from bagwise.bags.arrays import from_arrays, from_awkward, from_padded
-from bagwise.bags.checks import check_bags, check_fit, check_targets, check_weights, remember_columns
+from bagwise.bags.checks import (
+    check_bags,
+    check_fit,
+    check_targets,
+    check_weights,
+    remember_columns,
+    weights_or_ones,
+)
 from bagwise.bags.container import Bags
 from bagwise.bags.files import load
+from bagwise.bags.inspecting import inspect_table
 from bagwise.bags.npz import save_npz
 from bagwise.bags.tables import from_table
 
@@ -17,7 +25,9 @@ __all__ = [
     "from_awkward",
     "from_padded",
     "from_table",
+    "inspect_table",
     "load",
     "remember_columns",
     "save_npz",
+    "weights_or_ones",
 ]

@@ -75,6 +75,20 @@ def load(
     return from_table(_read(path, ending, **columns), **options)
 
 
+def read_table(source, *, bag=None, target=None, groups=None) -> nw.DataFrame | None:
+    """The whole long table of a source, as `load` sees it; None for an archive (.mat, .npz), which is no data frame."""
+    if not _names_files(source):
+        return nw.from_native(source, eager_only=True)
+    paths, columns = (
+        find_files(source),
+        {"bag": bag, "target": target, "groups": groups, "features": None, "ignore": ()},
+    )
+    if len(paths) > 1:
+        return _read_several(paths, **columns)
+    ending = _ending(paths[0])
+    return None if ending in (".mat", ".npz") else _read(paths[0], ending, **columns)
+
+
 def _names_files(source) -> bool:
     """Whether a source is a path or a list of them, not a data frame."""
     if isinstance(source, list | tuple):

@@ -2,6 +2,8 @@
 
 import typer
 
+from bagwise.cli.check import check
+from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
 from bagwise.cli.evaluate import evaluate
 from bagwise.cli.methods import methods
@@ -14,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, methods, evaluate, reproduce):
+for verb in (demo, check, evaluate, reproduce, methods, datasets):
     app.command()(verb)
 
 

@@ -1,0 +1,73 @@
+"""What can be odd about a column of a table, told from its values alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+
+ODDITIES = {
+    "infinite": ("error", "infinite values; replace them, or leave those rows out with missing='drop-instances'"),
+    "missing": ("note", "missing values; missing= says whether to refuse, drop or keep those rows"),
+    "empty": ("error", "not a single value; ignore it"),
+    "constant": ("note", "one value throughout, which says nothing"),
+    "target": ("warning", "equal to the target, and gives the answer away; ignore it if it is a copy"),
+    "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if that is not meant"),
+    "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if that is not meant"),
+    "counter": ("warning", "counts the rows, and would be a feature; ignore it if that is not meant"),
+    "bag-level": ("note", "constant within every bag: a property of the bag, and can be given as a bag feature"),
+}
+
+
+SPLITS = ("fold", "folds", "split", "cv", "partition")
+
+
+def oddities(name, values, finite, codes, n_bags, y) -> list[str]:
+    """What is odd about one feature column."""
+    if len(finite) == 0:
+        return ["empty"]
+    odd = ["infinite"] if np.isinf(values).any() else []
+    odd += ["missing"] if np.isnan(values).any() else []
+    if finite.min() == finite.max():
+        return [*odd, "constant"]
+    if y is not None and np.array_equal(values, y):
+        return [*odd, "target"]
+    if str(name).lower() in SPLITS:
+        return [*odd, "split"]
+    if look_like_dates(np.unique(finite)):
+        return [*odd, "dates"]
+    if len(values) > 20 and (np.diff(values) == 1).all():
+        return [*odd, "counter"]
+    if n_bags < len(values) and len(finite) == len(values) and not varying(values, codes, n_bags).any():
+        return [*odd, "bag-level"]
+    return odd
+
+
+def varying(values, codes, n_bags) -> np.ndarray:
+    """Which bags hold more than one value."""
+    low, high = np.full(n_bags, np.inf), np.full(n_bags, -np.inf)
+    np.fmin.at(low, codes, values)
+    np.fmax.at(high, codes, values)
+    return low < high
+
+
+def look_like_dates(values) -> bool:
+    """Whether two numbers or more all read as days between 1900 and 2100, such as 20190423.
+
+    Examples
+    --------
+    >>> look_like_dates([20190423, 20190424]), look_like_dates([20190423, 20199924])
+    (True, False)
+    """
+    values = np.asarray(values)
+    if values.dtype.kind not in "iuf" or len(values) < 2 or not ((values > 19000000) & (values < 21010000)).all():
+        return False
+    return (values == np.trunc(values)).all() and all(_is_day(int(value)) for value in values[:200])
+
+
+def _is_day(number: int) -> bool:
+    try:
+        datetime.strptime(str(number), "%Y%m%d")
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""`bagwise check`: look at a table before anything is learned from it."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from bagwise.cli import options as o
+
+STYLES = {"error": "bold red", "warning": "yellow", "note": None}
+
+
+def check(
+    table: o.Tables,
+    bag: o.Bag = None,
+    target: o.Target = None,
+    groups: o.Groups = None,
+    feature: o.Features = None,
+    ignore: o.Ignore = None,
+    missing: o.Missing = "refuse",
+    weights: o.Weights = None,
+    bag_feature: o.BagFeatures = None,
+    as_json: o.Json = False,
+) -> None:
+    """Say what a table holds, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
+
+    Example: bagwise check pixels.csv --bag site --target aod
+    """
+    from rich.console import Console
+
+    import bagwise as bw
+    from bagwise.cli.speaking import speaking
+
+    named = o.columns(
+        bag=bag,
+        target=target,
+        groups=groups,
+        features=feature,
+        ignore=ignore,
+        missing=missing,
+        weights=weights,
+        bag_features=bag_feature,
+    )
+    with speaking("check", quiet=False):
+        found = bw.inspect_table(o.sources(table), **named)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=1))
+    else:
+        _print(found, Console(highlight=False, soft_wrap=True))
+    raise typer.Exit(0 if found.ok else 1)
+
+
+def _print(found, console) -> None:
+    for line in _lines(found):
+        console.print(line, markup=False)
+    for finding in found.findings:
+        console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
+    console.print("This table would be taken as it is." if found.ok else "This table would be refused.", style="bold")
+
+
+def _lines(found) -> list[str]:
+    if not found.rows:
+        return []
+    low, median, high = found.sizes
+    lines = [f"{found.rows:,} rows make {found.bags:,} bags of {low:,} to {high:,} instances (median {median:g})."]
+    if found.features:
+        missing = sum(feature["missing"] for feature in found.features)
+        names = ", ".join(feature["name"] for feature in found.features[:8])
+        more = f", ... ({len(found.features)} in all)" if len(found.features) > 8 else ""
+        lines.append(f"Features: {names}{more}; {missing:,} missing values.")
+    if found.target:
+        lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**found.target))
+    if found.groups is not None:
+        lines.append(f"Groups: {found.groups:,}.")
+    if found.left_out:
+        lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in found.left_out.items()) + ".")
+    return lines

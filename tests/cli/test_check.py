@@ -1,0 +1,116 @@
+"""`bagwise check` and `bw.inspect_table`: what a table holds, and what looks wrong."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    site = np.repeat(["a", "b", "c"], [10, 1, 14])
+    y = pd.Series({"a": 0.5, "b": 1.5, "c": 2.5})[site].to_numpy()
+    return pd.DataFrame({"site": site, "red": rng.normal(size=25), "nir": rng.normal(size=25), "aod": y})
+
+
+def findings(frame, level, **options):
+    found = bw.inspect_table(frame, **{"bag": "site", "target": "aod"} | options)
+    return [finding.text for finding in found.findings if finding.level == level]
+
+
+def test_a_sound_table(frame):
+    found = bw.inspect_table(frame, bag="site", target="aod")
+    assert (found.rows, found.bags, found.sizes, found.findings, found.ok) == (25, 3, (1, 10.0, 14), [], True)
+    assert [feature["name"] for feature in found.features] == ["red", "nir"]
+    assert found.features[0]["minimum"] == frame.red.min() and found.features[0]["maximum"] == frame.red.max()
+    assert found.target == {"name": "aod", "minimum": 0.5, "median": 2.5, "maximum": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("change", "level", "words"),
+    [
+        (
+            {"aod": lambda f: f.aod.where(f.index != 3, 9.0)},
+            "error",
+            "bag 'a' has more than one target in column 'aod'",
+        ),
+        ({"aod": lambda f: f.aod.where(f.index != 10)}, "error", "bag 'b' has a missing or infinite target"),
+        ({"aod": lambda f: 1.0}, "warning", "every bag has the same target, 1"),
+        ({"aod": lambda f: (f.site == "a") * 1.0}, "note", "the target has two values, 0 and 1: it looks like a class"),
+        ({"aod": lambda f: "high"}, "error", "the target must be numbers; column 'aod' is String"),
+        ({"site": lambda f: "a"}, "error", "column 'site' puts all rows into one bag"),
+        (
+            {"site": lambda f: np.arange(25), "aod": lambda f: np.arange(25.0)},
+            "warning",
+            "every row is a bag of its own",
+        ),
+        ({"site": lambda f: f.site.where(f.index != 3)}, "error", "1 rows have no bag id in column 'site'"),
+        (
+            {"site": lambda f: f.site.map({"a": 20190423, "b": 20190424, "c": 20200229})},
+            "warning",
+            "bag ids such as 20190423 look like dates read as numbers",
+        ),
+        ({"red": lambda f: 3.0}, "note", "column 'red': one value throughout"),
+        ({"red": lambda f: f.red.where(f.index != 3)}, "note", "column 'red': missing values"),
+        ({"red": lambda f: f.red.where(f.index != 3)}, "error", "bag 'a' has"),
+        ({"red": lambda f: np.nan}, "error", "column 'red': not a single value"),
+        ({"red": lambda f: f.red.where(f.index != 3, np.inf)}, "error", "column 'red': infinite values"),
+        ({"copy": lambda f: f.aod}, "warning", "column 'copy': equal to the target"),
+        ({"row": lambda f: np.arange(25)}, "warning", "column 'row': counts the rows"),
+        (
+            {"day": lambda f: 20190400 + 1 + np.arange(25)},
+            "warning",
+            "column 'day': looks like dates read as numbers",
+        ),
+        (
+            {"sza": lambda f: f.site.map({"a": 1.5, "b": 2.5, "c": 1.0})},
+            "note",
+            "column 'sza': constant within every bag",
+        ),
+        ({"fold": lambda f: np.arange(25) % 5}, "warning", "column 'fold': named like a split"),
+        ({"note": lambda f: "text"}, "note", "column 'note': not numeric, so left out"),
+    ],
+)
+def test_what_is_odd_is_told(frame, change, level, words):
+    odd = frame.assign(**change)
+    assert any(words in text for text in findings(odd, level)), bw.inspect_table(odd, bag="site", target="aod").findings
+    assert findings(frame, level) == []  # and nothing is told of the sound table
+
+
+def test_several_things_are_told_at_once(frame):
+    odd = frame.assign(aod=frame.aod.where(frame.index != 3, 9.0), red=np.inf)
+    assert len(findings(odd, "error")) == 2
+
+
+def test_the_last_word_has_load(frame):
+    """Whatever is refused is an error, and an error is refused."""
+    lost = frame.assign(red=frame.red.where(frame.site != "a"))
+    assert "no finite instance" in findings(lost, "error", missing="drop-instances")[0]
+    assert findings(lost, "error", missing="keep") == []
+
+
+def test_archives_are_looked_at_too(frame, tmp_path):
+    bags, y = bw.load(frame, bag="site", target="aod")
+    bw.save_npz(tmp_path / "a.npz", bags, y)
+    found = bw.inspect_table(tmp_path / "a.npz")
+    assert (found.bags, found.rows, found.ok, found.target["maximum"]) == (3, 25, True, 2.5)
+
+
+def test_the_command(frame, tmp_path):
+    frame.assign(day=20190401 + np.arange(25)).to_csv(tmp_path / "t.csv", index=False)
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
+    assert result.exit_code == 0, result.output
+    assert "25 rows make 3 bags of 1 to 14 instances (median 10)." in result.stdout
+    assert "Target: aod, 0.5 to 2.5, median 2.5." in result.stdout and "warning: column 'day'" in result.stdout
+    asked = ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "red", "--json"]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 1
+    assert "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere.csv"), "--bag", "site"])
+    assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr

@@ -1,0 +1,40 @@
+"""`bagwise datasets`: simulations as tables."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+from bagwise.datasets.shelf import SHELF, take
+
+
+def test_the_list_names_all():
+    result = CliRunner().invoke(app, ["datasets"])
+    assert result.exit_code == 0 and all(name in result.stdout for name in SHELF)
+
+
+@pytest.mark.parametrize("name", SHELF)
+def test_every_one_can_be_taken(name):
+    bags, y = take(name, 12, random_state=1)
+    assert len(bags) == len(y) == 12 and np.isfinite(y).all()
+    again, _ = take(name, 12, random_state=1)
+    assert again == bags
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_a_written_table_is_the_data(tmp_path, ending):
+    path = tmp_path / f"mean.{ending}"
+    result = CliRunner().invoke(app, ["datasets", "mean", "--bags", "9", "--seed", "3", "--out", str(path)])
+    assert result.exit_code == 0, result.output
+    expected, y = bw.datasets.make_problem("mean", 9, random_state=3)
+    bags, targets = bw.load(path, **({} if ending == "npz" else {"bag": "bag", "target": "target"}))
+    np.testing.assert_array_equal(bags.instances, expected.instances)
+    np.testing.assert_array_equal(targets, y)
+
+
+def test_mistakes():
+    result = CliRunner().invoke(app, ["datasets", "aerosl"])
+    assert result.exit_code == 1 and "there is no data set 'aerosl'; did you mean 'aerosol'?" in result.stderr
+    with pytest.raises(ValueError, match="at least one bag, not 0"):
+        take("mean", 0)
