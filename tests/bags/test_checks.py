@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from bagwise import Bags, from_arrays
-from bagwise.bags import check_bags, check_fit, check_targets, check_weights, remember_columns
+from bagwise.bags import check_bags, check_fit, check_targets, check_weights, remember_columns, weights_or_ones
 
 
 @pytest.fixture
@@ -97,9 +97,20 @@ def test_fit_needs_two_bags(bags):
 
 def test_weights(bags):
     assert check_weights(None, bags) is None
-    assert check_weights([0, 1, 2], bags).tolist() == [0, 1, 2]
+    assert check_weights([0, 10, 30], bags).tolist() == [0, 0.5, 1.5]
+    assert check_weights([0, 1e308, 1e308], bags).tolist() == [0, 1, 1]
+    assert check_weights([5, 5, 5], bags) is None and weights_or_ones([5, 5, 5], bags).tolist() == [1, 1, 1]
     with pytest.raises(ValueError, match=r"one entry per bag \(3\)"):
         check_weights([1, 2], bags)
     for bad in ([0, 0, 0], [-1, 1, 1], [np.nan, 1, 1], [np.inf, 1, 1]):
         with pytest.raises(ValueError, match="finite and not negative, with at least one above zero"):
             check_weights(bad, bags)
+
+
+def test_numbers_that_cannot_be_squared_are_refused(bags):
+    """A target of 1e300 gave an infinite error for every penalty, and a feature of 1e200 an infinite deviation."""
+    with pytest.raises(ValueError, match=r"bag 'b' has a target beyond 1e\+100, whose square is infinite"):
+        check_targets([1.0, -1e300, 3.0], bags)
+    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100, whose squares are infinite"):
+        from_arrays([[[1.0]], [[2.0], [1e200]]])
+    assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100

@@ -317,8 +317,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     bags = bw.from_arrays([[1.0], [2.0]])
     bw.save_npz(tmp_path / "b.npz", bags)
 
-    def fail(path, **arrays):
-        path.write_bytes(b"half")
+    def fail(stream, **arrays):
+        stream.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(np, "savez", fail)
@@ -358,7 +358,7 @@ def test_archives_of_other_layouts(tmp_path, frame, expected):
         ({"x": np.ones(3), "site": np.ones(2)}, {"bag": "site"}, r"one length, but are x \(3,\), site \(2,\)"),
         ({}, {"bag": "site"}, "is not a table"),
         ({"instances": np.ones((3, 1))}, {}, "store offsets or sizes"),
-        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"features": ["x"]}, "features= and ignore= do not apply"),
+        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"features": ["x"]}, "features=, ignore=, weights="),
         ({"instances": np.ones((3, 1)), "sizes": [3]}, {"bag": "site"}, "no column 'site'"),
         ({"instances": np.ones((3, 1)), "sizes": [2]}, {}, "these go from 0 to 2"),
         ({"instances": np.ones((3, 1)), "sizes": [3], "targets": [1, 2]}, {}, "y has 2 values for 1 bags"),

@@ -63,3 +63,42 @@ def test_blocks_add_up(values, offsets, size):
         seen.extend(range(rows.start, rows.stop))
     assert seen == list(range(len(values)))
     np.testing.assert_allclose(total, segments.segment_sum(values, offsets), atol=1e-12)
+
+
+@pytest.fixture
+def weights(offsets):
+    weights = np.random.default_rng(1).integers(0, 4, size=offsets[-1]).astype(float)
+    weights[offsets[:-1]] += 1.0  # none without weight
+    return weights
+
+
+@pytest.mark.parametrize("name", ["mean", "min", "max"])
+def test_a_weight_is_a_number_of_copies(name, values, offsets, weights):
+    copies = np.repeat(np.arange(offsets[-1]), weights.astype(int))
+    sizes = np.add.reduceat(weights, offsets[:-1]).astype(int)
+    reduction = getattr(segments, f"segment_{name}")
+    expected = reduction(values[copies], np.concatenate([[0], np.cumsum(sizes)]))
+    np.testing.assert_allclose(reduction(values, offsets, 0.3 * weights), expected, atol=1e-12)
+
+
+def test_weighted_quantiles_stand_at_the_middle_of_their_weight(values, offsets, weights):
+    probabilities = [0.0, 0.1, 0.5, 1 / 3, 0.9, 1.0]
+
+    def one(bag, w):
+        bag, w = bag[w > 0], w[w > 0]
+        order = np.argsort(bag, kind="stable")
+        middle = np.cumsum(w[order]) - w[order] / 2
+        span = max(middle[-1] - middle[0], 1e-300)
+        return np.interp(probabilities, (middle - middle[0]) / span, bag[order])
+
+    got = segments.segment_quantiles(values, offsets, probabilities, 7.0 * weights)
+    flat, got = values.reshape(len(values), -1), got.reshape(len(offsets) - 1, len(probabilities), -1)
+    for i, (a, b) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
+        expected = np.column_stack([one(flat[a:b, j], weights[a:b]) for j in range(flat.shape[1])])
+        np.testing.assert_allclose(got[i], expected, atol=1e-9)
+
+
+def test_quantiles_of_equal_weights_are_those_without(values, offsets):
+    probabilities = [0.0, 0.1, 0.25, 1 / 3, 0.9, 1.0]
+    got = segments.segment_quantiles(values, offsets, probabilities, np.full(offsets[-1], 2.5))
+    np.testing.assert_allclose(got, segments.segment_quantiles(values, offsets, probabilities), atol=1e-9)

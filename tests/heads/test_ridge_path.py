@@ -160,3 +160,30 @@ def test_one_standard_error_takes_the_heaviest_penalty_that_is_not_clearly_worse
     assert careful.penalty_ == max(allowed)
     with pytest.raises(ValueError, match="rule must be 'best' or 'one-se'"):
         RidgePath(rule="two-se").fit(Z, y)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+def test_a_weight_is_a_number_of_copies(kernel):
+    counts = np.array([2, 0, 1, 3, 1] * 6)
+    copies = np.repeat(np.arange(30), counts)  # copies of a bag are left out together
+    rows, repeated = (Z, Z[copies]) if kernel == "linear" else (Z @ Z.T, Z[copies] @ Z[copies].T)
+    weighted = RidgePath(kernel=kernel).fit(rows, y, sample_weight=5.0 * counts)
+    copied = RidgePath(kernel=kernel).fit(repeated, y[copies], groups=copies)
+    assert weighted.penalty_ == copied.penalty_
+    np.testing.assert_allclose(weighted.errors_, copied.errors_, rtol=1e-8)
+    np.testing.assert_allclose(weighted.residuals_[copies], copied.residuals_, rtol=1e-8, atol=1e-10)
+    if kernel == "linear":
+        np.testing.assert_allclose(weighted.coef_, copied.coef_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("scaling", ["n", "none"])
+@pytest.mark.parametrize("rule", ["best", "one-se"])
+def test_a_bag_of_weight_zero_is_left_out(scaling, rule):
+    kept = np.arange(30) % 3 > 0
+    head = RidgePath(scaling=scaling, rule=rule)
+    weighted = head.fit(Z, np.where(kept, y, 1e9), sample_weight=np.where(kept, w, 0.0))
+    left = RidgePath(scaling=scaling, rule=rule).fit(Z[kept], y[kept], sample_weight=w[kept])
+    assert weighted.penalty_ == left.penalty_
+    np.testing.assert_allclose(weighted.coef_, left.coef_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.residuals_[kept], left.residuals_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.residuals_[~kept], 1e9 - left.predict(Z)[~kept], rtol=1e-9)

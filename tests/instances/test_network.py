@@ -456,3 +456,15 @@ def test_auto_batches_follow_the_number_of_rows(rows, batch):
     X = rng.normal(size=(rows, 2))
     auto, given = (NetworkRegressor((4,), epochs=1, batch_size=size).fit(X, X[:, 0]) for size in ("auto", batch))
     np.testing.assert_array_equal(auto.predict(X[:20]), given.predict(X[:20]))
+
+
+@pytest.mark.parametrize("tiny", [1e-3, 1e-12, 1e-40, 1e-300])
+def test_rows_of_next_to_no_weight_move_next_to_nothing(tiny):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (600, 2))
+    y = X[:, 0] + X[:, 1]
+    light = np.arange(600) < 500  # most batches weigh next to nothing
+    y = np.where(light, 100.0 * np.sin(9 * X[:, 0]), y)
+    recipe = {"hidden": (16,), "epochs": 60, "batch_size": 8, "learning_rate": 0.01, "scale_target": False}
+    network = NetworkRegressor(**recipe).fit(X, y, sample_weight=np.where(light, tiny, 1.0))
+    assert network.score(X[~light], y[~light]) > 0.9

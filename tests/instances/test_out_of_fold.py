@@ -119,7 +119,7 @@ class TwoWays(RegressorMixin, BaseEstimator):
 class Contrary:
     """A judge that likes what is far from the targets."""
 
-    def leave_one_out_error(self, bags, y):
+    def leave_one_out_error(self, bags, y, sample_weight=None):
         return -np.mean((segment_mean(bags.instances[:, 0], bags.offsets) - y) ** 2)
 
 
@@ -157,3 +157,13 @@ def test_more_refusals():
     with pytest.raises(ValueError, match="y has 23 values for 24 bags"):
         OutOfFold().fit(BAGS, Y[1:])
     clone(OutOfFold(Ridge()))
+
+
+@pytest.mark.parametrize("stage", [OutOfFold, EachInstance])
+def test_given_weights_are_never_lost(stage):
+    bags, y = bw.datasets.make_gaussian(12, instances=3)
+    deaf = stage(KNeighborsRegressor(2)).fit(bags, y)  # nothing to weigh
+    assert deaf.transform(bags).n_features == 1
+    for given in ((bags, y, np.arange(1.0, 13)), (bags.with_weights(np.arange(1.0, 37)), y)):
+        with pytest.raises(ValueError, match="KNeighborsRegressor takes no sample_weight"):
+            stage(KNeighborsRegressor(2)).fit(*given)

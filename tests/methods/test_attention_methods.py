@@ -27,10 +27,6 @@ SCALARS = bw.from_arrays([rng.normal(size=n) for n in (1, 4, 7, 2, 12)])
 OTHERS = bw.from_arrays([3.0 * rng.normal(size=n) for n in (3, 1, 5)])
 
 
-def with_column(bags, weight):
-    return bags.replace(np.column_stack([bags.instances, weight]))
-
-
 def weighted_gram(kernel, left, v, right, w):
     """Σ_l Σ_m v_il w_jm k(x_il, x_jm) / (Σ v Σ w), by double loops."""
     gram = np.zeros((len(left), len(right)))
@@ -45,28 +41,28 @@ def weighted_gram(kernel, left, v, right, w):
 @pytest.mark.parametrize("kernel", [k.Gaussian(0.8), k.InverseMultiquadric(1.0), k.Matern32(1.0)], ids=repr)
 def test_weighted_embedding_is_the_weighted_double_loop(kernel, columns):
     v, w = rng.uniform(size=SCALARS.n_instances), rng.uniform(size=OTHERS.n_instances)
-    embedding = KernelMean(kernel, units="label", columns=columns, weighted=True)
-    Z, Z_new = embedding.fit_transform(with_column(SCALARS, v)), embedding.transform(with_column(OTHERS, w))
+    embedding = KernelMean(kernel, units="label", columns=columns)
+    Z, Z_new = embedding.fit_transform(SCALARS.with_weights(v)), embedding.transform(OTHERS.with_weights(w))
     own, new = weighted_gram(kernel, SCALARS, v, SCALARS, v), weighted_gram(kernel, OTHERS, w, SCALARS, v)
     np.testing.assert_allclose(Z @ Z.T if columns == "features" else Z, own, rtol=1e-8, atol=1e-10)
     # Beyond the range of training features are a projection, exact to the root of rounding.
     np.testing.assert_allclose(Z_new @ Z.T if columns == "features" else Z_new, new, rtol=1e-5, atol=1e-7)
     norms = np.diag(weighted_gram(kernel, OTHERS, w, OTHERS, w))
-    np.testing.assert_allclose(embedding.squared_norms(with_column(OTHERS, w)), norms, rtol=1e-10)
+    np.testing.assert_allclose(embedding.squared_norms(OTHERS.with_weights(w)), norms, rtol=1e-10)
 
 
 @pytest.mark.parametrize("map", ["chebyshev", "exact"])
 def test_equal_weights_are_no_weights(map):
     plain = KernelMean(map=map).fit(SCALARS).transform(OTHERS)
-    equal = KernelMean(map=map, weighted=True).fit(with_column(SCALARS, np.full(26, 3.0)))
-    np.testing.assert_allclose(equal.transform(with_column(OTHERS, np.ones(9))), plain, rtol=1e-9, atol=1e-9)
+    equal = KernelMean(map=map).fit(SCALARS.with_weights(np.full(26, 3.0)))
+    np.testing.assert_allclose(equal.transform(OTHERS.with_weights(np.ones(9))), plain, rtol=1e-9, atol=1e-9)
 
 
 def test_instance_weights_in_the_loss_are_those_of_the_regressor():
     weight = rng.uniform(size=BAGS.n_instances)
     stage = OutOfFold(Ridge(), folds=3, scaler=None)
-    got = stage.fit_transform(BAGS, Y, instance_weight=weight).instances[:, 0]
-    total = weight / BAGS.expand(BAGS.sizes)
+    got = stage.fit_transform(BAGS.with_weights(weight), Y).instances[:, 0]
+    total = weight / BAGS.expand(np.add.reduceat(weight, BAGS.offsets[:-1]))
     total /= total.mean()
     for fold in range(3):
         out = BAGS.expand(stage.fold_ == fold)
@@ -79,7 +75,8 @@ def test_power_zero_is_instance_kme(use):
     model = AttentionWeighted(ATTENTION, STAGE, HEAD, use=use, powers=(0.0,)).fit(BAGS, Y)
     plain = Pipeline([("instances", clone(STAGE)), ("head", clone(HEAD))]).fit(BAGS, Y)
     np.testing.assert_array_equal(model.predict(NEW), plain.predict(NEW))
-    np.testing.assert_array_equal(model.contributions(NEW), plain[-1].contributions(plain[:1].transform(NEW)))
+    parts = plain[-1].contributions(plain[:1].transform(NEW))
+    np.testing.assert_allclose(model.contributions(NEW), parts, rtol=1e-12)
     np.testing.assert_allclose(model.instance_weights(NEW), 1.0 / NEW.expand(NEW.sizes))
     assert model.errors_ == [plain[-1].error_]
 
@@ -100,11 +97,10 @@ def test_each_use_by_hand(use):
     weight = powered(model.weights_, BAGS, 0.7)
     new_weight = powered(model.attention_.instance_weights(NEW), NEW, 0.7)
     stage, head = clone(STAGE), clone(HEAD)
-    column = stage.fit_transform(BAGS, Y, instance_weight=None if use == "embedding" else weight)
+    column = stage.fit_transform(BAGS if use == "embedding" else BAGS.with_weights(weight), Y).without_weights()
     new = stage.transform(NEW)
     if use != "loss":
-        head.set_params(embedding__weighted=True)
-        column, new = with_column(column, weight), with_column(new, new_weight)
+        column, new = column.with_weights(weight), new.with_weights(new_weight)
     np.testing.assert_allclose(model.predict(NEW), head.fit(column, Y).predict(new), rtol=1e-12)
     np.testing.assert_allclose(
         np.add.reduceat(model.contributions(NEW), NEW.offsets[:-1]), model.predict(NEW), rtol=1e-8, atol=1e-8
@@ -135,11 +131,3 @@ def test_refusals():
     for powers in ((), (-1.0,)):
         with pytest.raises(ValueError, match="powers must hold at least one number, none below zero"):
             AttentionWeighted(powers=powers).fit(BAGS, Y)
-    with pytest.raises(ValueError, match=r"instance_weight must have one entry per instance \(\d+\), not \(3,\)"):
-        OutOfFold().fit(BAGS, Y, instance_weight=np.ones(3))
-    with pytest.raises(ValueError, match="instance_weight must be finite and not negative"):
-        OutOfFold().fit(BAGS, Y, instance_weight=-np.ones(BAGS.n_instances))
-    with pytest.raises(ValueError, match="weighted=True takes the last of several columns for the weight"):
-        KernelMean(weighted=True).fit(SCALARS)
-    with pytest.raises(ValueError, match=r"bag 0 \(and 4 others\) has a negative weight, or none above zero"):
-        KernelMean(weighted=True).fit(with_column(SCALARS, np.zeros(26)))

@@ -8,17 +8,30 @@ import bagwise as bw
 from bagwise.testing import bag_estimator_checks
 
 # Methods whose fit takes a second or so: every run checks what is most easily broken, the slow run everything.
-COSTLY = {"attention", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir", "statistics"}
+COSTLY = {
+    "attention",
+    "auto",
+    "instance-kme-attention",
+    "instance-kme-shrinkage",
+    "shrinkage",
+    "bdr",
+    "bmir",
+    "statistics",
+}
 ALWAYS = {"company_never_matters", "order_of_instances_never_matters", "tiny_data", "wrong_features_are_refused"}
+MINUTES = {"one_huge_bag_among_single_instances"}
+REPEATS = "repeated_instances_change_nothing"
+# The prediction of these depends on the number of instances too, as it should.
+COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of the bag"}
 
 
 def cases():
     for name in bw.method_names():
         needs = bw.card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
-        for what, check in bag_estimator_checks():
+        for what, check in bag_estimator_checks(laws=() if name in COUNTS_INSTANCES else (REPEATS,)):
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
-            if name in COSTLY and what not in ALWAYS:
+            if what in MINUTES or (name in COSTLY and what not in ALWAYS):
                 marks.append(pytest.mark.slow)
             yield pytest.param(name, check, marks=marks, id=f"{name}-{what}")
 

@@ -216,13 +216,14 @@ def test_rules():
     plain = Reweighting().fit(BAGS, Y)
     values = plain.predict_instances(BAGS)
     np.testing.assert_allclose(plain.predict(BAGS), segment_median(values, BAGS.offsets))
+    middle = plain.instance_weights(BAGS)
+    np.testing.assert_allclose(segment_sum(middle * values, BAGS.offsets), plain.predict(BAGS))
     np.testing.assert_allclose(plain.set_params(rule="mean").predict(BAGS), segment_mean(values, BAGS.offsets))
+    np.testing.assert_allclose(plain.instance_weights(BAGS), 1.0 / BAGS.expand(BAGS.sizes))
     with pytest.raises(ValueError, match="rule='prime' needs a weighting that says which instance of a new bag"):
         plain.set_params(rule="prime").fit(BAGS, Y)
     with pytest.raises(ValueError, match="rule='prime' needs a weighting"):
         plain.predict(BAGS)
-    for weighting in (Primary(), Pruning(), Mixture(), None):
-        assert not hasattr(Reweighting(weighting=weighting), "instance_weights")
 
 
 @pytest.mark.parametrize(

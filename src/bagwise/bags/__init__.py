@@ -6,13 +6,13 @@ from bagwise.bags.checks import (
     check_fit,
     check_targets,
     check_weights,
-    remember_columns,
     weights_or_ones,
 )
 from bagwise.bags.container import Bags
 from bagwise.bags.files import load
 from bagwise.bags.inspecting import inspect_table
 from bagwise.bags.npz import save_npz
+from bagwise.bags.remembering import remember_columns
 from bagwise.bags.tables import from_table
 
 __all__ = [

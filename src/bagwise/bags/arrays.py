@@ -9,8 +9,20 @@ from bagwise.bags.naming import label
 from bagwise.bags.parts import unmask
 
 
-def from_arrays(arrays, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
+def from_arrays(
+    arrays,
+    *,
+    ids=None,
+    groups=None,
+    feature_names=None,
+    missing="refuse",
+    weights=None,
+    covariates=None,
+    covariate_names=None,
+) -> Bags:
     """Bags from a list of 2-D arrays, one per bag (a 1-D array is a bag of scalars).
+
+    ``weights`` is a list of the weights of each bag's instances, ``covariates`` a row per bag; the rest as for `Bags`.
 
     Examples
     --------
@@ -28,7 +40,13 @@ def from_arrays(arrays, *, ids=None, groups=None, feature_names=None, missing="r
     for bag, array in zip(ids, arrays, strict=True):
         _refuse_shape(bag, array, ids[0], arrays[0])
     offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-    return Bags(np.concatenate(arrays), offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+    extra = {
+        "weights": _one_per_row(weights, arrays, ids),
+        "covariates": covariates,
+        "covariate_names": covariate_names,
+    }
+    names = {"groups": groups, "feature_names": feature_names}
+    return Bags(np.concatenate(arrays), offsets, ids, missing=missing, **names, **extra)
 
 
 def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
@@ -91,6 +109,18 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
         ) from error
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Bags(flat, offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+
+
+def _one_per_row(weights, arrays: list, ids: list) -> np.ndarray | None:
+    if weights is None:
+        return None
+    weights = [np.atleast_1d(unmask(own)) for own in weights]
+    if len(weights) != len(arrays):
+        raise ValueError(f"weights must have one list per bag ({len(arrays)}), not {len(weights)}")
+    for bag, own, array in zip(ids, weights, arrays, strict=True):
+        if own.shape != (len(array),):
+            raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {own.shape}")
+    return np.concatenate(weights)
 
 
 def _refuse_shape(bag, array: np.ndarray, first_bag, first: np.ndarray) -> None:

@@ -7,10 +7,13 @@ import numpy as np
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
 from bagwise.bags.naming import name_bags
-from bagwise.bags.parts import bags_of
+from bagwise.bags.parts import LARGEST, bags_of
+from bagwise.bags.remembering import compare_columns
 
 
-def check_bags(bags, *, fitted=None, allow_missing: bool = False) -> Bags:
+def check_bags(
+    bags, *, fitted=None, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
+) -> Bags:
     """Turn what a user passed into `Bags`, and compare its columns with those an estimator was fitted on.
 
     Parameters
@@ -20,6 +23,11 @@ def check_bags(bags, *, fitted=None, allow_missing: bool = False) -> Bags:
         A fitted estimator that called `remember_columns`; the same features are then required, in their order.
     allow_missing : bool
         Whether NaN (kept on loading) may pass.
+    allow_weights : bool
+        Whether instance weights may pass; who says so honours them.
+    apart : bool
+        Whether covariates of the bags stay apart, for who routes them; else they become columns of every instance, so
+        that nobody overlooks them.
     """
     if not isinstance(bags, Bags):
         bags = _coerce(bags)
@@ -29,8 +37,11 @@ def check_bags(bags, *, fitted=None, allow_missing: bool = False) -> Bags:
             f"{name_bags(bags.ids, marked)} missing feature values (NaN), which this method does not take; "
             "fill them in, or load with missing='drop-instances'"
         )
+    if bags.weights is not None and not allow_weights:
+        raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")
+    bags = bags if apart else bags.spread()
     if fitted is not None:
-        _check_columns(bags, fitted)
+        compare_columns(bags, fitted)
     return bags
 
 
@@ -52,20 +63,37 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     unknown = ~np.isfinite(y)
     if unknown.any():
         raise ValueError(f"{name_bags(bags.ids, unknown)} a missing or infinite target; drop such bags before fitting")
+    large = np.abs(y) > LARGEST
+    if large.any():
+        raise ValueError(
+            f"{name_bags(bags.ids, large)} a target beyond {LARGEST:g}, whose square is infinite; rescale the targets"
+        )
     return y
 
 
-def check_fit(bags, y, *, allow_missing: bool = False) -> tuple[Bags, np.ndarray]:
-    """Both checks, and at least two bags: nothing can be learned from one."""
-    bags = check_bags(bags, allow_missing=allow_missing)
+def check_fit(
+    bags, y, *, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
+) -> tuple[Bags, np.ndarray]:
+    """Both checks, and at least two bags: nothing can be learned from one. Options are those of `check_bags`."""
+    bags = check_bags(bags, allow_missing=allow_missing, allow_weights=allow_weights, apart=apart)
     y = check_targets(y, bags)
     if len(bags) < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
     return bags, y
 
 
-def check_weights(sample_weight, bags: Bags) -> np.ndarray | None:
-    """One non-negative finite weight per bag, or None."""
+def check_weights(sample_weight, bags) -> np.ndarray | None:
+    """Bag weights as every room sees them: of mean one over those above zero; None when all bags weigh the same.
+
+    Only their ratios count, so a penalty means the same whatever the unit of the weights.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.zeros((2, 1))] * 3)
+    >>> check_weights([0, 10, 30], bags).tolist(), check_weights([7, 7, 7], bags)
+    ([0.0, 0.5, 1.5], None)
+    """
     if sample_weight is None:
         return None
     weights = np.asarray(sample_weight, dtype=np.float64)
@@ -73,42 +101,16 @@ def check_weights(sample_weight, bags: Bags) -> np.ndarray | None:
         raise ValueError(f"sample_weight must have one entry per bag ({len(bags)}), not shape {weights.shape}")
     if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
         raise ValueError("sample_weight must be finite and not negative, with at least one above zero")
-    return weights
+    if (weights == weights[0]).all():
+        return None
+    weights = weights / weights.max()  # first, so that no sum overflows
+    return weights / weights[weights > 0].mean()
 
 
-def remember_columns(estimator, bags: Bags) -> None:
-    """Note on the estimator which features it is fitted on, as scikit-learn does."""
-    estimator.n_features_in_ = bags.n_features
-    if bags.feature_names is not None:
-        estimator.feature_names_in_ = np.array(bags.feature_names, dtype=object)
-    elif hasattr(estimator, "feature_names_in_"):
-        del estimator.feature_names_in_
-
-
-def _check_columns(bags: Bags, fitted) -> None:
-    if not hasattr(fitted, "n_features_in_"):
-        from sklearn.exceptions import NotFittedError  # here, for scikit-learn imports pandas: loading stays light
-
-        raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
-    known = getattr(fitted, "feature_names_in_", None)
-    if known is not None and bags.feature_names is not None:
-        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
-    if bags.n_features != fitted.n_features_in_:
-        raise ValueError(
-            f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
-        )
-
-
-def _refuse_other_names(names: list[str], known: list[str]) -> None:
-    if names == known:
-        return
-    lost, added = set(known) - set(names), set(names) - set(known)
-    lacks = [f"missing: {', '.join(sorted(lost)[:5])}"] if lost else []
-    adds = [f"new: {', '.join(sorted(added)[:5])}"] if added else []
-    what = f"differ from those at fit ({'; '.join(lacks + adds)})"
-    if not (lost or added):
-        what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
-    raise ValueError(f"the features {what}; load with features=list(estimator.feature_names_in_) to have the same")
+def weights_or_ones(sample_weight, bags) -> np.ndarray:
+    """`check_weights`, with ones for bags that all weigh the same."""
+    weights = check_weights(sample_weight, bags)
+    return np.ones(len(bags)) if weights is None else weights
 
 
 def _coerce(bags) -> Bags:

@@ -7,12 +7,12 @@ from difflib import get_close_matches
 _USABLE = ("number", "list", "vector")
 
 
-def choose_features(table, *, bag, target, groups, features, ignore) -> list:
+def choose_features(table, *, bag, target, groups, features, ignore, weights=None) -> list:
     """The feature columns: those asked for, or every numeric one that has no other role."""
     ignore, features = as_list(ignore), None if features is None else as_list(features)
     if bag is None:
         raise ValueError(f"bag= is needed: the column that says which bag a row belongs to; {_list(table.names)}")
-    roles = [name for name in (bag, target, groups) if name is not None]
+    roles = [name for name in (bag, target, groups, weights) if name is not None]
     refuse_unknown(table.names, [*roles, *ignore, *(features or [])])
     if target == bag:
         raise ValueError(f"column {bag!r} cannot be both the bag id and the target")
@@ -23,7 +23,7 @@ def choose_features(table, *, bag, target, groups, features, ignore) -> list:
             others = [f"{name} ({kind})" for name, kind in kinds.items()]
             raise ValueError(f"there is no numeric feature column; {_list(others, 'the others are')}")
         return features
-    _refuse_features(table, features, bag, target)
+    _refuse_features(table, features, bag, target, weights)
     return features
 
 
@@ -42,10 +42,10 @@ def as_list(names) -> list:
     return [names] if isinstance(names, str | int) else list(names)
 
 
-def _refuse_features(table, features, bag, target) -> None:
+def _refuse_features(table, features, bag, target, weights) -> None:
     if not features:
         raise ValueError("features is empty; name at least one column, or leave it out to take every numeric one")
-    for name, role in ((bag, "bag id"), (target, "target")):
+    for name, role in ((bag, "bag id"), (target, "target"), (weights, "instance weight")):
         if name is not None and name in features:
             raise ValueError(f"column {name!r} is the {role}; it cannot be a feature as well")
     odd = {name: table.kind(name) for name in features if table.kind(name) not in (*_USABLE, "boolean")}

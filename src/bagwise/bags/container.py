@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bagwise.bags import parts
+from bagwise.bags import beside, parts
+from bagwise.bags.deriving import Deriving
+from bagwise.bags.selecting import positions, rows_of
 
 
-class Bags:
+class Bags(Deriving):
     """A collection of bags: every bag is a non-empty set of instances, every instance a row of numbers.
 
     The instances of all bags lie in one flat array, bag after bag; bag ``i`` is
@@ -29,6 +31,12 @@ class Bags:
     feature_names : one string per column, optional
     missing : {"refuse", "keep"}
         Whether NaN is refused or kept for learners that take it. Infinite values are always refused.
+    weights : one number per instance, optional
+        How much an instance counts in its bag: in the loss of instance models and in the embedding of the bag. Only
+        ratios within a bag matter, unless every instance is to weigh the same (``weighting="instance"``).
+    covariates : array of shape (n_bags, n_covariates), optional
+        Numbers of the bag as a whole, such as the angle of the sun, for the last stage of a method.
+    covariate_names : one string per covariate, optional
 
     Examples
     --------
@@ -45,7 +53,17 @@ class Bags:
     ['b', 'a']
     """
 
-    __slots__ = ("instances", "offsets", "ids", "groups", "feature_names", "has_missing")
+    __slots__ = (
+        "instances",
+        "offsets",
+        "ids",
+        "groups",
+        "feature_names",
+        "has_missing",
+        "weights",
+        "covariates",
+        "covariate_names",
+    )
 
     instances: np.ndarray
     offsets: np.ndarray
@@ -53,8 +71,23 @@ class Bags:
     groups: np.ndarray | None
     feature_names: tuple[str, ...] | None
     has_missing: bool
+    weights: np.ndarray | None
+    covariates: np.ndarray | None
+    covariate_names: tuple[str, ...] | None
 
-    def __init__(self, instances, offsets, ids=None, *, groups=None, feature_names=None, missing="refuse"):
+    def __init__(
+        self,
+        instances,
+        offsets,
+        ids=None,
+        *,
+        groups=None,
+        feature_names=None,
+        missing="refuse",
+        weights=None,
+        covariates=None,
+        covariate_names=None,
+    ):
         if missing not in ("refuse", "keep"):
             raise ValueError(f"missing must be 'refuse' or 'keep' here, not {missing!r}")
         instances = parts.as_instances(instances)
@@ -68,22 +101,20 @@ class Bags:
             parts.refuse_unlabelled(groups, ids)
         names = parts.as_feature_names(feature_names, instances.shape[1])
         has_missing = parts.check_values(instances, offsets, ids, missing)
-        self._set(instances, offsets, ids, groups, names, has_missing)
+        weights = beside.as_weights(weights, offsets, ids)
+        covariates = beside.as_covariates(covariates, covariate_names, ids, names)
+        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates)
 
-    def _set(self, instances, offsets, ids, groups, feature_names, has_missing):
-        put = object.__setattr__
-        put(self, "instances", parts.read_only(instances))
-        put(self, "offsets", parts.read_only(offsets))
-        put(self, "ids", parts.read_only(ids))
-        put(self, "groups", None if groups is None else parts.read_only(groups))
-        put(self, "feature_names", feature_names)
-        put(self, "has_missing", has_missing)
+    def _set(self, *values):
+        for name, value in zip(self.__slots__, values, strict=True):
+            value = parts.read_only(value) if isinstance(value, np.ndarray) else value
+            object.__setattr__(self, name, value)
 
     @classmethod
-    def _trusted(cls, instances, offsets, ids, groups, feature_names, has_missing) -> Bags:
-        """Build from parts that come from a valid `Bags`, without checking them again."""
-        bags = cls.__new__(cls)
-        bags._set(instances, offsets, ids, groups, feature_names, has_missing)
+    def _trusted(cls, *values, **named) -> Bags:
+        """Build from parts that come from a valid `Bags`, in the order of ``__slots__`` or by name, without checks."""
+        bags, given = cls.__new__(cls), {"has_missing": False} | dict(zip(cls.__slots__, values, strict=False)) | named
+        bags._set(*(given.get(name) for name in cls.__slots__))
         return bags
 
     def __setattr__(self, name, value):
@@ -93,8 +124,7 @@ class Bags:
         self.__setattr__(name, None)
 
     def __reduce__(self):
-        state = (self.instances, self.offsets, self.ids, self.groups, self.feature_names, self.has_missing)
-        return (Bags._trusted, state)
+        return (Bags._trusted, tuple(getattr(self, name) for name in self.__slots__))
 
     # What it is ---------------------------------------------------------------------------------------------
 
@@ -137,16 +167,24 @@ class Bags:
         )
         if self.groups is not None:
             text += f", {_count(len(set(self.groups.tolist())), 'group')}"
-        return text + (", with missing values" if self.has_missing else "")
+        if self.covariates is not None:
+            text += f", {_count(self.covariates.shape[1], 'covariate')}"
+        extras = ["missing values"] * self.has_missing + ["instance weights"] * (self.weights is not None)
+        return text + (f", with {' and '.join(extras)}" if extras else "")
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from bagwise.bags.display import html_of  # when needed: loading stays light
+
+        return html_of(self)
 
     def __eq__(self, other) -> bool:
         if not isinstance(other, Bags):
             return NotImplemented
+        others = ("offsets", "ids", "groups", "weights", "covariates")
         return (
-            self.feature_names == other.feature_names
-            and _same(self.offsets, other.offsets)
-            and _same(self.ids, other.ids)
-            and _same(self.groups, other.groups)
+            (self.feature_names, self.covariate_names) == (other.feature_names, other.covariate_names)
+            and all(_same(getattr(self, name), getattr(other, name)) for name in others)
             and self.instances.dtype == other.instances.dtype
             and np.array_equal(self.instances, other.instances, equal_nan=True)
         )
@@ -162,73 +200,44 @@ class Bags:
                 raise IndexError("bags are selected by one index: bags[3], bags[2:5], bags[[0, 4]]")
             key = key[0]
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
-            key = int(self._positions([key])[0])
+            key = int(positions([key], len(self))[0])
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
-        return self._select(self._positions(key))
+        return self._select(positions(key, len(self)))
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True):
             yield self.instances[start:stop]
 
-    def rows(self, positions) -> np.ndarray:
+    def rows(self, chosen) -> np.ndarray:
         """Positions, in the flat array, of the instances of the given bags, bag after bag."""
-        positions = self._positions(positions)
-        sizes = self.sizes[positions]
-        shifts = self.offsets[positions] - np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        return np.repeat(shifts, sizes) + np.arange(sizes.sum())
+        return np.arange(self.n_instances)[rows_of(self.offsets, positions(chosen, len(self)))]
 
     def expand(self, per_bag) -> np.ndarray:
         """One value per bag, repeated for each of its instances."""
         per_bag = parts.one_per_bag(per_bag, len(self), "per_bag")
         return np.repeat(per_bag, self.sizes, axis=0)
 
-    def singles(self) -> Bags:
-        """Every instance as a bag of its own, numbered from 0."""
-        n = self.n_instances
-        groups = None if self.groups is None else self.expand(self.groups)
-        return Bags._trusted(
-            self.instances, np.arange(n + 1), np.arange(n), groups, self.feature_names, self.has_missing
-        )
+    def shares(self) -> np.ndarray:
+        """The share of every instance in its bag, 1 / size or by its weight: they sum to one in every bag."""
+        return beside.shares(self.weights, self.offsets)
 
-    def replace(self, instances, *, feature_names=None) -> Bags:
-        """The same bags with other rows for their instances; rows must correspond one to one."""
-        instances = parts.as_instances(instances)
-        if len(instances) != self.n_instances:
-            raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
-        names = parts.as_feature_names(feature_names, instances.shape[1])
-        missing = "keep" if self.has_missing else "refuse"
-        has_missing = parts.check_values(instances, self.offsets, self.ids, missing)
-        return Bags._trusted(instances, self.offsets, self.ids, self.groups, names, has_missing)
+    def effective_sizes(self) -> np.ndarray:
+        """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""
+        return self.sizes if self.weights is None else 1.0 / np.add.reduceat(self.shares() ** 2, self.offsets[:-1])
 
-    def _positions(self, key) -> np.ndarray:
-        if isinstance(key, slice):
-            return np.arange(len(self))[key]
-        key = np.asarray(key)
-        if key.size == 0:
-            return np.empty(0, dtype=np.intp)
-        if key.ndim != 1 or key.dtype.kind not in "iub":
-            raise IndexError("bags are selected by an integer, a slice, a list of integers, or a mask")
-        if key.dtype == bool:
-            if len(key) != len(self):
-                raise IndexError(f"a mask of {len(key)} for {len(self)} bags; give one truth value per bag")
-            return np.flatnonzero(key)
-        key = key.astype(np.intp)  # small integer types overflow below
-        outside = (key < -len(self)) | (key >= len(self))
-        if outside.any():
-            raise IndexError(f"there is no bag at position {key[outside][0]}; there are {len(self)} bags")
-        return np.where(key < 0, key + len(self), key)
-
-    def _select(self, positions: np.ndarray) -> Bags:
-        sizes = self.sizes[positions]
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        if len(positions) and (np.diff(positions) == 1).all():  # a run of bags is a view, not a copy
-            instances = self.instances[self.offsets[positions[0]] : self.offsets[positions[-1] + 1]]
-        else:
-            instances = self.instances[self.rows(positions)]
-        groups = None if self.groups is None else self.groups[positions]
-        has_missing = self.has_missing and bool(np.isnan(instances).any())
+    def _select(self, chosen: np.ndarray) -> Bags:
+        rows = rows_of(self.offsets, chosen)
+        instances = self.instances[rows]
         # A selection with replacement (a bootstrap) may repeat an id; it is still a valid set of bags.
-        return Bags._trusted(instances, offsets, self.ids[positions], groups, self.feature_names, has_missing)
+        return self._with(
+            instances=instances,
+            offsets=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+            ids=self.ids[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+            has_missing=self.has_missing and bool(np.isnan(instances).any()),
+            weights=None if self.weights is None else self.weights[rows],
+            covariates=None if self.covariates is None else self.covariates[chosen],
+        )
 
 
 def _same(a, b) -> bool:

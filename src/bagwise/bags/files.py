@@ -20,7 +20,17 @@ ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow
 
 
 def load(
-    source, *, bag=None, target=None, features=None, ignore=(), groups=None, missing="refuse", variable=None
+    source,
+    *,
+    bag=None,
+    target=None,
+    features=None,
+    ignore=(),
+    groups=None,
+    missing="refuse",
+    weights=None,
+    bag_features=None,
+    variable=None,
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame, or from files by the endings of their names.
 
@@ -29,9 +39,9 @@ def load(
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...
-    - **.npz**: bags saved by `save_npz` (instances with offsets or sizes; ids, targets, groups, feature_names if
-      there are any), a padded array X with sizes (and y), or a long table as arrays by name. There ``bag``,
-      ``target`` and ``groups`` are names of arrays. Pickled arrays are never read.
+    - **.npz**: bags saved by `save_npz` (instances with offsets or sizes; ids, targets, groups, feature_names,
+      weights, covariates and covariate_names if there are any), a padded array X with sizes (and y), or a long table
+      as arrays by name. There ``bag``, ``target`` and ``groups`` are names of arrays. Pickled arrays are never read.
 
     Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
     follow each other, and a bag may be spread over them.
@@ -39,7 +49,7 @@ def load(
     Parameters
     ----------
     source : data frame, path, pattern, or list of paths
-    bag, target, features, ignore, groups, missing
+    bag, target, features, ignore, groups, missing, weights, bag_features
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
@@ -58,6 +68,7 @@ def load(
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
     columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
+    columns |= {"weights": weights, "bag_features": bag_features}
     options = columns | {"missing": missing}
     if not _names_files(source):
         return from_table(source, **options)
@@ -115,9 +126,12 @@ def _ending(path: Path) -> str:
     return ending
 
 
-def _read(path: Path, ending: str, *, bag, target, features, ignore, groups) -> nw.DataFrame:
+def _read(
+    path: Path, ending: str, *, bag, target, features, ignore, groups, weights=None, bag_features=None
+) -> nw.DataFrame:
     """The table in a file, without the unnamed row numbers unless they are asked for."""
-    roles = [name for name in (bag, target, groups) if name is not None]
+    roles = [name for name in (bag, target, groups, weights) if name is not None]
+    roles += [] if bag_features is None or bag_features == "auto" else as_list(bag_features)
     asked = list(dict.fromkeys(roles + as_list(features or []) + as_list(ignore)))
     if ending == ".parquet":
         # reading some columns only is what the format is for; with features left open, all must be looked at

@@ -15,12 +15,14 @@ from bagwise.bags.tables import gather
 _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
-def load_mat(path: Path, *, bag, target, features, ignore, groups, missing, variable):
+def load_mat(path: Path, *, bag, target, features, ignore, groups, missing, weights, bag_features, variable):
     """See `bagwise.load`. Columns are given by name or by position, counted from the end if negative."""
     matrix = _find_matrix(path, variable)
     bag, target = 0 if bag is None else bag, -1 if target is None else target
     names = _name_columns(path.stem.lower(), matrix.shape[1], bag, target)
-    bag, target, groups = (_name_of(column, names) for column in (bag, target, groups))
+    bag, target, groups, weights = (_name_of(column, names) for column in (bag, target, groups, weights))
+    if bag_features is not None and bag_features != "auto":
+        bag_features = [_name_of(column, names) for column in as_list(bag_features)]
     columns = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(bag)
     if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
@@ -33,6 +35,8 @@ def load_mat(path: Path, *, bag, target, features, ignore, groups, missing, vari
         ignore=[_name_of(column, names) for column in as_list(ignore)],
         groups=groups,
         missing=missing,
+        weights=weights,
+        bag_features=bag_features,
     )
 
 

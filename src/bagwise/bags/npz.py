@@ -9,6 +9,7 @@ import numpy as np
 from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.choosing import refuse_unknown
+from bagwise.bags.claims import refuse_claims
 from bagwise.bags.columns import ArrayColumns
 from bagwise.bags.container import Bags
 from bagwise.bags.parts import as_instances, as_offsets, refuse_repeated
@@ -20,8 +21,9 @@ from bagwise.writing import replace_file
 def save_npz(path, bags: Bags, y=None) -> None:
     """Save bags, and targets if given, as a NumPy archive that `load` reads back exactly, without pickle.
 
-    The archive holds ``instances``, ``offsets``, ``ids``, and where there are any ``targets``, ``groups`` and
-    ``feature_names``. It is written beside its place and moved there when complete.
+    The archive holds ``instances``, ``offsets``, ``ids``, and where there are any ``targets``, ``groups``,
+    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. It is written beside its place and moved
+    there when complete.
 
     Examples
     --------
@@ -42,19 +44,30 @@ def save_npz(path, bags: Bags, y=None) -> None:
         arrays["targets"] = check_targets(y, bags)
     if bags.groups is not None:
         arrays["groups"] = _storable(bags.groups, "groups")
-    if bags.feature_names is not None:
-        arrays["feature_names"] = _storable(np.array(bags.feature_names, dtype=object), "feature names")
-    replace_file(path, lambda whole: np.savez(whole, **arrays))
+    for name in ("feature_names", "covariate_names"):
+        if getattr(bags, name) is not None:
+            arrays[name] = _storable(np.array(getattr(bags, name), dtype=object), name.replace("_", " "))
+    arrays |= {name: getattr(bags, name) for name in ("weights", "covariates") if getattr(bags, name) is not None}
+    replace_file(path, lambda whole: _write(whole, arrays))
 
 
-def load_npz(path: Path, *, bag, target, features, ignore, groups, missing):
+def _write(path: Path, arrays: dict) -> None:
+    with path.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
+        np.savez(stream, **arrays)
+
+
+def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weights=None, bag_features=None):
     """See `bagwise.load`."""
+    with reading(path):
+        refuse_claims(path)
     with reading(path), np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     # one of our own archives, or a padded block
     if "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3:
-        if features is not None or list(ignore):
-            raise ValueError(f"{path} holds bags, not a table; features= and ignore= do not apply")
+        if features is not None or list(ignore) or weights is not None or bag_features is not None:
+            raise ValueError(
+                f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
+            )
         return _load_bags(arrays, bag, target, groups, missing)
     return gather(
         ArrayColumns(_as_columns(path, arrays)),
@@ -64,6 +77,8 @@ def load_npz(path: Path, *, bag, target, features, ignore, groups, missing):
         ignore=ignore,
         groups=groups,
         missing=missing,
+        weights=weights,
+        bag_features=bag_features,
     )
 
 
@@ -71,14 +86,17 @@ def _load_bags(arrays: dict, bag, target, groups, missing: str) -> tuple[Bags, n
     refuse_unknown(arrays, [name for name in (bag, target, groups) if name is not None])
     instances, offsets = _flat(arrays)
     ids, labels = arrays.get(bag or "ids"), arrays.get(groups or "groups")
+    extra = {name: arrays.get(name) for name in ("feature_names", "weights", "covariates", "covariate_names")}
     if missing == "drop-instances":
         names = np.arange(len(offsets) - 1) if ids is None else ids
         columns = ArrayColumns(dict(enumerate(instances.T)))
         codes = np.repeat(np.arange(len(names)), np.diff(offsets))
+        finite = np.isfinite(instances).all(axis=1)
         instances, offsets = fill(columns, columns.names, codes, names, missing)
+        if extra["weights"] is not None and len(extra["weights"]) == len(finite):
+            extra["weights"] = extra["weights"][finite]
         missing = "refuse"
-    features = arrays.get("feature_names")
-    bags = Bags(instances, offsets, ids, groups=labels, feature_names=features, missing=missing)
+    bags = Bags(instances, offsets, ids, groups=labels, missing=missing, **extra)
     y = arrays.get(target or ("targets" if "targets" in arrays else "y"))
     return bags, None if y is None else check_targets(y, bags)
 

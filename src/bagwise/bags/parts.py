@@ -7,6 +7,8 @@ import numpy as np
 from bagwise.bags.naming import label, name_bags
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+# The square of a larger number, or a sum of such squares, may be infinite.
+LARGEST = 1e100
 
 
 def unmask(array) -> np.ndarray:
@@ -126,14 +128,20 @@ def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
 
 
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str) -> bool:
-    """Refuse what is not finite (NaN may be kept); return whether NaN is there."""
-    if _all_finite(instances):
+    """Refuse what is not finite (NaN may be kept) or too large to be squared; return whether NaN is there."""
+    if _all_usable(instances):
         return False
     infinite = np.isinf(instances).any(axis=1)
     if infinite.any():
         raise ValueError(
             f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
             "clip them, or load with missing='drop-instances' to leave those instances out"
+        )
+    large = (np.abs(instances) > _largest(instances)).any(axis=1)
+    if large.any():
+        raise ValueError(
+            f"{name_bags(ids, bags_of(large, offsets))} feature values beyond {LARGEST:g}, whose squares are infinite; "
+            "rescale the feature, or look for a fill value"
         )
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
@@ -161,7 +169,11 @@ def _is_absent(value) -> bool:
     return value is None or not isinstance(same, bool | np.bool_) or not same or value == ""
 
 
-def _all_finite(instances: np.ndarray, block: int = 1 << 20) -> bool:
-    """In blocks, so that no boolean array as large as the data is made."""
-    flat = instances.reshape(-1)
-    return all(np.isfinite(flat[i : i + block]).all() for i in range(0, flat.size, block))
+def _all_usable(instances: np.ndarray, block: int = 1 << 20) -> bool:
+    """Neither NaN nor beyond `LARGEST`; in blocks, so that no array as large as the data is made."""
+    flat, largest = instances.reshape(-1), _largest(instances)
+    return all((np.abs(flat[i : i + block]) <= largest).all() for i in range(0, flat.size, block))
+
+
+def _largest(instances: np.ndarray) -> float:
+    return min(LARGEST, float(np.finfo(instances.dtype).max))

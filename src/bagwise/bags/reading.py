@@ -17,8 +17,12 @@ def reading(path: Path) -> Iterator[None]:
     """Turn whatever a library raises on a damaged file into one sentence that names the file."""
     try:
         yield
-    except (ImportError, MemoryError, PermissionError):
+    except (ImportError, PermissionError):
         raise
+    except MemoryError as error:
+        raise MemoryError(
+            f"there is not enough memory to read {path}; read fewer columns with features=, or it is damaged ({error})"
+        ) from error
     except Exception as error:
         detail = str(error).strip().split("\n")[0] or type(error).__name__
         raise ValueError(

@@ -1,5 +1,7 @@
 """Reductions over the rows of every bag, in one tested place.
 
+Where ``weights``, one per row, are given, a row counts so much, and one of weight zero does not count at all.
+
 `numpy.ufunc.reduceat` is silently wrong for an empty bag; `Bags` refuses those, so no reduction here meets one.
 """
 
@@ -9,57 +11,94 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bagwise.bags.beside import shares
+
 
 def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Sum over every bag, along the first axis."""
     return np.add.reduceat(values, offsets[:-1], axis=0)
 
 
-def segment_mean(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Mean over every bag, along the first axis."""
+def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """Mean over every bag, along the first axis; with weights Σ w v / Σ w."""
     sizes = np.diff(offsets)
+    if weights is not None:
+        share = shares(weights, offsets)
+        return segment_sum(values * share.reshape(-1, *[1] * (values.ndim - 1)), offsets)
     return segment_sum(values, offsets) / sizes.reshape(-1, *[1] * (values.ndim - 1))
 
 
-def segment_min(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def segment_min(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Minimum over every bag, along the first axis."""
+    values, offsets = _counting(values, offsets, weights)[:2]
     return np.minimum.reduceat(values, offsets[:-1], axis=0)
 
 
-def segment_max(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def segment_max(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Maximum over every bag, along the first axis."""
+    values, offsets = _counting(values, offsets, weights)[:2]
     return np.maximum.reduceat(values, offsets[:-1], axis=0)
 
 
-def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities) -> np.ndarray:
+def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, weights=None) -> np.ndarray:
     """Quantiles of every bag, interpolated linearly as by `numpy.quantile`: (bags, probabilities[, columns]).
 
     One sort of each column inside its bags (by value, then stably by bag) serves all bags at once. A bag with NaN
     in a column has NaN for its quantiles.
+
+    With weights the k-th smallest of n values stands at the probability (m_k - m_1) / (m_n - m_1), with m_k = w_1 +
+    ... + w_{k-1} + w_k / 2 the middle of its weight. That is (k - 1) / (n - 1) when all weigh the same. An
+    instance of weight 2 is not quite the same as two, between which nothing is interpolated.
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
     if probabilities.ndim != 1 or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError("probabilities must be a list of numbers between 0 and 1")
     values = np.asarray(values, dtype=np.float64)
-    flat = values.reshape(len(values), -1)
-    sizes = np.diff(offsets)
-    bag_of_row = np.repeat(np.arange(len(sizes)), sizes)
-    at = (sizes[:, None] - 1) * probabilities[None, :]
-    below = np.floor(at).astype(np.int64)
-    share = at - below
-    above = np.minimum(below + 1, sizes[:, None] - 1)
-    out = np.empty((len(sizes), at.shape[1], flat.shape[1]))
+    values, offsets, weights = _counting(values, offsets, weights)
+    flat, n_bags = values.reshape(len(values), -1), len(offsets) - 1
+    bag_of_row = np.repeat(np.arange(n_bags), np.diff(offsets))
+    out = np.empty((n_bags, len(probabilities), flat.shape[1]))
     for j in range(flat.shape[1]):
-        ordered = flat[np.lexsort((flat[:, j], bag_of_row)), j]
-        low, high = ordered[offsets[:-1, None] + below], ordered[offsets[:-1, None] + above]
-        out[:, :, j] = low + share * (high - low)
+        order = np.lexsort((flat[:, j], bag_of_row))
+        ordered = flat[order, j]
+        below, share = _places(offsets, probabilities, None if weights is None else weights[order])
+        above = np.minimum(below + 1, offsets[1:, None] - 1)
+        out[:, :, j] = ordered[below] + share * (ordered[above] - ordered[below])
         out[np.isnan(ordered[offsets[1:] - 1]), :, j] = np.nan  # NaN is sorted to the end of its bag
-    return out.reshape(len(sizes), at.shape[1], *values.shape[1:])
+    return out.reshape(n_bags, len(probabilities), *values.shape[1:])
 
 
-def segment_median(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
+    """The row just below every quantile of every bag (bags, probabilities), and how far it lies on the way to the next;
+    rows, and weights, sorted inside their bags."""
+    sizes = np.diff(offsets)
+    if weights is None:
+        at = (sizes[:, None] - 1) * probabilities
+        below = np.floor(at).astype(np.int64)
+        return offsets[:-1, None] + below, at - below
+    share = shares(weights, offsets)
+    middle = np.cumsum(share) - share / 2 - np.repeat(np.arange(len(sizes)), sizes)  # bags before weigh one each
+    first, last = middle[offsets[:-1]], middle[offsets[1:] - 1]
+    at = first[:, None] + (last - first)[:, None] * probabilities
+    bag = np.arange(len(sizes))[:, None]
+    below = np.searchsorted(middle + np.repeat(bag[:, 0], sizes), at + bag, side="right") - 1
+    below = np.clip(below, offsets[:-1, None], np.maximum(offsets[1:, None] - 2, offsets[:-1, None]))
+    gap = middle[np.minimum(below + 1, offsets[1:, None] - 1)] - middle[below]
+    return below, np.clip((at - middle[below]) / np.where(gap > 0, gap, 1.0), 0.0, 1.0)
+
+
+def _counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
+    """Values, offsets and weights of the rows of weight above zero; every bag has one."""
+    if weights is None or (weights > 0).all():
+        return values, offsets, weights
+    kept = weights > 0
+    sizes = np.add.reduceat(kept.astype(np.int64), offsets[:-1])
+    return values[kept], np.concatenate([[0], np.cumsum(sizes)]), weights[kept]
+
+
+def segment_median(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Median of every bag, along the first axis."""
-    return segment_quantiles(values, offsets, [0.5])[:, 0]
+    return segment_quantiles(values, offsets, [0.5], weights)[:, 0]
 
 
 def segment_softmax(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -8,13 +8,23 @@ from scipy.sparse import csr_array
 from bagwise.bags.choosing import choose_features
 from bagwise.bags.columns import FrameColumns
 from bagwise.bags.container import Bags
+from bagwise.bags.covariates import split_off
 from bagwise.bags.lists import spread
 from bagwise.bags.naming import name_bags
-from bagwise.bags.parts import absent
+from bagwise.bags.roles import find_bags, one_group, one_target
 
 
 def from_table(
-    frame, *, bag, target=None, features=None, ignore=(), groups=None, missing="refuse"
+    frame,
+    *,
+    bag,
+    target=None,
+    features=None,
+    ignore=(),
+    groups=None,
+    missing="refuse",
+    weights=None,
+    bag_features=None,
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
 
@@ -38,6 +48,12 @@ def from_table(
         Bags of one group stay together in every inner split.
     missing : {"refuse", "drop-instances", "keep"}
         What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
+    weights : column of instance weights, optional
+        Numbers from zero up, some above zero in every bag.
+    bag_features : columns, or "auto", optional
+        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
+        and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
+        feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
 
     Returns
     -------
@@ -61,30 +77,45 @@ def from_table(
         ignore=ignore,
         groups=groups,
         missing=missing,
+        weights=weights,
+        bag_features=bag_features,
     )
 
 
-def gather(table, *, bag, target, features, ignore, groups, missing) -> tuple[Bags, np.ndarray | None]:
+def gather(
+    table, *, bag, target, features, ignore, groups, missing, weights=None, bag_features=None
+) -> tuple[Bags, np.ndarray | None]:
     """`from_table` for columns of any origin (see `columns`)."""
     if missing not in ("refuse", "drop-instances", "keep"):
         raise ValueError(f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
-    names = choose_features(table, bag=bag, target=target, groups=groups, features=features, ignore=ignore)
+    roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
+    names = choose_features(table, **roles, features=features, ignore=ignore)
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
-    codes, ids = _find_bags(table, bag)
+    codes, ids = find_bags(table, bag)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    y = None if target is None else _one_target(table, target, codes, first, ids)
-    labels = None if groups is None else _one_group(table, groups, codes, first, ids)
-    table, names, codes = spread(table, names, codes, ids)
-    instances, offsets = fill(table, names, codes, ids, missing)
+    y = None if target is None else one_target(table, target, codes, first, ids)
+    labels = None if groups is None else one_group(table, groups, codes, first, ids)
+    names, covariates = split_off(table, names, bag_features, roles.values(), codes, first, ids)
+    weighed = [] if weights is None else [weights]
+    table, columns, codes = spread(table, [*names, *weighed], codes, ids)
+    names = [name for name in columns if name not in weighed]
+    rows, offsets = _rows_in_order(table, names, codes, ids, missing)
+    extra = covariates | {"weights": _take(table, weights, rows) if weighed else None, "groups": labels}
     missing = "keep" if missing == "keep" else "refuse"
-    return Bags(instances, offsets, ids, groups=labels, feature_names=names, missing=missing), y
+    return Bags(_instances(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra), y
 
 
 def fill(table, names, codes, ids, missing) -> tuple[np.ndarray, np.ndarray]:
-    """The instances, bag after bag, and their offsets; column by column into one array, the only copy made."""
-    rows = None  # all of them, as they are
+    """The instances, bag after bag, and their offsets."""
+    rows, offsets = _rows_in_order(table, names, codes, ids, missing)
+    return _instances(table, names, rows), offsets
+
+
+def _rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
+    """The rows that are instances, bag after bag (a slice for all, as they are), and the offsets of the bags."""
+    rows = slice(None)
     if missing == "drop-instances":
         finite = np.ones(len(codes), dtype=bool)
         for name in names:
@@ -99,13 +130,22 @@ def fill(table, names, codes, ids, missing) -> tuple[np.ndarray, np.ndarray]:
         )
     if (codes[1:] < codes[:-1]).any():
         order = _grouping_order(codes, len(ids))
-        rows = order if rows is None else rows[order]
+        rows = order if isinstance(rows, slice) else rows[order]
+    return rows, np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _instances(table, names, rows) -> np.ndarray:
+    """Column by column into one array, the only copy made."""
     single = all(table.single(name) for name in names)
-    instances = np.empty((len(codes), len(names)), dtype=np.float32 if single else np.float64)
+    count = table.n_rows if isinstance(rows, slice) else len(rows)
+    instances = np.empty((count, len(names)), dtype=np.float32 if single else np.float64)
     for j, name in enumerate(names):
-        column = table.numbers(name)
-        instances[:, j] = column if rows is None else column[rows]
-    return instances, np.concatenate([[0], np.cumsum(sizes)])
+        instances[:, j] = _take(table, name, rows)
+    return instances
+
+
+def _take(table, name, rows) -> np.ndarray:
+    return table.numbers(name)[rows]
 
 
 def _grouping_order(codes: np.ndarray, n_bags: int) -> np.ndarray:
@@ -113,60 +153,3 @@ def _grouping_order(codes: np.ndarray, n_bags: int) -> np.ndarray:
     n = len(codes)
     cells = csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=(n, n_bags))
     return cells.tocsc().indices
-
-
-def _find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
-    if table.kind(bag) in ("list", "vector") or table.kind(bag).startswith(("List", "Array", "Struct")):
-        raise TypeError(f"bag ids must be text, integers or dates; column {bag!r} holds lists or records")
-    codes, ids = table.factorise(bag)
-    unknown = absent(ids)[codes]
-    if unknown.any():
-        raise ValueError(
-            f"{np.count_nonzero(unknown):,} of {len(codes):,} rows have no bag id (the first is row "
-            f"{unknown.argmax()}, counted from 0); fill in column {bag!r}, or drop those rows"
-        )
-    return codes, ids
-
-
-def _one_target(table, target, codes, first, ids) -> np.ndarray:
-    if table.kind(target) not in ("number", "boolean"):
-        raise TypeError(f"the target must be numbers; column {target!r} is {table.kind(target)}")
-    values = np.asarray(table.numbers(target), dtype=np.float64)
-    unknown = ~np.isfinite(values)
-    if unknown.any():
-        raise ValueError(
-            f"{name_bags(ids, _any_row(unknown, codes, ids))} a missing or infinite target in column {target!r}; "
-            "drop such bags, or leave target out to predict them"
-        )
-    y = values[first]
-    differs = values != y[codes]
-    if differs.any():
-        marked = _any_row(differs, codes, ids)
-        row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
-        raise ValueError(
-            f"{name_bags(ids, marked)} more than one target in column {target!r} "
-            f"({float(y[codes[row]])} and {float(values[row])}); a bag has one target, the same on all its rows"
-        )
-    return y
-
-
-def _one_group(table, groups, codes, first, ids) -> np.ndarray:
-    group_of_row, labels = table.factorise(groups)
-    unknown = absent(labels)[group_of_row]
-    if unknown.any():
-        raise ValueError(
-            f"{name_bags(ids, _any_row(unknown, codes, ids))} rows without a group in column {groups!r}; "
-            "give every bag one, or leave groups out"
-        )
-    differs = group_of_row != group_of_row[first][codes]
-    if differs.any():
-        raise ValueError(
-            f"{name_bags(ids, _any_row(differs, codes, ids))} rows of more than one group in column {groups!r}; "
-            "a bag belongs to one group, the same on all its rows"
-        )
-    return labels[group_of_row[first]]
-
-
-def _any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Which bags have a marked row."""
-    return np.bincount(codes[marked], minlength=len(ids)) > 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
 
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
@@ -41,18 +42,16 @@ class Interpolant:
     def inside(self, values: np.ndarray) -> np.ndarray:
         return (values >= self.low) & (values <= self.high)
 
-    def polynomial_sums(self, values: np.ndarray, offsets: np.ndarray, weight=None) -> np.ndarray:
-        """Sum of T_0 .. T_{r-1} over every bag, (bags, r); values outside the interval count as nothing.
-
-        With ``weight``, one per value, T_j counts so many times.
-        """
-        sums = np.zeros((len(offsets) - 1, self.length))
-        for rows, bags, own in row_blocks(offsets, ROWS):
+    def polynomial_means(self, bags: Bags) -> np.ndarray:
+        """(Weighted) mean of T_0 .. T_{r-1} over every bag of scalars, (bags, r); values outside count as zeros."""
+        values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
+        sums = np.zeros((len(bags), self.length))
+        for rows, touched, own in row_blocks(bags.offsets, ROWS):
             basis = self._polynomials(values[rows])
-            if weight is not None:
-                basis *= weight[rows]
-            sums[bags] += segment_sum(basis.T, own)
-        return sums
+            if share is not None:
+                basis *= share[rows]
+            sums[touched] += segment_sum(basis.T, own)
+        return sums / bags.sizes[:, None] if share is None else sums
 
     def _polynomials(self, values: np.ndarray) -> np.ndarray:
         """T_j(x) for every value, (r, values), by the three-term recurrence."""

@@ -48,12 +48,13 @@ class FeatureMean(BaseEstimator):
     """
 
     columns = "features"
+    is_mean = True
 
     def __init__(self, features=None):
         self.features = features
 
     def fit(self, bags, y=None) -> FeatureMean:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         features = FourierFeatures(linear=False) if self.features is None else clone(self.features)
         self.features_ = features.fit(bags.instances)
         remember_columns(self, bags)
@@ -63,7 +64,7 @@ class FeatureMean(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         return mean_of_features(self.features_.transform, bags)
 
 
@@ -108,6 +109,7 @@ class NystroemMean(BaseEstimator):
     """
 
     columns = "features"
+    is_mean = True
 
     def __init__(
         self, kernel=None, *, landmarks: int | str = "auto", pick="random", units="spread", random_state: int = 0
@@ -119,7 +121,7 @@ class NystroemMean(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> NystroemMean:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         if self.units not in ("spread", "label"):
             raise ValueError(f"units must be 'spread' or 'label', not {self.units!r}")
         if not self._kernel.positive_definite:
@@ -137,7 +139,7 @@ class NystroemMean(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         # The mean first, then C^{-1/2}: once per bag instead of once per instance.
         return mean_of_features(self._similarities, bags) @ self.whitening_
 
@@ -154,10 +156,10 @@ class NystroemMean(BaseEstimator):
 
 
 def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -> np.ndarray:
-    """1/L_i Σ_l φ(x_il) for every bag, the instances in blocks."""
-    sums = None
+    """1/L_i Σ_l φ(x_il) for every bag, the instances in blocks; with weights Σ_l w_il φ(x_il) / Σ_l w_il."""
+    sums, share = None, None if bags.weights is None else bags.shares()[:, None]
     for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
         values = np.asarray(features(bags.instances[rows]), dtype=np.float64)
         sums = np.zeros((len(bags), values.shape[1])) if sums is None else sums
-        sums[touched] += segment_sum(values, own)
-    return sums / bags.sizes[:, None]
+        sums[touched] += segment_sum(values if share is None else values * share[rows], own)
+    return sums / bags.sizes[:, None] if share is None else sums

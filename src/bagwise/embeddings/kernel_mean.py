@@ -6,8 +6,6 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.naming import name_bags
-from bagwise.bags.segments import segment_min, segment_sum
 from bagwise.embeddings.chebyshev import fit_interpolant
 from bagwise.embeddings.gram import mean_gram, squared_norms
 from bagwise.kernels import Gaussian, with_bandwidth
@@ -23,7 +21,8 @@ class KernelMean(BaseEstimator):
 
     Rows z_i are such that z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags
     i and j, so that ridge regression on them is kernel ridge regression on the embeddings, and no Gram matrix is
-    formed.
+    formed. With instance weights the embedding is Σ_l w_l k(·, x_l) / Σ_l w_l; the spread is that of the instances,
+    each counting once.
 
     For scalars and a smooth kernel the rows are bag means of a short polynomial basis: exact to ``tolerance`` and
     linear in the number of instances (fitted attributes say the length and the error reached). Values beyond the
@@ -48,9 +47,6 @@ class KernelMean(BaseEstimator):
     beyond : {"kernel", "clip"}
         Whether a new value outside the range of training is what the kernel makes of it, or counts as the nearest end
         of that range: what was learned there is then carried on unchanged.
-    weighted : bool
-        Whether the last column is the weight of the instance rather than a feature: the embedding of a bag is then
-        Σ_l w_l k(·, x_l) / Σ_l w_l. The spread is that of the instances, each counting once.
 
     Attributes
     ----------
@@ -73,6 +69,8 @@ class KernelMean(BaseEstimator):
     Szabó, Gretton, Póczos, Sriperumbudur (2015), Two-stage sampled learning theory on distributions.
     """
 
+    is_mean = True
+
     def __init__(
         self,
         kernel=None,
@@ -82,7 +80,6 @@ class KernelMean(BaseEstimator):
         columns="features",
         tolerance: float = 1e-12,
         beyond: str = "kernel",
-        weighted: bool = False,
     ):
         self.kernel = kernel
         self.units = units
@@ -90,29 +87,26 @@ class KernelMean(BaseEstimator):
         self.columns = columns
         self.tolerance = tolerance
         self.beyond = beyond
-        self.weighted = weighted
 
     def fit(self, bags, y=None) -> KernelMean:
-        self._fit(check_bags(bags))
+        self._fit(check_bags(bags, allow_weights=True))
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self._fit(check_bags(bags))
+        return self._fit(check_bags(bags, allow_weights=True))
 
     def transform(self, bags) -> np.ndarray:
-        bags, weight = self._apart(check_bags(bags, fitted=self))
-        scaled = self._scaled(bags)
+        scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
         if self.beyond == "clip":
             scaled = scaled.replace(np.clip(scaled.instances, *self.range_))
         if self.map_ == "chebyshev":
-            return self._from_series(scaled, weight)
-        gram = mean_gram(self.kernel_, scaled, self.training_, weight=weight, right_weight=self.training_weight_)
+            return self._from_series(scaled)
+        gram = mean_gram(self.kernel_, scaled, self.training_)
         return gram if self.columns == "gram" else gram @ self.to_features_
 
     def squared_norms(self, bags) -> np.ndarray:
         """‖μ_i‖² of every bag; the row of a new bag is shorter where it is a projection (``map_`` "exact")."""
-        bags, weight = self._apart(check_bags(bags, fitted=self))
-        return squared_norms(self.kernel_, self._scaled(bags), weight)
+        return squared_norms(self.kernel_, self._scaled(check_bags(bags, fitted=self, allow_weights=True)))
 
     # Fitting --------------------------------------------------------------------------------------------------
 
@@ -130,34 +124,20 @@ class KernelMean(BaseEstimator):
                 f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"
             )
         remember_columns(self, bags)
-        bags, weight = self._apart(bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)
         self.range_ = scaled.instances.min(axis=0), scaled.instances.max(axis=0)
         self.kernel_ = with_bandwidth(self._kernel, scaled)
-        if self._try_series(scaled, weight):
-            return self._from_series(scaled, weight)
-        return self._fit_exact(scaled, weight)
-
-    def _apart(self, bags: Bags) -> tuple[Bags, np.ndarray | None]:
-        """The instances, and their weights, of mean one in every bag; None when all weigh the same."""
-        if not self.weighted:
-            return bags, None
-        if bags.n_features < 2:
-            raise ValueError("weighted=True takes the last of several columns for the weight, and there is only one")
-        weight = bags.instances[:, -1].astype(np.float64)
-        total = segment_sum(weight, bags.offsets)
-        wrong = (segment_min(weight, bags.offsets) < 0) | (total <= 0)
-        if wrong.any():
-            raise ValueError(f"{name_bags(bags.ids, wrong)} a negative weight, or none above zero")
-        return bags.replace(bags.instances[:, :-1]), weight * bags.expand(bags.sizes / total)
+        if self._try_series(scaled):
+            return self._from_series(scaled)
+        return self._fit_exact(scaled)
 
     def _scaled(self, bags: Bags) -> Bags:
         if self.spread_ == 1.0 and bags.dtype == np.float64:
             return bags
         return bags.replace(np.divide(bags.instances, self.spread_, dtype=np.float64))
 
-    def _try_series(self, bags: Bags, weight) -> bool:
+    def _try_series(self, bags: Bags) -> bool:
         possible = bags.n_features == 1 and self.kernel_.smooth
         if self.map == "chebyshev" and not possible:
             raise ValueError("map='chebyshev' is for one feature and a smooth kernel; use map='auto'")
@@ -181,28 +161,26 @@ class KernelMean(BaseEstimator):
             self.to_features_ = interpolant.to_lagrange @ (vectors[:, keep] * root)
             self.outside_ = vectors[:, keep] / root
         else:
-            sums = interpolant.polynomial_sums(bags.instances[:, 0], bags.offsets, weight)
-            lagrange = sums / bags.sizes[:, None] @ interpolant.to_lagrange
+            lagrange = interpolant.polynomial_means(bags) @ interpolant.to_lagrange
             self.to_features_ = interpolant.to_lagrange @ self.kernel_(nodes, nodes) @ lagrange.T
             self.outside_ = lagrange.T
         return True
 
-    def _from_series(self, bags: Bags, weight=None) -> np.ndarray:
+    def _from_series(self, bags: Bags) -> np.ndarray:
         """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
         values = bags.instances[:, 0]
-        sums = self.interpolant_.polynomial_sums(values, bags.offsets, weight)
         # einsum, not BLAS: a row must not depend on how many other rows there are.
-        rows = np.einsum("ij,jk->ik", sums, self.to_features_)
+        rows = np.einsum("ij,jk->ik", self.interpolant_.polynomial_means(bags), self.to_features_)
         outside = np.flatnonzero(~self.interpolant_.inside(values))
         if len(outside):
             bag = np.searchsorted(bags.offsets, outside, side="right") - 1
             direct = np.einsum("ij,jk->ik", self.kernel_(values[outside], self.interpolant_.nodes), self.outside_)
-            np.add.at(rows, bag, direct if weight is None else direct * weight[outside, None])
-        return rows / bags.sizes[:, None]
+            np.add.at(rows, bag, direct * bags.shares()[outside, None])
+        return rows
 
-    def _fit_exact(self, bags: Bags, weight=None) -> np.ndarray:
-        self.map_, self.training_, self.training_weight_ = "exact", bags, weight
-        gram = mean_gram(self.kernel_, bags, weight=weight)
+    def _fit_exact(self, bags: Bags) -> np.ndarray:
+        self.map_, self.training_ = "exact", bags
+        gram = mean_gram(self.kernel_, bags)
         if self.columns == "gram":
             return gram
         values, vectors = np.linalg.eigh(gram)

@@ -25,7 +25,8 @@ class LandmarkMean(BaseEstimator):
     block at a time.
 
     An empirical mean of N instances is uncertain: its covariance is Σ/N, Σ the covariance of φ inside a bag, which the
-    fit leaves in ``noise_`` for regressors that take bag size into account.
+    fit leaves in ``noise_`` for regressors that take bag size into account. With instance weights the mean is weighted,
+    and N is (Σ w)² / Σ w², the effective size of the bag.
 
     Parameters
     ----------
@@ -64,6 +65,7 @@ class LandmarkMean(BaseEstimator):
     """
 
     columns = "features"
+    is_mean = True
 
     def __init__(self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", random_state: int = 0):
         self.kernel = kernel
@@ -76,19 +78,20 @@ class LandmarkMean(BaseEstimator):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         self._check(bags)
         remember_columns(self, bags)
         self._place(bags)
-        means, second = self._stream(bags, np.where(bags.sizes > 1, 1.0 / np.maximum(bags.sizes - 1, 1), 0.0))
-        several = bags.sizes > 1
-        # Σ_l (φ - μ̂)(φ - μ̂)ᵀ / (N - 1) = Σ_l φφᵀ / (N - 1) - μ̂μ̂ᵀ N / (N - 1), averaged over bags
-        share = bags.sizes[several] / (bags.sizes[several] - 1)
-        self.noise_ = (second - (means[several].T * share) @ means[several]) / max(several.sum(), 1)
+        sizes = bags.effective_sizes()
+        several = sizes > 1 + 1e-9
+        # Of shares w, Σ w (φ - μ̂)(φ - μ̂)ᵀ = Σ w φφᵀ - μ̂μ̂ᵀ; unbiased after division by 1 - Σ w² = (N - 1) / N
+        unbias = np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
+        means, second = self._stream(bags, unbias)
+        self.noise_ = (second - (means.T * unbias) @ means) / max(several.sum(), 1)
         return means
 
     def transform(self, bags) -> np.ndarray:
-        return self._stream(check_bags(bags, fitted=self))[0]
+        return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
         if self.placement not in PLACEMENTS:
@@ -120,15 +123,15 @@ class LandmarkMean(BaseEstimator):
             return KMeans(self.landmarks, n_init=1, random_state=rng).fit(drawn).cluster_centers_
 
     def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Bag means of φ, and Σ over instances of weight(bag) φφᵀ where weights are given."""
-        s = len(self.landmarks_)
-        sums, second = np.zeros((len(bags), s)), np.zeros((s, s))
+        """Bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
+        s, share = len(self.landmarks_), bags.shares()
+        means, second = np.zeros((len(bags), s)), np.zeros((s, s))
         for rows, own_bags, own in row_blocks(bags.offsets, BLOCK):
             phi = self.kernel_((bags.instances[rows] - self.centre_) / self.scale_, self.landmarks_)
-            sums[own_bags] += segment_sum(phi, own)
+            means[own_bags] += segment_sum(phi * share[rows, None], own)
             if weights is not None:
-                second += (phi.T * np.repeat(weights[own_bags], np.diff(own))) @ phi
-        return sums / bags.sizes[:, None], second
+                second += (phi.T * (share[rows] * np.repeat(weights[own_bags], np.diff(own)))) @ phi
+        return means, second
 
 
 def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -61,7 +61,7 @@ class PhaseMean(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> PhaseMean:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         fourier = FourierFeatures(
             self.n_features,
             bandwidth=self.bandwidth,
@@ -77,7 +77,7 @@ class PhaseMean(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         means = mean_of_features(self.fourier_.transform, bags)
         length = np.hypot(*np.hsplit(means, 2))
         # Where the length is nothing but rounding there is no direction.

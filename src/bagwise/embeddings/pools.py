@@ -6,7 +6,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import check_bags, remember_columns
-from bagwise.bags.segments import segment_max, segment_mean, segment_median, segment_min, segment_quantiles
+from bagwise.bags.segments import (
+    segment_max,
+    segment_mean,
+    segment_median,
+    segment_min,
+    segment_quantiles,
+    segment_sum,
+)
 
 STATISTICS = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -21,6 +28,7 @@ class Pool(BaseEstimator):
     "quantiles", "size"}
         Variance and the moments above it are those of the instances themselves (divided by the size of the bag); the
         skewness and kurtosis of a bag that does not vary are 0. "size" is log(1 + number of instances), one column.
+        Instance weights weigh means, moments and quantiles; instances of weight zero are no instances.
     quantiles : tuple of probabilities, for "quantiles"
 
     Examples
@@ -38,43 +46,57 @@ class Pool(BaseEstimator):
         self.statistics = statistics
         self.quantiles = quantiles
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether the row of a bag is the mean of those that its instances have alone."""
+        return tuple(self.statistics) == ("mean",)
+
     def fit(self, bags, y=None) -> Pool:
-        unknown = [name for name in self.statistics if name not in STATISTICS]
-        if unknown or not len(self.statistics) or isinstance(self.statistics, str):
-            raise ValueError(f"statistics must be a tuple of {', '.join(STATISTICS)}; got {self.statistics!r}")
-        remember_columns(self, check_bags(bags))
+        self._check()
+        remember_columns(self, check_bags(bags, allow_weights=True))
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
         return self.fit(bags, y).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        return self._rows(bags)
+
+    def _check(self) -> None:
+        unknown = [name for name in self.statistics if name not in STATISTICS]
+        if unknown or not len(self.statistics) or isinstance(self.statistics, str):
+            raise ValueError(f"statistics must be a tuple of {', '.join(STATISTICS)}; got {self.statistics!r}")
+
+    def _rows(self, bags) -> np.ndarray:
         return np.column_stack([self._one(name, bags) for name in self.statistics])
 
     def _one(self, name: str, bags) -> np.ndarray:
-        X, offsets = bags.instances, bags.offsets
+        X, offsets, weights = bags.instances, bags.offsets, bags.weights
         if name == "size":
-            return np.log1p(bags.sizes)
+            return np.log1p(bags.sizes if weights is None else segment_sum((weights > 0).astype(np.int64), offsets))
         if name == "quantiles":
-            return segment_quantiles(X, offsets, self.quantiles).reshape(len(bags), -1)
+            return segment_quantiles(X, offsets, self.quantiles, weights).reshape(len(bags), -1)
         if name in ("mean", "median", "min", "max"):
             whole = {"mean": segment_mean, "median": segment_median, "min": segment_min, "max": segment_max}
-            return whole[name](X, offsets)
+            return whole[name](X, offsets, weights)
         return _moment(name, bags)
 
 
 def _moment(name: str, bags) -> np.ndarray:
-    centred = bags.instances - bags.expand(segment_mean(bags.instances, bags.offsets))
-    variance = segment_mean(centred**2, bags.offsets)
+    def mean(values):
+        return segment_mean(values, bags.offsets, bags.weights)
+
+    centred = bags.instances - bags.expand(mean(bags.instances))
+    variance = mean(centred**2)
     if name == "variance":
         return variance
     deviation = np.sqrt(variance)
     if name == "deviation":
         return deviation
     power = 3 if name == "skewness" else 4
-    moment = segment_mean(centred**power, bags.offsets)
+    moment = mean(centred**power)
     # A feature that is constant in a bag has a deviation of rounding size, and no shape.
-    flat = deviation <= 1e-9 * np.maximum(np.abs(segment_mean(np.abs(bags.instances), bags.offsets)), 1e-300)
+    flat = deviation <= 1e-9 * np.maximum(mean(np.abs(bags.instances)), 1e-300)
     shape = moment / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
     return np.where(flat, 0.0, shape)

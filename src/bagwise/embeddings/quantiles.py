@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bagwise.bags import check_bags, remember_columns
+from bagwise.bags import Bags, check_bags, remember_columns
 
+ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it
 BLOCK_VALUES = 2**22  # projections held at a time: 32 MB
 
 
@@ -44,7 +45,7 @@ class QuantileRows(BaseEstimator):
         self.n = n
 
     def fit(self, bags, y=None) -> QuantileRows:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         _check_count(self.n, "n")
         if bags.n_features != 1:
             raise ValueError(f"QuantileRows is for one feature, not {bags.n_features}; use SlicedQuantiles")
@@ -55,8 +56,8 @@ class QuantileRows(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
-        return step_quantiles(bags.instances.T, bags.offsets, self.n)[:, 0] / np.sqrt(self.n)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        return step_quantiles(bags.instances.T, bags, self.n)[:, 0] / np.sqrt(self.n)
 
 
 class SlicedQuantiles(BaseEstimator):
@@ -97,7 +98,7 @@ class SlicedQuantiles(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> SlicedQuantiles:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True)
         _check_count(self.directions, "directions")
         _check_count(self.quantiles, "quantiles")
         draws = np.random.default_rng(self.random_state).normal(size=(self.directions, bags.n_features)).T
@@ -110,27 +111,35 @@ class SlicedQuantiles(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         n_directions = self.directions_.shape[1]
         rows = np.empty((len(bags), n_directions, self.quantiles))
         step = max(1, BLOCK_VALUES // bags.n_instances)
         for start in range(0, n_directions, step):
             some = slice(start, start + step)
             projected = self.directions_[:, some].T @ bags.instances.T
-            rows[:, some] = step_quantiles(projected, bags.offsets, self.quantiles)
+            rows[:, some] = step_quantiles(projected, bags, self.quantiles)
         return rows.reshape(len(bags), -1) / np.sqrt(n_directions * self.quantiles)
 
 
-def step_quantiles(values: np.ndarray, offsets: np.ndarray, n: int) -> np.ndarray:
+def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
     """Q((k + 1/2) / n) of every bag, for several lines of values (lines, instances): (bags, lines, n).
 
-    Bags of one size are sorted together, as one array.
+    Q(p) is the smallest value with at least p of the (weight of the) bag at or below it. Without weights bags of one
+    size are sorted together, as one array.
     """
-    sizes = np.diff(offsets)
-    out = np.empty((len(sizes), len(values), n))
-    for size in np.unique(sizes):
-        which = np.flatnonzero(sizes == size)
-        ordered = np.sort(values[:, offsets[which][:, None] + np.arange(size)], axis=-1)
+    out = np.empty((len(bags), len(values), n))
+    if bags.weights is not None:
+        bag_of_row, share = bags.expand(np.arange(len(bags))), bags.shares()
+        wanted = np.arange(len(bags))[:, None] + (np.arange(n) + 0.5) / n - ROUNDING
+        for j, line in enumerate(values):
+            order = np.lexsort((line, bag_of_row))
+            at = np.searchsorted(np.cumsum(share[order]), wanted)  # the bags before weigh one each
+            out[:, j] = line[order][np.clip(at, bags.offsets[:-1, None], bags.offsets[1:, None] - 1)]
+        return out
+    for size in np.unique(bags.sizes):
+        which = np.flatnonzero(bags.sizes == size)
+        ordered = np.sort(values[:, bags.offsets[which][:, None] + np.arange(size)], axis=-1)
         # the smallest value with at least (k + 1/2)/n of the bag at or below it, in whole numbers
         at = -(-(2 * np.arange(n) + 1) * size // (2 * n)) - 1
         out[which] = ordered[:, :, at].swapaxes(0, 1)

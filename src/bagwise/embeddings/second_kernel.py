@@ -6,10 +6,11 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
 
-from bagwise.bags import check_bags, remember_columns
+from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.embeddings.covariates import CovariatesBeside
 from bagwise.embeddings.feature_mean import NystroemMean
 from bagwise.embeddings.prototypes import pick_prototypes, whitening
-from bagwise.kernels import Gaussian
+from bagwise.kernels import Gaussian, Linear
 
 DISTANCES = ("l2", "l1")
 UNITS = ("spread", "label")
@@ -24,12 +25,15 @@ class SecondKernel(BaseEstimator):
     ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that nothing grows with the square of the
     number of bags. The attribute ``columns`` of the fitted embedding says which.
 
+    Covariates of the bags, standardised, are further coordinates of the rows before κ sees them, all of them together
+    varying as much as the rows: κ may let them act together with the distribution of the bag, which a sum could not.
+
     Parameters
     ----------
     embedding : Bags -> rows of features, default NystroemMean()
     kernel : Kernel, default Gaussian(1.0)
     distance : {"l2", "l1"}
-        What κ takes for the squared distance: ‖z - z'‖², or Σ|z - z'|, the square of a distance in a Hilbert space as
+        What κ takes for the squared distance: ‖z - z'‖², or ‖z - z'‖₁, the square of a distance in a Hilbert space as
         well: on `SlicedQuantiles` a Gaussian κ is exp(-γ SW_1), and a kernel remains one.
     units : {"spread", "label"}
         Whether rows are centred and divided by their spread (the root of their total variance over the training bags;
@@ -76,9 +80,17 @@ class SecondKernel(BaseEstimator):
         self.landmarks = landmarks
         self.random_state = random_state
 
+    reads_covariates = True
+
     @property
     def columns(self) -> str:
         return "gram" if getattr(self, "whitening_", None) is None else "features"
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether a linear function of the row of a bag is the mean of those of its instances alone."""
+        linear = isinstance(self.kernel, Linear) and self.distance == "l2"
+        return linear and getattr(self.embedding_, "is_mean", False)
 
     def fit(self, bags, y=None) -> SecondKernel:
         self.fit_transform(bags, y)
@@ -88,12 +100,14 @@ class SecondKernel(BaseEstimator):
         for what, known in (("distance", DISTANCES), ("units", UNITS)):
             if getattr(self, what) not in known:
                 raise ValueError(f"{what} must be {known[0]!r} or {known[1]!r}, not {getattr(self, what)!r}")
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=True, apart=True)
         self.embedding_ = clone(NystroemMean() if self.embedding is None else self.embedding)
-        rows = self.embedding_.fit_transform(bags, y)
+        rows = self.embedding_.fit_transform(bags.without_covariates(), y)
         if self.embedding_.columns == "gram":
             raise ValueError(f"{type(self.embedding_).__name__} gives a Gram matrix, not rows; use columns='features'")
         remember_columns(self, bags)
+        self.beside_ = None if bags.covariates is None else CovariatesBeside.of(bags.covariates, rows, gram=False)
+        rows = self._joined(rows, bags)
         self.mean_, self.spread_ = self._units_of(rows)
         rows = self._in_units(rows)
         many = len(rows) > self.landmarks
@@ -102,13 +116,17 @@ class SecondKernel(BaseEstimator):
         return self._columns_of(rows)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
-        rows = self.embedding_.transform(bags)
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        rows = self.embedding_.transform(bags.without_covariates())
         beyond = np.zeros(len(rows))
         if getattr(self.embedding_, "map_", None) == "exact":  # a KernelMean over pairs of instances
             # Where rows are projections onto the span of the training bags, what lies beyond it is distance as well.
-            beyond = np.maximum(self.embedding_.squared_norms(bags) - np.einsum("ij,ij->i", rows, rows), 0.0)
-        return self._columns_of(self._in_units(rows), np.sqrt(beyond) / self.spread_)
+            norms = self.embedding_.squared_norms(bags.without_covariates())
+            beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
+        return self._columns_of(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
+
+    def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
+        return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
 
     def _units_of(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
         if self.units == "label":

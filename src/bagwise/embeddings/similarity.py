@@ -82,8 +82,13 @@ class Similarity(BaseEstimator):
         self.pool = pool
         self.random_state = random_state
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether the row of a bag is the mean of those that its instances have alone."""
+        return self.pool == "mean"
+
     def fit(self, bags, y=None) -> Similarity:
-        bags = check_bags(bags)
+        bags = check_bags(bags, allow_weights=self.pool == "mean")
         if self.pool not in POOLS:
             raise ValueError(f"pool must be 'max' or 'mean', not {self.pool!r}")
         self.spread_ = spread_of(bags.instances)
@@ -96,7 +101,7 @@ class Similarity(BaseEstimator):
         return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=self.pool == "mean")
         if self.pool == "mean":
             return mean_of_features(self._similarities, bags)
         nearest = np.full((len(bags), len(self.prototypes_)), -np.inf)

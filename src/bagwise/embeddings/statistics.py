@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags import check_bags, check_fit
+from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.embeddings.pools import Pool
 
 STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
 
 
 class Statistics(Pool):
-    """Mean, deviation, quantiles, extremes and size of a bag, side by side; columns constant in training are dropped.
+    """Mean, deviation, quantiles, extremes and size of a bag, then its covariates; columns constant in training go.
 
     Sparse data (words in sentences) have a thousand columns whose quartiles are all zero: dropping them halves the
     work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
@@ -41,12 +41,18 @@ class Statistics(Pool):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        bags = check_bags(bags) if y is None else check_fit(bags, y)[0]
-        super().fit(bags)
-        rows = super().transform(bags)
+        options = {"allow_weights": True, "apart": True}
+        bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
+        self._check()
+        remember_columns(self, bags)
+        rows = self._rows(bags)
         self.varies_ = np.ptp(rows, axis=0) > 0
         self.varies_[0] |= not self.varies_.any()
         return rows[:, self.varies_]
 
     def transform(self, bags) -> np.ndarray:
-        return super().transform(bags)[:, self.varies_]
+        return self._rows(check_bags(bags, fitted=self, allow_weights=True, apart=True))[:, self.varies_]
+
+    def _rows(self, bags) -> np.ndarray:
+        rows = super()._rows(bags)
+        return rows if bags.covariates is None else np.column_stack([rows, bags.covariates])

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 
+from bagwise.bags import weights_or_ones
 from bagwise.instances.random_features import row_keys
 
 
@@ -36,13 +37,15 @@ class LassoPath(RegressorMixin, BaseEstimator):
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> LassoPath:
         Z, y = np.asarray(Z, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        w = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        w = weights_or_ones(sample_weight, y)
         penalties, coef, intercept = _path(Z, y, w, self.n_penalties)
         keys = row_keys(Z.astype(np.float32), 0) if groups is None else np.asarray(groups)
         _, unit = np.unique(keys, return_inverse=True)
         residuals = np.repeat((y - np.average(y, weights=w))[:, None], len(penalties), axis=1)
         for fold in range(min(self.folds, unit.max() + 1)) if unit.max() else ():
             out = unit % self.folds == fold
+            if not w[~out].any():
+                continue  # nothing to learn from; the mean stands
             _, fold_coef, fold_intercept = _path(Z[~out], y[~out], w[~out], penalties)
             residuals[out] = y[out, None] - Z[out] @ fold_coef - fold_intercept
         errors = np.average(residuals**2, axis=0, weights=w)

@@ -6,6 +6,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 
+from bagwise.bags import weights_or_ones
+
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
 RULES = ("best", "one-se")
@@ -72,13 +74,17 @@ class RidgePath(RegressorMixin, BaseEstimator):
         self.kernel = kernel
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> RidgePath:
-        """Fit; bags that share a label in ``groups`` are left out together when the penalty is chosen."""
+        """Fit; bags that share a label in ``groups`` are left out together when the penalty is chosen.
+
+        Bag i counts w_i times in the squares and in the left-out error, w being ``sample_weight`` divided by its mean
+        over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
+        twice, and a weight of 0 one that never came.
+        """
         Z, y = np.asarray(Z, dtype=np.float64), np.asarray(y, dtype=np.float64)
         penalties = self._check(Z, y)
-        w = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        w = w / w.mean()
+        w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
-        scale = len(y) if self.scaling == "n" else 1.0
+        scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
         residuals = _left_out(path, penalties * scale, w, groups).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
@@ -88,6 +94,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         self.residuals_ = residuals[best]
         self.coef_, self.intercept_ = path.coefficients(penalties[best] * scale)
         self.n_features_in_ = Z.shape[1]
+        self.residuals_[w == 0] = (y - self.predict(Z))[w == 0]  # the fit is the one without them
         return self
 
     def predict(self, Z) -> np.ndarray:
@@ -105,8 +112,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
             return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
         if self.rule == "best":
             return best
-        gaps = w * (squares - squares[best])
-        allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(len(w))  # NaN, where a fit interpolates, is not
+        gaps = (w * (squares - squares[best]))[:, w > 0]
+        # NaN, where a fit interpolates, is not allowed
+        allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(gaps.shape[1])
         return int(np.argmax(np.where(allowed, penalties, 0.0)))
 
     def _check(self, Z, y) -> np.ndarray:

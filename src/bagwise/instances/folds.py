@@ -90,14 +90,7 @@ class BagKFold(BaseEstimator):
         if not isinstance(bags, Bags):
             raise TypeError(f"BagKFold splits Bags, not {type(bags).__name__}; build them with bagwise.load")
         if groups is not None:
-            bags = Bags._trusted(
-                bags.instances,
-                bags.offsets,
-                bags.ids,
-                np.asarray(groups),
-                bags.feature_names,
-                bags.has_missing,
-            )
+            bags = bags._with(groups=np.asarray(groups))
         fold = bag_folds(bags, self.folds, random_state=self.random_state)
         for k in range(fold.max() + 1):
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)

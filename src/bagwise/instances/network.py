@@ -27,7 +27,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
 
     .. math:: \frac{1}{2 \sum_i w_i} \Big( \sum_i w_i (f(x_i) - y_i)^2 + \alpha \sum_l \|W_l\|^2 \Big),
 
-    with alpha = ``weight_decay`` and the biases free. A network is trained by one core, its weights in that core's
+    with alpha = ``weight_decay`` and the biases free. A batch that weighs less than m/10 is divided by m/10 instead, so
+    that rows of next to no weight move next to nothing. A network is trained by one core, its weights in that core's
     cache, in single precision; `cross_fit` trains the networks of all folds as one job.
 
     Parameters

@@ -20,6 +20,7 @@ from numba import from_dtype, njit, types
 from bagwise.instances.network_layout import BIAS_AT, COLUMNS, INPUTS, ROWS, SPACE_AT, UNITS, WEIGHT_AT
 from bagwise.instances.network_vectors import LANES, load, multiply_add, spread, spread_from, store, where_positive
 
+LEAST = 0.1  # weight of a batch, per row: one of next to nothing must not be a step like any other
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
 
 # NaN and infinity must survive (divergence is detected by them), so not the whole of fastmath.
@@ -255,7 +256,7 @@ def train_epoch(X, y, weight, order, scaling, plan, parameters, memory, batch, r
             backward(parameters, plan, space, rows.size, errors, g, scratch, zeros)
         steps += 1
         step = np.float32(rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps))
-        share = np.float32(1 / weights)
+        share = np.float32(1 / max(weights, LEAST * (stop - start)))
         adam(parameters[:p], g[:p], m[:p], v[:p], np.float32(decay), share, step)
         adam(parameters[p:], g[p:], m[p:], v[p:], np.float32(0), share, step)
     return loss

@@ -7,7 +7,7 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
@@ -39,14 +39,18 @@ class OutOfFold(BaseEstimator):
         What predicts new bags: the average of the fold models; one model trained on all bags; the last fold's model
         (what the notebook of Uriot (2019) does: one arbitrary model).
     weighting : {"bag", "instance"}
-        Whether every bag weighs the same in the loss (an instance weighs 1 / size of its bag), or every instance does.
-        It is the same for bags of equal size. Passed as ``sample_weight`` to a regressor that takes it.
+        Whether every bag weighs the same in the loss (an instance weighs 1 / size of its bag, or its share in the
+        weights of the bag's instances), or every instance does (or by its weight). It is the same for bags of equal
+        size. Multiplied by the weight of the bag, it is the ``sample_weight`` of a regressor that takes one.
     scaler : "standard", None or a transformer
         Fitted on the training instances of each fold, before the regressor; a regressor with ``cross_fit`` scales by
         itself.
-    judge : bag regressor with ``leave_one_out_error(bags, y)``, optional
+    judge : bag regressor with ``leave_one_out_error(bags, y, sample_weight)``, optional
         Chooses among the candidates that the regressor offers (epochs, penalties) by how well the second stage does
         with each. Without a judge the candidate with the smallest squared error of the bag means is taken.
+    keep_covariates : bool
+        Whether the output carries the covariates of the bags on, for a head that reads them. The regressor sees them
+        in any case, as columns of every instance.
     random_state : int
     n_jobs : int, optional
         Folds trained at once. The numbers are the same whatever it is.
@@ -80,6 +84,7 @@ class OutOfFold(BaseEstimator):
         weighting: str = "bag",
         scaler="standard",
         judge=None,
+        keep_covariates: bool = True,
         random_state: int = 0,
         n_jobs: int | None = None,
     ):
@@ -89,46 +94,52 @@ class OutOfFold(BaseEstimator):
         self.weighting = weighting
         self.scaler = scaler
         self.judge = judge
+        self.keep_covariates = keep_covariates
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None, instance_weight=None) -> OutOfFold:
-        self.fit_transform(bags, y, sample_weight, instance_weight)
+    def fit(self, bags, y, sample_weight=None) -> OutOfFold:
+        self.fit_transform(bags, y, sample_weight)
         return self
 
-    def fit_transform(self, bags, y, sample_weight=None, instance_weight=None) -> Bags:
-        """Fit, and return the out-of-fold predictions of the training instances.
-
-        ``sample_weight`` has one entry per bag, ``instance_weight`` one per instance; both multiply ``weighting``.
-        """
+    def fit_transform(self, bags, y, sample_weight=None) -> Bags:
+        """Fit, and return the out-of-fold predictions of the training instances."""
         _one_of(self.predictor, PREDICTORS, "predictor")
-        bags, y = check_fit(bags, y, allow_missing=True)
+        carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+        bags = carried.spread()
         self.fold_ = bag_folds(bags, self.folds, random_state=self.random_state)
-        weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags), instance_weight)
+        importance = check_weights(sample_weight, bags)
+        _refuse_one_fold(self.fold_, importance)
+        weights = instance_weights(bags, self.weighting, importance)
         regressor = prepared(self.regressor, self.scaler, self.random_state)
+        _refuse_deaf(regressor, importance is not None or bags.weights is not None)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else _Loop(regressor)
         result = train(
             bags.instances, bags.expand(y), bags.expand(self.fold_), sample_weight=weights, n_jobs=self.n_jobs
         )
-        chosen = self._choose(result, bags, y)
+        chosen = self._choose(result, self._out(carried), y, importance)
         self.candidate_ = result.candidates[chosen]
         self.predictor_ = result.predictor(chosen, self.predictor)
-        remember_columns(self, bags)
-        return bags.replace(result.predictions[:, [chosen]])
+        remember_columns(self, carried)
+        return self._out(carried).replace(result.predictions[:, [chosen]])
 
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
-        bags = check_bags(bags, fitted=self, allow_missing=True)
-        return bags.replace(self.predictor_.predict(bags.instances))
+        carried = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
+        return self._out(carried).replace(self.predictor_.predict(carried.spread().instances))
 
-    def _choose(self, result: CrossFit, bags: Bags, y: np.ndarray) -> int:
+    def _out(self, bags: Bags) -> Bags:
+        return bags if self.keep_covariates else bags.without_covariates()
+
+    def _choose(self, result: CrossFit, bags: Bags, y: np.ndarray, weight) -> int:
         if len(result.candidates) == 1:
             return 0
         columns = (bags.replace(result.predictions[:, [c]]) for c in range(len(result.candidates)))
         if self.judge is not None:
-            errors = [self.judge.leave_one_out_error(column, y) for column in columns]
+            errors = [self.judge.leave_one_out_error(column, y, weight) for column in columns]
         else:
-            errors = [np.mean((segment_mean(b.instances[:, 0], b.offsets) - y) ** 2) for b in columns]
+            squares = ((segment_mean(b.instances[:, 0], b.offsets, b.weights) - y) ** 2 for b in columns)
+            errors = [np.average(square, weights=weight) for square in squares]
         self.candidate_errors_ = np.array(errors)
         return int(np.argmin(errors))
 
@@ -138,6 +149,10 @@ class EachInstance(BaseEstimator):
 
     A regressor is trained on all instances, every one carrying its bag's target, and predicts the bags it was trained
     on as it does new ones. That is right when nothing learns from the predictions (`OutOfFold` otherwise).
+
+    A transformer is fitted on the instances, each counting once whatever its weight. Covariates of the bags are scaled
+    beside them, to mean 0 and variance 1 over the training bags and kept within their range. A regressor sees
+    covariates as columns of every instance, and its predictions carry none.
 
     Parameters
     ----------
@@ -162,12 +177,16 @@ class EachInstance(BaseEstimator):
 
     def fit(self, bags, y=None, sample_weight=None) -> EachInstance:
         if hasattr(self.estimator, "transform"):
-            bags = check_bags(bags, allow_missing=True)
+            bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
             self.estimator_ = clone(self.estimator).fit(bags.instances)
+            if bags.covariates is not None:
+                self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
-            bags, y = check_fit(bags, y, allow_missing=True)
-            weights = instance_weights(bags, self.weighting, check_weights(sample_weight, bags))
+            bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
+            importance = check_weights(sample_weight, bags)
+            weights = instance_weights(bags, self.weighting, importance)
             regressor = prepared(self.estimator, self.scaler, self.random_state)
+            _refuse_deaf(regressor, importance is not None or bags.weights is not None)
             groups = bags.expand(np.arange(len(bags)))
             self.estimator_ = fit_rows(regressor, bags.instances, bags.expand(y), weights, groups)
         remember_columns(self, bags)
@@ -177,34 +196,36 @@ class EachInstance(BaseEstimator):
         return self.fit(bags, y, sample_weight).transform(bags)
 
     def transform(self, bags) -> Bags:
-        bags = check_bags(bags, fitted=self, allow_missing=True)
-        if hasattr(self.estimator_, "transform"):
-            return bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)
+        scales = hasattr(self.estimator, "transform")
+        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=scales)
+        if scales:
+            return self._scaled(bags)
         return bags.replace(self.estimator_.predict(bags.instances))
 
+    def _scaled(self, bags: Bags) -> Bags:
+        scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)
+        if bags.covariates is None:
+            return scaled
+        return scaled.with_covariates(self.covariate_scaler_.transform(bags.covariates), bags.covariate_names)
 
-def instance_weights(bags: Bags, weighting: str, sample_weight=None, instance_weight=None) -> np.ndarray | None:
-    """The weight of every instance in the loss, of mean one; None when all are equal."""
+
+def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarray | None:
+    """The weight of every instance in the loss, of mean one; None when all are equal.
+
+    That is the weight of its bag times its share in the bag ("bag"), or times its own weight ("instance").
+    """
     _one_of(weighting, WEIGHTINGS, "weighting")
-    sizes = bags.sizes
-    per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / sizes
+    if bags.weights is not None:
+        weights = bags.shares() if weighting == "bag" else bags.weights / bags.weights.max()
+        weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
+        return weights / weights.mean()
+    per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / bags.sizes
     if sample_weight is not None:
         per_instance = per_instance * sample_weight
-    if instance_weight is None and (per_instance == per_instance[0]).all():
+    if (per_instance == per_instance[0]).all():
         return None
     weights = bags.expand(per_instance)
-    if instance_weight is not None:
-        weights = weights * _one_per_instance(instance_weight, bags)
     return weights / weights.mean()
-
-
-def _one_per_instance(instance_weight, bags: Bags) -> np.ndarray:
-    weights = np.asarray(instance_weight, dtype=np.float64)
-    if weights.shape != (bags.n_instances,):
-        raise ValueError(f"instance_weight must have one entry per instance ({bags.n_instances}), not {weights.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
-        raise ValueError("instance_weight must be finite and not negative, with at least one above zero")
-    return weights
 
 
 def prepared(regressor, scaler, random_state: int):
@@ -281,6 +302,21 @@ def _without(regressor, X, y, fold, k, sample_weight):
     model = fit_rows(regressor, X[train], y[train], weights)
     with one_thread():
         return model, model.predict(X[test])
+
+
+def _refuse_deaf(regressor, asked: bool) -> None:
+    """Weights that somebody gave must not be lost; unequal sizes alone may be."""
+    last = regressor.steps[-1][1] if hasattr(regressor, "steps") else regressor
+    if asked and not (isinstance(last, CrossFitting) or has_fit_parameter(last, "sample_weight")):
+        raise ValueError(
+            f"{type(last).__name__} takes no sample_weight, which is how bags and instances are weighed; "
+            "use a regressor that does, or leave the weights out"
+        )
+
+
+def _refuse_one_fold(fold: np.ndarray, weight: np.ndarray | None) -> None:
+    if weight is not None and len(set(fold[weight > 0].tolist())) < 2:
+        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
 
 
 def _one_of(value, known, what) -> None:

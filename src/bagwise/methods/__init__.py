@@ -1,12 +1,23 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
-from bagwise.methods import attention, baselines, bayesian, embedded, exemplars, instance_kme, reweighted, summaries
+from bagwise.methods import (
+    attention,
+    auto,
+    baselines,
+    bayesian,
+    embedded,
+    exemplars,
+    instance_kme,
+    reweighted,
+    summaries,
+)
 from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
 
 __all__ = [
     "CATALOGUE",
     "Card",
     "attention",
+    "auto",
     "baselines",
     "bayesian",
     "card",

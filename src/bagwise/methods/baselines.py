@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from functools import partial
 
-from sklearn.pipeline import Pipeline
-
 from bagwise.embeddings import Pool
 from bagwise.heads import RidgePath
 from bagwise.instances import EachInstance
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import default_network, paper_network, standardised
-from bagwise.regressors import EmbeddingRidge, PoolPredictions
+from bagwise.regressors import BagPipeline, EmbeddingRidge, PoolPredictions
 
 
-def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipeline:
+def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
     """instance-MIR: a network on all instances, each carrying its bag's target; then the mean (median) of a bag."""
     learner = default_network(random_state=random_state, n_jobs=n_jobs)
     stage = EachInstance(learner, random_state=random_state)
-    return Pipeline([("instances", stage), ("head", PoolPredictions(statistic))])
+    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
 
 
-def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> Pipeline:
+def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
     """The same with the network of Uriot (2019), every instance weighing the same."""
     learner = paper_network(random_state=random_state, n_jobs=n_jobs)
     stage = EachInstance(learner, weighting="instance", random_state=random_state)
-    return Pipeline([("instances", stage), ("head", PoolPredictions(statistic))])
+    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
 
 
-def aggregated(*, random_state=0, n_jobs=None) -> Pipeline:
+def aggregated(*, random_state=0, n_jobs=None) -> BagPipeline:
     """aggregated-MIR: ridge regression on the mean instance of every bag."""
-    return Pipeline([("scale", standardised()), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
+    return BagPipeline([("scale", standardised()), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
 
 
 for _statistic in ("mean", "median"):
@@ -45,6 +43,7 @@ for _statistic in ("mean", "median"):
                 "default": partial(instance_pool, _statistic),
                 "paper": partial(paper_instance_pool, _statistic),
             },
+            gives=("weights", "contributions") if _statistic == "mean" else ("weights",),
         )
     )
 

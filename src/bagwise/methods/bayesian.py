@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from sklearn.pipeline import Pipeline
-
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.instance_kme import second_stage
 from bagwise.methods.learners import default_network
-from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
+from bagwise.regressors import BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
 # In units of sqrt(median squared distance / 2).
 BANDWIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -40,7 +38,7 @@ def bdr(prior: str = "kernel", *, random_state=0, n_jobs=None) -> SampledShrinka
     return SampledShrinkage(fitted, random_state=random_state)
 
 
-def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> Pipeline:
+def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> BagPipeline:
     """instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
 
     Landmarks are quantiles of the out-of-fold predictions. The epochs of the networks are judged as in instance-kme, by
@@ -48,10 +46,11 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
     """
     judge = second_stage(Gaussian(b) for b in (0.5, 2.0, 8.0))
     learner = default_network(random_state=random_state)
-    stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
+    # Landmarks are for the predictions alone: covariates speak through the networks.
+    stage = OutOfFold(learner, judge=judge, keep_covariates=False, random_state=random_state, n_jobs=n_jobs)
     embedding = LandmarkMean(landmarks=20, placement="quantiles", random_state=random_state)
     head = Shrinkage(embedding, prior=prior, grid=_grid((0.5, 1.0, 2.0, 4.0)), random_state=random_state, n_jobs=n_jobs)
-    return Pipeline([("instances", stage), ("head", head)])
+    return BagPipeline([("instances", stage), ("head", head)])
 
 
 def _priors(factory, *names) -> dict:
@@ -71,7 +70,7 @@ register(
         cost="O(N s) for s landmarks, times bandwidths tried",
         presets={"default": blr},
         search_space={"embedding__landmarks": [30, 60, 90]},
-        gives=("std",),
+        gives=("std", "contributions"),
     )
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.ensemble import VotingRegressor
-from sklearn.pipeline import Pipeline
 
 from bagwise import kernels as k
 from bagwise.embeddings.feature_mean import NystroemMean
@@ -15,7 +14,7 @@ from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import default_network, standardised
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 # Lengths in units of the spread. Szabó's kernels by name; a parameter that is no length is made from one.
 KERNELS = {
@@ -45,26 +44,26 @@ def kernel_grid(*names: str, lengths=LENGTHS) -> list:
     return [KERNELS[name](length) for name in names for length in lengths]
 
 
-def scaled(head) -> Pipeline:
+def scaled(head) -> BagPipeline:
     """Inputs standardised over all training instances, then the head."""
-    return Pipeline([("scale", standardised()), ("head", head)])
+    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-def input_kme(*, first=FIRST, second=SECOND, random_state=0, n_jobs=None) -> Pipeline:
+def input_kme(*, first=FIRST, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
     """Kernel, second kernel and penalty by leave-one-bag-out; the best we know, though not additive over instances."""
     embedding = SecondKernel(NystroemMean(random_state=random_state), random_state=random_state)
     grid = {"embedding__kernel": list(first), "kernel": list(second)}
     return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid))
 
 
-def second_kernel(**options) -> Pipeline:
+def second_kernel(**options) -> BagPipeline:
     """The same over more kernels on both levels, the linear one left out: Szabó's nonlinear K."""
     first = kernel_grid("gaussian", "cauchy", "inverse-multiquadric", "matern-3/2", lengths=(0.5, 1.0, 2.0))
     second = kernel_grid("gaussian", "inverse-multiquadric", "matern-3/2", lengths=(1.0, 3.0))
     return input_kme(first=first, second=second, **options)
 
 
-def linear_kme(*names: str, random_state=0, n_jobs=None) -> Pipeline:
+def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
     """The inner product of the embeddings as the only second kernel: a bag is the mean of h(instance), additive."""
     grid = {"kernel": kernel_grid(*(names or ("gaussian", "inverse-multiquadric")))}
     return scaled(EmbeddingRidge(NystroemMean(random_state=random_state), RidgePath(), grid=grid))
@@ -82,16 +81,16 @@ def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
     return EmbeddingRidge(PhaseMean(random_state=random_state), RidgePath(), grid={"bandwidth": [1.0, 2.0, 4.0, 8.0]})
 
 
-def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> Pipeline:
+def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
     """Quantiles of out-of-fold instance predictions, W_2 between bags; a second kernel says what to add to the mean."""
     grid = {"kernel": list(second)}
     head = EmbeddingRidge(SecondKernel(QuantileRows()), RidgePath(PENALTIES), grid=grid, offset="mean")
     learner = default_network(random_state=random_state)
     stage = OutOfFold(learner, judge=head, random_state=random_state, n_jobs=n_jobs)
-    return Pipeline([("instances", stage), ("head", head)])
+    return BagPipeline([("instances", stage), ("head", head)])
 
 
-def sliced(*, directions=200, quantiles=20, distance="l2", random_state=0, n_jobs=None) -> Pipeline:
+def sliced(*, directions=200, quantiles=20, distance="l2", random_state=0, n_jobs=None) -> BagPipeline:
     """exp(-γ SW_2²) and 1/√(SW_2² + θ²); many directions, few quantiles: as good as the paper's, at less than half."""
     slices = SlicedQuantiles(directions, quantiles, random_state=random_state)
     grid = {"kernel": kernel_grid("gaussian", "inverse-multiquadric", lengths=(0.3, 1.0, 3.0))}

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from functools import partial
 
-from sklearn.pipeline import Pipeline
-
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import standardised
+from bagwise.regressors import BagPipeline
 from bagwise.regressors.clusters import ClusterRegressor
 from bagwise.regressors.salience import SalienceRegressor
 
 
-def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> Pipeline:
+def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> BagPipeline:
     """cluster-MIR with five clusters."""
     head = ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state)
-    return Pipeline([("scale", standardised()), ("head", head)])
+    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> Pipeline:
+def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> BagPipeline:
     """Salience with weights for new bags learned from the instances, or equal."""
-    return Pipeline([("scale", standardised()), ("head", SalienceRegressor(new_bags=new_bags))])
+    return BagPipeline([("scale", standardised()), ("head", SalienceRegressor(new_bags=new_bags))])
 
 
 register(

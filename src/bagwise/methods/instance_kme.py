@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from bagwise.embeddings import KernelMean
 from bagwise.heads import RidgePath
@@ -11,7 +10,7 @@ from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import default_network, notebook_network, paper_network
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 # The grid of the paper, in units of the label.
 PAPER_BANDWIDTHS = tuple(float(theta) for theta in range(10, 150, 10))
@@ -30,7 +29,7 @@ def second_stage(kernels, *, offset: str = "mean") -> EmbeddingRidge:
     return EmbeddingRidge(KernelMean(beyond="clip"), head, grid={"kernel": list(kernels)}, offset=offset)
 
 
-def default(*, random_state=0, n_jobs=None) -> Pipeline:
+def default(*, random_state=0, n_jobs=None) -> BagPipeline:
     """What we would use ourselves.
 
     Ten folds, every bag of equal weight, the average of the fold models for new bags; kernel, bandwidth (relative to
@@ -41,10 +40,10 @@ def default(*, random_state=0, n_jobs=None) -> Pipeline:
     head, judge = second_stage(KERNELS), second_stage(KERNELS[:5:2])
     learner = default_network(random_state=random_state)
     stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
-    return Pipeline([("instances", stage), ("head", head)])
+    return BagPipeline([("instances", stage), ("head", head)])
 
 
-def paper(*, random_state=0, n_jobs=None) -> Pipeline:
+def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
     """As printed: D = 50, one hidden layer, equal weights, Gaussian kernel in label units, (K + λI), no intercept.
 
     The paper does not say what predicts new bags; the average of the fold models does here. Bandwidth and penalty are
@@ -54,10 +53,11 @@ def paper(*, random_state=0, n_jobs=None) -> Pipeline:
     learner = paper_network(random_state=random_state)
     stage = OutOfFold(learner, folds=50, weighting="instance", random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="none", fit_intercept=False)
-    return Pipeline([("instances", stage), ("head", EmbeddingRidge(KernelMean(Gaussian(70.0), units="label"), head))])
+    embedding = KernelMean(Gaussian(70.0), units="label")
+    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
 
 
-def notebook(*, random_state=0, n_jobs=None) -> Pipeline:
+def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
     """As the notebook computes: 1/sqrt(r² + 100²), λ·n with λ = 1e-8, the last fold's network for new bags, 512 units.
 
     Its Gram normaliser (the size of the first bag) is an error for bags of unequal size and is not reproduced; for
@@ -69,7 +69,7 @@ def notebook(*, random_state=0, n_jobs=None) -> Pipeline:
     )
     head = RidgePath((1e-8,), scaling="n", fit_intercept=False)
     embedding = KernelMean(InverseMultiquadric(100.0), units="label")
-    return Pipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
+    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
 
 
 register(

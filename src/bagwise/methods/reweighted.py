@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from sklearn.linear_model import LinearRegression
-from sklearn.pipeline import Pipeline
 
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import standardised
-from bagwise.regressors import BayesianPrime, Gate, Mixture, Primary, Pruning, Reweighting
+from bagwise.regressors import BagPipeline, BayesianPrime, Gate, Mixture, Primary, Pruning, Reweighting
 
 # A network is trained anew in every round, and the gain is made in the first few.
 ROUNDS = 15
@@ -20,29 +19,29 @@ def small_network(*, random_state=0, n_jobs=None):
     return NetworkRegressor((20,), epochs=60, learning_rate=0.01, random_state=random_state, n_jobs=n_jobs)
 
 
-def prime(*, random_state=0, n_jobs=None) -> Pipeline:
+def prime(*, random_state=0, n_jobs=None) -> BagPipeline:
     """prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new bags."""
     return _scaled(Reweighting(LinearRegression(), weighting=Primary(), random_state=random_state))
 
 
-def prime_network(*, random_state=0, n_jobs=None) -> Pipeline:
+def prime_network(*, random_state=0, n_jobs=None) -> BagPipeline:
     """prime-MIR with a network for the plane, and two random starts."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
     return _scaled(Reweighting(network, weighting=Primary(restarts=2), rounds=ROUNDS, random_state=random_state))
 
 
-def pruning(*, random_state=0, n_jobs=None) -> Pipeline:
+def pruning(*, random_state=0, n_jobs=None) -> BagPipeline:
     """pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain by it."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
     return _scaled(Reweighting(network, weighting=Pruning(), random_state=random_state))
 
 
-def pruning_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+def pruning_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """pruning-MIR with a linear function of the instance."""
     return _scaled(Reweighting(LinearRegression(), weighting=Pruning(), random_state=random_state))
 
 
-def em(*, random_state=0, n_jobs=None) -> Pipeline:
+def em(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a network and a learned gate; the median of a new bag is weighted by the gate.
 
     On the sets of Wang et al. it is as good as uniform mixing, where a gate has nothing to learn; where the features do
@@ -52,28 +51,28 @@ def em(*, random_state=0, n_jobs=None) -> Pipeline:
     return _scaled(Reweighting(network, weighting=_gated(random_state), rounds=ROUNDS, random_state=random_state))
 
 
-def em_uniform_network(*, random_state=0, n_jobs=None) -> Pipeline:
+def em_uniform_network(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a network; every instance of a bag is equally likely to be the primary one."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
     return _scaled(Reweighting(network, weighting=Mixture(), rounds=ROUNDS, random_state=random_state))
 
 
-def em_gated_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+def em_gated_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a linear function and a learned gate."""
     return _scaled(Reweighting(LinearRegression(), weighting=_gated(random_state), random_state=random_state))
 
 
-def em_uniform_linear(*, random_state=0, n_jobs=None) -> Pipeline:
+def em_uniform_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one."""
     return _scaled(Reweighting(LinearRegression(), weighting=Mixture(), random_state=random_state))
 
 
-def bmir(*, random_state=0, n_jobs=None) -> Pipeline:
+def bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
     return _scaled(BayesianPrime(top=3, random_state=random_state))
 
 
-def paper_bmir(*, random_state=0, n_jobs=None) -> Pipeline:
+def paper_bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
     """The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source."""
     return _scaled(BayesianPrime(draws=10_000, burn_in=10_000, top=1, random_state=random_state))
 
@@ -82,8 +81,8 @@ def _gated(random_state: int) -> Mixture:
     return Mixture("gated", gate=Gate(8, random_state=random_state))
 
 
-def _scaled(head) -> Pipeline:
-    return Pipeline([("scale", standardised()), ("head", head)])
+def _scaled(head) -> BagPipeline:
+    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
 register(
@@ -95,6 +94,7 @@ register(
         cost="about 100 linear fits on B instances",
         presets={"default": prime, "network": prime_network},
         search_space={"head__weighting__restarts": [0, 10, 50], "head__rule": ["median", "mean"]},
+        gives=("weights",),
     )
 )
 register(
@@ -106,6 +106,7 @@ register(
         cost="about 10 small networks on N instances",
         presets={"default": pruning, "linear": pruning_linear},
         search_space={"head__weighting__rate": [0.02, 0.05, 0.1], "head__rule": ["median", "mean"]},
+        gives=("weights",),
     )
 )
 register(

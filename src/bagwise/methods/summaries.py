@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
-from sklearn.pipeline import Pipeline
 
 from bagwise.embeddings.similarity import MinusDistance, Similarity
 from bagwise.embeddings.statistics import Statistics
@@ -11,14 +10,14 @@ from bagwise.heads import LassoPath, RidgePath
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.embedded import scaled
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 
-def statistics(head) -> Pipeline:
-    return Pipeline([("embedding", Statistics()), ("head", head)])
+def statistics(head) -> BagPipeline:
+    return BagPipeline([("embedding", Statistics()), ("head", head)])
 
 
-def boosting(*, random_state=0, n_jobs=None) -> Pipeline:
+def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Histogram gradient boosting: small trees, a fifth of the columns tried at each split."""
     return statistics(
         HistGradientBoostingRegressor(
@@ -32,17 +31,17 @@ def boosting(*, random_state=0, n_jobs=None) -> Pipeline:
     )
 
 
-def forest(*, random_state=0, n_jobs=None) -> Pipeline:
+def forest(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Extremely randomised trees, a tenth of the columns tried at each split: a third is slower and no better."""
     return statistics(ExtraTreesRegressor(200, max_features=0.1, random_state=random_state, n_jobs=n_jobs))
 
 
-def linear(*, random_state=0, n_jobs=None) -> Pipeline:
+def linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Ridge regression on the statistics of standardised inputs."""
     return scaled(EmbeddingRidge(Statistics(), RidgePath()))
 
 
-def miles(*, head=None, random_state=0, n_jobs=None) -> Pipeline:
+def miles(*, head=None, random_state=0, n_jobs=None) -> BagPipeline:
     """Ridge regression on similarities to 500 prototypes, their width chosen by leave-one-bag-out."""
     kernels = [Gaussian(0.25), Gaussian(0.5), Gaussian(1.0), MinusDistance()]
     embedding = Similarity(random_state=random_state)

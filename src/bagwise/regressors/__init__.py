@@ -8,6 +8,7 @@ from bagwise.regressors.clusters import ClusterRegressor
 from bagwise.regressors.embedding_ridge import EmbeddingRidge
 from bagwise.regressors.gate import Gate
 from bagwise.regressors.mixture import Mixture
+from bagwise.regressors.pipeline import BagPipeline
 from bagwise.regressors.pool_predictions import PoolPredictions
 from bagwise.regressors.reweighting import Reweighting
 from bagwise.regressors.salience import SalienceRegressor
@@ -18,6 +19,7 @@ from bagwise.regressors.weightings import Primary, Pruning
 __all__ = [
     "AttentionRegressor",
     "AttentionWeighted",
+    "BagPipeline",
     "BayesianPrime",
     "ClusterRegressor",
     "EmbeddingRidge",

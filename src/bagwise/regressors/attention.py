@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.regressors.attention_inputs import Inputs
 from bagwise.regressors.attention_recipe import Recipe
 from bagwise.regressors.predictive import few_folds
@@ -157,7 +157,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
     def _train(self, bags, y, sample_weight, seen: list[np.ndarray]) -> list[list]:
         """Train ``restarts`` networks for each mask of bags that they may see; the kept ones of each."""
         ensemble, recipe = _ensemble(), Recipe.of(self)
-        weight = np.ones(len(bags)) if sample_weight is None else check_weights(sample_weight, bags)
+        weight = weights_or_ones(sample_weight, bags)
         seen = [mask & (weight > 0) for mask in seen]
         if not all(mask.any() for mask in seen):
             raise ValueError("no bag of weight above zero is left to learn from")

@@ -48,7 +48,7 @@ class Split:
 
 def train_members(network: Network, shown, offsets, y, weight, splits: list[Split], recipe: Recipe, n_jobs=None):
     """A `Member` for every split; ``shown`` are rows and moments. The numbers do not depend on ``n_jobs``."""
-    scales = [TargetScale.of(y[split.learn | split.held]) for split in splits]
+    scales = [TargetScale.of(y, weight * (split.learn | split.held)) for split in splits]
     task = _task(y, weight, splits, scales)
     starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(len(splits))])
     on_gpu = not recipe.device.startswith("cpu")

@@ -78,7 +78,7 @@ class AttentionWeighted(RegressorMixin, BaseEstimator):
             raise ValueError(f"use must be one of {', '.join(map(repr, USES))}, not {self.use!r}")
         if len(self.powers) == 0 or min(self.powers) < 0:
             raise ValueError(f"powers must hold at least one number, none below zero, not {self.powers!r}")
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, apart=True)
         stage = clone(self.instances) if self.instances is not None else OutOfFold()
         fold = bag_folds(bags, stage.folds, random_state=stage.random_state)
         self.attention_ = clone(self.attention) if self.attention is not None else AttentionRegressor()
@@ -91,20 +91,24 @@ class AttentionWeighted(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, apart=True)
         column = self.instances_.transform(bags)
         return self.head_.predict(self._embedded(column, self._weigh(bags)))
 
+    def predict_instances(self, bags) -> np.ndarray:
+        """What the instance regressor predicts of every instance."""
+        return self.instances_.transform(check_bags(bags, fitted=self, apart=True)).instances[:, 0].astype(np.float64)
+
     def instance_weights(self, bags) -> np.ndarray:
         """The share of every instance in the embedding of its bag (in the loss, if that alone is weighed)."""
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, apart=True)
         return self._weigh(bags) / bags.expand(bags.sizes)
 
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its share in the embedding, times what it alone predicts."""
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, apart=True)
         column = self.instances_.transform(bags)
-        alone = self.head_.predict(self._embedded(column.singles(), np.ones(bags.n_instances)))
+        alone = self.head_.predict_instances(self._embedded(column, np.ones(bags.n_instances)))
         share = self._weigh(bags) if self._in_embedding(self.power_) else np.ones(bags.n_instances)
         return share * alone / bags.expand(bags.sizes)
 
@@ -112,16 +116,14 @@ class AttentionWeighted(RegressorMixin, BaseEstimator):
         """The fitted stage and head for every power."""
         tried, shared = [], None
         for power in self.powers:
-            weight = powered(self.weights_, bags, power)
+            weighed = bags.with_weights(powered(self.weights_, bags, power))
             if self.use == "embedding":
-                shared = shared or _fitted(stage, bags, y, sample_weight, None)
+                shared = shared or _fitted(stage, bags, y, sample_weight)
                 fitted, column = shared
             else:
-                fitted, column = _fitted(clone(stage), bags, y, sample_weight, weight if power else None)
+                fitted, column = _fitted(clone(stage), weighed if power else bags, y, sample_weight)
             head = clone(self.head) if self.head is not None else EmbeddingRidge(KernelMean())
-            if self._in_embedding(power):
-                head.set_params(embedding__weighted=True)
-                column = _with_weights(column, weight)
+            column = column._with(weights=weighed.weights if self._in_embedding(power) else None)
             tried.append((fitted, head.fit(column, y, sample_weight)))
         return tried
 
@@ -134,7 +136,7 @@ class AttentionWeighted(RegressorMixin, BaseEstimator):
         return powered(self.attention_.instance_weights(bags), bags, self.power_)
 
     def _embedded(self, column: Bags, weight: np.ndarray) -> Bags:
-        return _with_weights(column, weight) if self._in_embedding(self.power_) else column
+        return column.with_weights(weight) if self._in_embedding(self.power_) else column
 
 
 def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
@@ -151,10 +153,6 @@ def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
     return weight * bags.expand(bags.sizes / segment_sum(weight, bags.offsets))
 
 
-def _fitted(stage: OutOfFold, bags, y, sample_weight, weight) -> tuple[OutOfFold, Bags]:
-    column = stage.fit_transform(bags, y, sample_weight, weight)
+def _fitted(stage: OutOfFold, bags, y, sample_weight) -> tuple[OutOfFold, Bags]:
+    column = stage.fit_transform(bags, y, sample_weight)
     return stage, column
-
-
-def _with_weights(column: Bags, weight: np.ndarray) -> Bags:
-    return column.replace(np.column_stack([column.instances, weight]))

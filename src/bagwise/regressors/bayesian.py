@@ -8,16 +8,17 @@ from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import check_bags, check_fit, remember_columns
+from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.embeddings import LandmarkMean
-from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood
+from bagwise.regressors.additive import AdditiveMixin
+from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood, weighed_folds
 from bagwise.threads import one_thread
 
 # log of the ratio ρ² tr(Z Zᵀ) / (B σ²): from all noise to none
 LOG_RATIOS = np.linspace(-10.0, 40.0, 51)
 
 
-class EvidenceRidge(RegressorMixin, BaseEstimator):
+class EvidenceRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     r"""y_i = b + βᵀ z_i + ε, β ~ N(0, ρ² I), ε ~ N(0, σ²), with ρ and σ where the evidence is largest.
 
     z_i is the row of bag i, b has a flat prior. The evidence p(y | ρ, σ) = N(y; 0, ρ² Z Zᵀ + σ² I), rows and targets
@@ -28,6 +29,9 @@ class EvidenceRidge(RegressorMixin, BaseEstimator):
     so σ² is closed given γ, and γ is searched on a line. A new row z has mean b + βᵀz and variance
     σ² (1 + 1/B + Σ_j (v_j·z)² γ / (1 + γ s_j²)). Parameters of the embedding (``grid``) are chosen by the likelihood of
     held-out bags; groups stay together.
+
+    With bag weights w, of mean one, bag i has the noise variance σ²/w_i: rows and targets are centred by the weighted
+    mean and multiplied by √w_i. Predictions are for a bag of weight one, and held-out bags count w_i times.
 
     Parameters
     ----------
@@ -76,13 +80,14 @@ class EvidenceRidge(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y) -> EvidenceRidge:
-        bags, y = check_fit(bags, y)
-        self.target_ = TargetScale.of(y)
+    def fit(self, bags, y, sample_weight=None) -> EvidenceRidge:
+        bags, y = check_fit(bags, y, allow_weights=True)
+        weight = weights_or_ones(sample_weight, bags)
+        self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         settings = list(ParameterGrid(self.grid or {}))
         fold = few_folds(bags, self.folds, self.random_state) if len(settings) > 1 else None
-        tried = Parallel(n_jobs=self.n_jobs)(delayed(self._try)(setting, bags, y, fold) for setting in settings)
+        tried = Parallel(n_jobs=self.n_jobs)(delayed(self._try)(setting, bags, y, weight, fold) for setting in settings)
         self.search_ = [(setting, score) for setting, (_, _, score) in zip(settings, tried, strict=True)]
         best = int(np.argmin([score for _, score in self.search_]))
         self.setting_, (self.embedding_, self.posterior_, _) = settings[best], tried[best]
@@ -92,33 +97,35 @@ class EvidenceRidge(RegressorMixin, BaseEstimator):
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), return_std)
 
-    def _try(self, setting, bags, y, fold):
+    def _try(self, setting, bags, y, weight, fold):
         embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
         if getattr(embedding, "columns", "features") != "features":
             raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
         with one_thread():
             rows = embedding.fit_transform(bags, y)
-            score = 0.0 if fold is None else _held_out_score(rows, y, fold)
-            return embedding, Evidence(rows, y), score
+            score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
+            return embedding, Evidence(rows, y, weight), score
 
 
 class Evidence:
     """The posterior of β and b at the ρ and σ of largest evidence; calling it gives mean and variance of new rows."""
 
-    def __init__(self, Z: np.ndarray, y: np.ndarray):
-        n = len(Z)
-        self.row_mean, self.target_mean = Z.mean(axis=0), y.mean()
+    def __init__(self, Z: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None):
+        weight = np.ones(len(Z)) if weight is None else weight
+        n, root = np.count_nonzero(weight), np.sqrt(weight)
+        self.row_mean, self.target_mean = np.average(Z, axis=0, weights=weight), np.average(y, weights=weight)
         # All right singular vectors: where the training rows say nothing, a new row keeps its prior variance.
-        U, s, self.axes = np.linalg.svd(Z - self.row_mean, full_matrices=n < Z.shape[1])
+        U, s, self.axes = np.linalg.svd(root[:, None] * (Z - self.row_mean), full_matrices=len(Z) < Z.shape[1])
         k = len(s)
         s = np.where(s > 1e-14 * np.linalg.norm(Z), s, 0.0)  # rows that differ by rounding alone are equal
         self.spectrum = np.concatenate([s**2, np.zeros(len(self.axes) - k)])
-        along = U[:, :k].T @ (y - self.target_mean)
-        self._rest = max(float(((y - self.target_mean) ** 2).sum() - (along**2).sum()), 0.0)
-        self._along, self._n = along, n
+        centred = root * (y - self.target_mean)
+        along = U[:, :k].T @ centred
+        self._rest = max(float(centred @ centred - along @ along), 0.0)
+        self._along, self._n, self._total = along, n, weight.sum()
         self._unit = n / (self.spectrum.sum() or 1.0)
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²
         self.noise = self._noise(self.ratio)
@@ -129,7 +136,7 @@ class Evidence:
         Z = Z - self.row_mean
         # einsum, not BLAS: a row must not depend on how many other rows there are.
         along = np.einsum("ij,kj->ik", Z, self.axes)
-        variance = self.noise * (1 + 1 / self._n + np.einsum("ij,j->i", along**2, self.spread))
+        variance = self.noise * (1 + 1 / self._total + np.einsum("ij,j->i", along**2, self.spread))
         return self.target_mean + np.einsum("ij,j->i", Z, self.coef), variance
 
     def log_evidence(self, log_ratio: float) -> float:
@@ -151,10 +158,10 @@ class Evidence:
         return float(minimize_scalar(cost, bounds=(best - 1, best + 1), method="bounded").x)
 
 
-def _held_out_score(Z: np.ndarray, y: np.ndarray, fold: np.ndarray) -> float:
+def _held_out_score(Z: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
     """Mean negative log likelihood of bags, each predicted without its fold."""
     total = 0.0
-    for k in range(fold.max() + 1):
-        mean, variance = Evidence(Z[fold != k], y[fold != k])(Z[fold == k])
-        total += negative_log_likelihood(y[fold == k], mean, np.sqrt(variance)).sum()
-    return total / len(y)
+    for train, test in weighed_folds(fold, weight):
+        mean, variance = Evidence(Z[train], y[train], weight[train])(Z[test])
+        total += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
+    return total / weight.sum()

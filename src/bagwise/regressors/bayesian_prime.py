@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.ensemble import RandomForestRegressor
 
-from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_sum
 from bagwise.instances.out_of_fold import fit_rows, seeded
 from bagwise.regressors.gibbs import Posterior, Prior, sample
@@ -84,10 +84,9 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
         if self.draws < 1 or self.burn_in < 0 or self.top < 1:
             raise ValueError("draws and top must be at least 1, and burn_in not negative")
         bags, y = check_fit(bags, y)
-        check_weights(sample_weight, bags)
-        rows, order = _sorted(bags, y)
-        sorted_weight = None if sample_weight is None else np.asarray(sample_weight)[order]
-        task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=sorted_weight)
+        weights = weights_or_ones(sample_weight, bags)
+        rows, order = _sorted(bags, np.where(weights > 0, y, np.inf))  # no weight, no say, not even in the order
+        task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=weights[order])
         with one_thread():
             posterior = self._sample(task)
         self.selector_ = self._fit_selector(task, posterior.inclusion)
@@ -131,7 +130,7 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
 
     def _sample(self, task: Task) -> Posterior:
         """From the plane of prime-MIR: left to itself a chain may need many hundred sweeps to find one."""
-        weights = task.share * len(task.bags)
+        weights = task.share * np.count_nonzero(task.share)  # of mean one over the bags that count
         prime = Reweighting(weighting=Primary(), random_state=self.random_state).fit(task.bags, task.y, weights)
         plane = prime.scale_ * np.array([prime.regressor_.intercept_, *prime.regressor_.coef_])
         start = plane, max(prime.scale_**2 * float(prime.objective_.min()), SMALLEST_VARIANCE)

@@ -7,15 +7,17 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.segments import segment_mean
 from bagwise.embeddings import KernelMean
+from bagwise.embeddings.covariates import CovariatesBeside
 from bagwise.heads import RidgePath
+from bagwise.regressors.additive import AdditiveMixin
 from bagwise.threads import one_thread
 
 OFFSETS = ("none", "mean")
 
 
-class EmbeddingRidge(RegressorMixin, BaseEstimator):
+class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     r"""Ridge regression on an embedding whose parameters, like the penalty, are chosen by leave-one-bag-out.
 
     Every setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all
@@ -25,6 +27,10 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
     When the embedding is a mean over instances (`KernelMean`, `Pool` of means) and the head is linear, the prediction
     of a bag is the mean over its instances of one function h, and `contributions` gives h of every instance, divided
     by the size of its bag: they add up to the prediction exactly.
+
+    Covariates of the bags stand beside the embedding's rows, standardised and on a common scale, under the same
+    penalty (see `CovariatesBeside`); a `SecondKernel` reads them itself. Instance weights are the embedding's to
+    honour, or to refuse.
 
     Parameters
     ----------
@@ -62,7 +68,7 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
         self.offset = offset
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
         weights = check_weights(sample_weight, bags)
         if self.offset not in OFFSETS:
             raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
@@ -72,41 +78,48 @@ class EmbeddingRidge(RegressorMixin, BaseEstimator):
         best, self.search_ = None, []
         with one_thread():
             for setting in ParameterGrid(self.grid or {}):
-                embedding, head = self._try(setting, bags, y, weights)
+                embedding, beside, head = self._try(setting, bags, y, weights)
                 self.search_.append((setting, head.penalty_, head.error_))
-                if best is None or head.error_ < best[2].error_:
-                    best = setting, embedding, head
-        self.setting_, self.embedding_, self.head_ = best
+                if best is None or head.error_ < best[-1].error_:
+                    best = setting, embedding, beside, head
+        self.setting_, self.embedding_, self.beside_, self.head_ = best
         self.error_, self.residuals_ = self.head_.error_, self.head_.residuals_
         remember_columns(self, bags)
         return self
 
     def _try(self, setting, bags, y, weights):
         embedding = clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
-        rows = embedding.fit_transform(bags, y)
+        rows, beside = embedding.fit_transform(_for(embedding, bags), y), None
         head = clone(self.head if self.head is not None else RidgePath())
-        if getattr(embedding, "columns", "features") == "gram":
+        gram = getattr(embedding, "columns", "features") == "gram"
+        if gram:
             head.set_params(kernel="precomputed")
-        return embedding, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
+        if bags.covariates is not None and not reads_covariates(embedding):
+            beside = CovariatesBeside.of(bags.covariates, rows, gram)
+            rows = beside.join(rows, bags.covariates)
+        return embedding, beside, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
 
     def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
-        return self.head_.predict(self.embedding_.transform(bags)) + self._offset(bags)
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        rows = self.embedding_.transform(_for(self.embedding_, bags))
+        if self.beside_ is not None:
+            rows = self.beside_.join(rows, bags.covariates)
+        return self.head_.predict(rows) + self._offset(bags)
 
     def _offset(self, bags) -> np.ndarray | float:
-        return segment_mean(bags.instances[:, 0].astype(np.float64), bags.offsets) if self.offset == "mean" else 0.0
+        if self.offset == "none":
+            return 0.0
+        return segment_mean(bags.instances[:, 0].astype(np.float64), bags.offsets, bags.weights)
 
-    def leave_one_out_error(self, bags, y) -> float:
+    def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
-        return clone(self).fit(bags, y).error_
+        return clone(self).fit(bags, y, sample_weight).error_
 
-    def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction, h(instance) / size, for embeddings that are means."""
-        bags = check_bags(bags, fitted=self)
-        parts, whole = self.predict(bags.singles()) / bags.expand(bags.sizes), self.predict(bags)
-        if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
-            raise ValueError(
-                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is no sum of "
-                "contributions; use a linear embedding such as KernelMean"
-            )
-        return parts
+
+def reads_covariates(embedding) -> bool:
+    return getattr(embedding, "reads_covariates", False)
+
+
+def _for(embedding, bags):
+    """The bags as the embedding is to see them: with covariates only if it reads them."""
+    return bags if reads_covariates(embedding) else bags.without_covariates()

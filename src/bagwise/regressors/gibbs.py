@@ -64,7 +64,7 @@ def draw_primary(chances, offsets, random) -> np.ndarray:
 def coefficient_moments(Z, y, w, variance: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and precision of b | δ, s²: precision P = ZᵀWZ/s² + I/n, mean P⁻¹ ZᵀWy/s²."""
     weighted = Z.T * w
-    precision = weighted @ Z / variance + np.eye(Z.shape[1]) / len(y)
+    precision = weighted @ Z / variance + np.eye(Z.shape[1]) / np.count_nonzero(w)
     return np.linalg.solve(precision, weighted @ y / variance), precision
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,9 +22,10 @@ class TargetScale:
     scale: float
 
     @classmethod
-    def of(cls, y: np.ndarray) -> TargetScale:
-        mean = float(y.mean())
-        scale = float(np.sqrt(np.mean((y - mean) ** 2)))
+    def of(cls, y: np.ndarray, weight: np.ndarray | None = None) -> TargetScale:
+        y, weight = (y, None) if weight is None else (y[weight > 0], weight[weight > 0])
+        mean = float(np.average(y, weights=weight))
+        scale = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
         return cls(mean, scale if scale > 1e-13 * np.abs(y).max() else 0.0)
 
     def standardised(self, y: np.ndarray) -> np.ndarray:
@@ -50,3 +52,10 @@ def few_folds(bags: Bags, folds: int, random_state: int) -> np.ndarray:
     """The fold of every bag: ``folds`` of them, or as many as there are bags (groups) if those are fewer."""
     units = bags.ids if bags.groups is None else bags.groups
     return bag_folds(bags, min(folds, max(len(set(units.tolist())), 2)), random_state=random_state)
+
+
+def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Masks of the bags to learn from and of those held out, for every fold in which both weigh something."""
+    for k in range(fold.max() + 1):
+        if weight[fold != k].any() and weight[fold == k].any():
+            yield fold != k, fold == k

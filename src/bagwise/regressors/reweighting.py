@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
-from sklearn.utils.metaestimators import available_if
 
 from bagwise.bags import check_bags, check_fit, remember_columns
 from bagwise.bags.segments import segment_max, segment_mean, segment_median, segment_sum
 from bagwise.regressors.mixture import Mixture
 from bagwise.regressors.task import Task, in_double
-from bagwise.regressors.weighted_median import segment_weighted_median
+from bagwise.regressors.weighted_median import segment_median_shares, segment_weighted_median
 from bagwise.regressors.weightings import Step
 from bagwise.threads import one_thread
 
@@ -129,11 +128,17 @@ class Reweighting(RegressorMixin, BaseEstimator):
         predictions = self.regressor_.predict(in_double(bags).instances)
         return self.centre_ + self.scale_ * np.asarray(predictions, dtype=np.float64)
 
-    @available_if(_is_gated)
     def instance_weights(self, bags) -> np.ndarray:
-        """π of every instance: the chance that it is the one its bag's target belongs to. Only with a gate."""
+        """With a gate π, the chance of every instance to be the one its bag's target belongs to.
+
+        Without, the weight it has in the prediction of its bag: that of a mean, or of the middle one or two.
+        """
         bags = check_bags(bags, fitted=self)
-        return self.gate_.chances(in_double(bags))
+        if self.gate_ is not None:
+            return self.gate_.chances(in_double(bags))
+        if self.rule == "mean":
+            return bags.shares()
+        return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)
 
     def _check(self) -> None:
         if self.rule not in RULES:

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 
-from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_max, segment_mean, segment_sum
 from bagwise.heads import RidgePath
 from bagwise.threads import one_thread
@@ -18,8 +18,10 @@ SELECTOR_PENALTY = 1e-2  # a row, on standardised features
 class SalienceRegressor(RegressorMixin, BaseEstimator):
     r"""Alternate between the weights ψ of the instances and a ridge regression w on the weighted exemplars.
 
-    .. math:: \min_{w, \psi_i \in \Delta} \sum_i (y_i - w^T X_i^T \psi_i)^2 + \epsilon_1 s^2 \sum_i \|\psi_i\|^2 +
-    \epsilon_2 \|w\|^2
+    .. math::
+
+        \min_{w, \psi_i \in \Delta} \sum_i (y_i - w^T X_i^T \psi_i)^2 + \epsilon_1 s^2 \sum_i \|\psi_i\|^2 +
+        \epsilon_2 \|w\|^2
 
     Given w the weights of a bag solve a small quadratic programme on the simplex, whose solution has the form
     ψ_l = max(0, τ - h_l g) with h the instance predictions: it is found by sorting, exactly. Given ψ the regression
@@ -82,12 +84,12 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)
-        importance = check_weights(sample_weight, bags)
-        importance = np.ones(len(bags)) if importance is None else importance / importance.mean()
-        centre, scale = y.mean(), y.std() or 1.0
+        importance = weights_or_ones(sample_weight, bags)
+        centre = np.average(y, weights=importance)
+        scale = np.sqrt(np.average((y - centre) ** 2, weights=importance)) or 1.0
         with one_thread():
             self._alternate(bags, (y - centre) / scale, importance)
-            self._learn_weights(bags)
+            self._learn_weights(bags, importance)
         self.coef_, self.intercept_ = scale * self._w[:-1], float(centre + scale * self._w[-1])
         self.objective_ = np.array(self.objective_)
         del self._w
@@ -127,7 +129,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
             fitted = segment_sum(psi * values, bags.offsets)
             rough = segment_sum(psi**2, bags.offsets)
             loss = np.sum(importance * ((z - fitted) ** 2 + self.smoothness * rough))
-            loss += self.penalty * len(z) * self._w[:-1] @ self._w[:-1]
+            loss += self.penalty * np.count_nonzero(importance) * self._w[:-1] @ self._w[:-1]
             self.objective_.append(float(loss))
             if previous - loss <= self.tolerance * abs(loss):
                 break
@@ -138,11 +140,12 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         head = RidgePath((self.penalty,)).fit(rows, z, sample_weight=importance)
         return np.append(head.coef_, head.intercept_)
 
-    def _learn_weights(self, bags: Bags) -> None:
+    def _learn_weights(self, bags: Bags, importance: np.ndarray) -> None:
         self.selector_ = None
         relative = self.weights_ * bags.expand(bags.sizes)
         if self.new_bags == "learned" and bags.n_instances > len(bags):
-            self.selector_ = Ridge(alpha=SELECTOR_PENALTY * bags.n_instances).fit(bags.instances, relative)
+            rows = bags.expand(importance)
+            self.selector_ = Ridge(alpha=SELECTOR_PENALTY * rows.sum()).fit(bags.instances, relative, rows)
 
 
 def simplex_weights(values: np.ndarray, targets: np.ndarray, offsets: np.ndarray, smoothness: float) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
-from bagwise.bags import check_bags, check_fit, remember_columns
+from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.regressors.sampling import hamiltonian, split_rhat
 from bagwise.regressors.shrinkage import Shrinkage
 from bagwise.regressors.shrinkage_loss import FLOOR, fisher
@@ -73,12 +73,13 @@ class SampledShrinkage(RegressorMixin, BaseEstimator):
         self.draws = draws
         self.random_state = random_state
 
-    def fit(self, bags, y) -> SampledShrinkage:
-        bags, y = check_fit(bags, y)
+    def fit(self, bags, y, sample_weight=None) -> SampledShrinkage:
+        bags, y = check_fit(bags, y, allow_weights=True)
         self._check()
-        self.shrinkage_ = clone(self.shrinkage if self.shrinkage is not None else Shrinkage()).fit(bags, y)
+        weight = weights_or_ones(sample_weight, bags)
+        self.shrinkage_ = clone(self.shrinkage if self.shrinkage is not None else Shrinkage()).fit(bags, y, weight)
         self.target_ = self.shrinkage_.target_
-        posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y))
+        posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y), weight)
         start = posterior.start(self.shrinkage_)
         with one_thread():
             run = hamiltonian(
@@ -100,7 +101,7 @@ class SampledShrinkage(RegressorMixin, BaseEstimator):
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         return self.target_.restored(*predictive(*given, self.square_), return_std)
 
@@ -116,17 +117,19 @@ class Posterior:
 
     WIDTH = 2.0  # of the priors on b, κ and σ²
 
-    def __init__(self, mean: np.ndarray, variance: np.ndarray, y: np.ndarray):
+    def __init__(self, mean: np.ndarray, variance: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None):
         self.mean, self.variance, self.y = mean, variance, y
+        self.weight = np.ones(len(y)) if weight is None else weight
 
     def __call__(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         w, b, (log_kappa, log_noise) = vectors[:, :-3], vectors[:, -3], vectors[:, -2:].T
         kappa, sigma2 = np.exp(log_kappa), np.exp(log_noise)
         m, v = self.mean @ w.T + b, self.variance @ (w**2).T + sigma2 + FLOOR  # (bags, vectors)
         error = self.y[:, None] - m
-        by_m, by_v = error / v, 0.5 * (error**2 / v - 1.0) / v
+        a = self.weight[:, None] / v
+        by_m, by_v = a * error, 0.5 * a * (error**2 / v - 1.0)
         square, n = (w**2).sum(axis=1), w.shape[1]
-        likelihood = -0.5 * (np.log(v) + error**2 / v).sum(axis=0)
+        likelihood = -0.5 * self.weight @ (np.log(v) + error**2 / v)
         prior = -0.5 * square / kappa**2 - n * log_kappa - 0.5 * (b**2 + kappa**2 + sigma2**2) / self.WIDTH**2
         gradient = np.empty_like(vectors)
         gradient[:, :-3] = by_m.T @ self.mean + 2.0 * w * (by_v.T @ self.variance) - w / kappa[:, None] ** 2
@@ -151,4 +154,4 @@ class Posterior:
         by_m = np.column_stack([self.mean, none + 1.0, none, none])
         by_v = np.column_stack([2.0 * w * self.variance, none, none, none + sigma2])
         prior = np.concatenate([np.full(len(w), kappa**-2), [self.WIDTH**-2, 2.0 * len(w) + 1.0, 1.0]])
-        return fisher(by_m, by_v, v, prior)
+        return fisher(by_m, by_v, v, prior, self.weight)

@@ -7,9 +7,9 @@ from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import check_bags, check_fit, remember_columns
+from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.embeddings import LandmarkMean
-from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood
+from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood, weighed_folds
 from bagwise.regressors.shrinkage_loss import path, unpacked
 from bagwise.regressors.shrinkage_model import PRIORS, Coordinates, predictive, prior_covariance, shrink
 from bagwise.threads import one_thread
@@ -28,7 +28,9 @@ class Shrinkage(RegressorMixin, BaseEstimator):
     A small bag is drawn to the average embedding m0, and its prediction is less certain. α, b, σ² and η minimise the
     negative log likelihood plus ½ penalty αᵀRα, all bag sizes being diagonal at once (see `shrinkage_model`); the
     penalty, and parameters of the embedding (``grid``), are chosen by the likelihood of held-out bags, groups together.
-    The uncertainty of α and b, by the curvature of the loss, is part of the standard deviation.
+    The uncertainty of α and b, by the curvature of the loss, is part of the standard deviation. With bag weights, of
+    mean one, the log likelihood of bag i counts w_i times, in the fit and among held-out bags. With instance weights N
+    is the effective size of the bag.
 
     Parameters
     ----------
@@ -97,24 +99,24 @@ class Shrinkage(RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y) -> Shrinkage:
-        bags, y = check_fit(bags, y)
-        penalties = self._check()
-        self.target_ = TargetScale.of(y)
+    def fit(self, bags, y, sample_weight=None) -> Shrinkage:
+        bags, y = check_fit(bags, y, allow_weights=True)
+        penalties, weight = self._check(), weights_or_ones(sample_weight, bags)
+        self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         settings = list(ParameterGrid(self.grid or {}))
         choice = len(settings) * len(penalties) > 1
         fold = few_folds(bags, self.folds, self.random_state) if choice else None
-        jobs = (delayed(self._try)(setting, penalties, bags, y, fold) for setting in settings)
+        jobs = (delayed(self._try)(setting, penalties, bags, y, weight, fold) for setting in settings)
         tried = Parallel(n_jobs=self.n_jobs)(jobs)
         scores = np.array([score for *_, score in tried])
         best, which = np.unravel_index(np.argmin(scores), scores.shape)
         self.setting_, self.penalty_ = settings[best], float(penalties[which])
         self.search_ = [(s, float(p), scores[i, j]) for i, s in enumerate(settings) for j, p in enumerate(penalties)]
         self.embedding_, self.coordinates_, z, _ = tried[best]
-        noise = self.coordinates_.noise_of(bags.sizes)
+        noise = self.coordinates_.noise_of(bags.effective_sizes())
         with one_thread():
-            found, self.covariance_ = list(path(z, noise, y, penalties[: which + 1], 1e-10))[-1]
+            found, self.covariance_ = list(path(z, noise, y, penalties[: which + 1], 1e-10, weight))[-1]
         self.weights_, self.intercept_, self.variance_, self.eta_ = unpacked(found)
         self.noise_std_ = float(self.target_.scale * np.sqrt(self.variance_))
         remember_columns(self, bags)
@@ -122,14 +124,14 @@ class Shrinkage(RegressorMixin, BaseEstimator):
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
-        bags = check_bags(bags, fitted=self)
+        bags = check_bags(bags, fitted=self, allow_weights=True)
         given = (*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         return self.target_.restored(*predictive(*given), return_std)
 
     def embed(self, bags) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the coordinates of every bag's embedding."""
         z = self.coordinates_(self.embedding_.transform(bags))
-        return shrink(z, self.coordinates_.noise_of(bags.sizes), self.eta_)
+        return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
     def _check(self) -> np.ndarray:
         if self.prior not in PRIORS:
@@ -139,25 +141,27 @@ class Shrinkage(RegressorMixin, BaseEstimator):
             raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
         return penalties
 
-    def _try(self, setting, penalties, bags, y, fold):
+    def _try(self, setting, penalties, bags, y, weight, fold):
         """Embed, diagonalise, and score every penalty on held-out bags."""
         embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
         with one_thread():
             means = embedding.fit_transform(bags)
-            prior = prior_covariance(self.prior, embedding, means, bags.sizes)
-            coordinates = Coordinates.of(prior, embedding.noise_, means, bags.sizes)
-            z, noise = coordinates(means), coordinates.noise_of(bags.sizes)
-            scores = np.zeros(len(penalties)) if fold is None else _held_out_scores(z, noise, y, fold, penalties)
-        return embedding, coordinates, z, scores
+            sizes = bags.effective_sizes()
+            prior = prior_covariance(self.prior, embedding, means, sizes)
+            coordinates = Coordinates.of(prior, embedding.noise_, means, sizes)
+            z, noise = coordinates(means), coordinates.noise_of(sizes)
+            if fold is None:
+                return embedding, coordinates, z, np.zeros(len(penalties))
+            return embedding, coordinates, z, _held_out_scores(z, noise, y, weight, fold, penalties)
 
 
-def _held_out_scores(z, noise, y, fold, penalties) -> np.ndarray:
+def _held_out_scores(z, noise, y, weight, fold, penalties) -> np.ndarray:
     """Mean negative log likelihood of bags, each predicted without its fold, for every penalty."""
     scores = np.zeros(len(penalties))
-    for k in range(fold.max() + 1):
-        train, test = fold != k, fold == k
-        for i, (found, covariance) in enumerate(path(z[train], noise[train], y[train], penalties)):
+    for train, test in weighed_folds(fold, weight):
+        fits = path(z[train], noise[train], y[train], penalties, weight=weight[train])
+        for i, (found, covariance) in enumerate(fits):
             *given, eta = unpacked(found)
             mean, variance = predictive(*shrink(z[test], noise[test], eta), *given, covariance)
-            scores[i] += negative_log_likelihood(y[test], mean, np.sqrt(variance)).sum()
-    return scores / len(y)
+            scores[i] += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
+    return scores / weight.sum()

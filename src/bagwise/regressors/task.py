@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.bags import Bags, check_weights
+from bagwise.bags import Bags, weights_or_ones
 from bagwise.bags.segments import segment_max
 from bagwise.instances.out_of_fold import seeded
 
@@ -31,11 +31,11 @@ class Task:
 
     @classmethod
     def of(cls, bags: Bags, y: np.ndarray, sample_weight=None) -> Task:
-        share = np.ones(len(bags)) if sample_weight is None else check_weights(sample_weight, bags)
+        share = weights_or_ones(sample_weight, bags)
         share = share / share.sum()
         centre = float(share @ y)
         spread = float(np.sqrt(share @ (y - centre) ** 2))
-        scale = spread if spread > 1e-12 * np.abs(y).max() else 1.0  # the spread of a constant is rounding
+        scale = spread if spread > 1e-12 * np.abs(y[share > 0]).max() else 1.0  # the spread of a constant is rounding
         return cls(in_double(bags), (y - centre) / scale, share, centre, scale)
 
     def errors(self, predictions: np.ndarray) -> np.ndarray:

@@ -24,6 +24,34 @@ def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np
     >>> segment_weighted_median(values, np.array([0.1, 0.1, 0.2, 0.6]), offsets).tolist()
     [8.0]
     """
+    low, high = _middle(values, weights, offsets)
+    return (low + high) / 2
+
+
+def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """How much of the weighted median is whose: half is the lower middle value's, half the upper one's.
+
+    Instances of one value share alike, so that their order does not matter. Shares sum to one in every bag, and the
+    median is the sum of share times value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> equal = np.full(4, 0.25)
+    >>> segment_median_shares(np.array([1.0, 3.0, 2.0, 8.0]), equal, np.array([0, 4])).tolist()
+    [0.0, 0.5, 0.5, 0.0]
+    >>> segment_median_shares(np.array([1.0, 3.0, 3.0, 8.0]), equal, np.array([0, 4])).tolist()
+    [0.0, 0.5, 0.5, 0.0]
+    """
+    sizes, shares = np.diff(offsets), np.zeros(len(values))
+    for middle in _middle(values, weights, offsets):
+        there = ((values == np.repeat(middle, sizes)) & (weights > 0)).astype(np.float64)
+        shares += 0.5 * there / np.repeat(segment_sum(there, offsets), sizes)
+    return shares
+
+
+def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values just below and just above the half of every bag's weight: one value, or the two about the middle."""
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     values, total = values[order], np.cumsum(weights[order])
@@ -34,4 +62,4 @@ def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np
         short = segment_sum((reached <= past).astype(np.int64), offsets)
         return values[offsets[:-1] + np.minimum(short, sizes - 1)]
 
-    return (first(0.5 - ROUNDING) + first(0.5 + ROUNDING)) / 2
+    return first(0.5 - ROUNDING), first(0.5 + ROUNDING)

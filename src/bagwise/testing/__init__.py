@@ -1,7 +1,7 @@
 """For tests: contract checks for bag estimators, the zoo of awkward bags, naive references."""
 
 from bagwise.testing import naive
-from bagwise.testing.contracts import bag_estimator_checks, check_bag_estimator
+from bagwise.testing.contracts import bag_estimator_checks, check_bag_estimator, parametrize_with_checks
 from bagwise.testing.zoo import zoo
 
-__all__ = ["bag_estimator_checks", "check_bag_estimator", "naive", "zoo"]
+__all__ = ["bag_estimator_checks", "check_bag_estimator", "naive", "parametrize_with_checks", "zoo"]

@@ -1,0 +1,24 @@
+"""auto: the default, for those who do not know which method their problem needs."""
+
+from __future__ import annotations
+
+from bagwise.methods.catalogue import Card, register
+
+
+def auto(*, random_state=0, n_jobs=None):
+    """A dozen methods on the same folds of bags, and an honest blend of those that earn their place."""
+    from bagwise.automatic import AutoRegressor  # here, for that room stands above this one
+
+    return AutoRegressor(random_state=random_state, n_jobs=n_jobs)
+
+
+register(
+    Card(
+        name="auto",
+        idea="Try a diverse set of methods on the same folds of bags, and blend those that earn their place.",
+        assumes="nothing: which assumption fits is found out on held-out bags",
+        cites="Wolpert (1992); Breiman (1996), Stacked regressions",
+        cost="that of all members times the number of folds; a time_budget limits it",
+        presets={"default": auto},
+    )
+)

@@ -1,0 +1,190 @@
+"""Instance weights and covariates of bags: carried everywhere, checked at the door."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bagwise as bw
+from bagwise import Bags, from_arrays
+from bagwise.bags import check_bags, remember_columns
+
+W = [[1.0, 2.0], [3.0], [0.0, 5.0, 1.0]]
+C = [[10.0, 1.0], [20.0, 2.0], [30.0, 3.0]]
+
+
+@pytest.fixture
+def bags() -> Bags:
+    arrays = [np.array([[1.0], [2.0]]), np.array([[3.0]]), np.array([[4.0], [5.0], [6.0]])]
+    return from_arrays(
+        arrays, ids=list("abc"), feature_names=["x"], weights=W, covariates=C, covariate_names=["sza", "vza"]
+    )
+
+
+def test_selecting_takes_them_along(bags):
+    assert bags[[2, 0]].weights.tolist() == [0, 5, 1, 1, 2] and bags[[2, 0]].covariates.tolist() == [C[2], C[0]]
+    assert bags[1:].weights.tolist() == [3, 0, 5, 1] and bags[:1].covariate_names == ("sza", "vza")
+    assert bags[np.array([False, True, False])].weights.tolist() == [3]
+
+
+def test_they_survive_replacing_pickling_and_saving(bags, tmp_path):
+    other = bags.replace(bags.instances + 1, feature_names=["z"])
+    assert other.weights is not None and other.covariates.tolist() == C
+    assert pickle.loads(pickle.dumps(bags)) == bags
+    bw.save_npz(tmp_path / "b.npz", bags, [1.0, 2.0, 3.0])
+    assert bw.load(tmp_path / "b.npz")[0] == bags
+    for less in (bags.without_weights(), bags.without_covariates(), bags.with_weights(np.ones(6))):
+        assert less != bags
+    assert bags.without_weights().with_weights(np.concatenate(W)) == bags
+    assert bags.without_covariates().with_covariates(C, ["sza", "vza"]) == bags
+
+
+def test_dropped_instances_take_their_weights_along(bags, tmp_path):
+    holed = Bags([[1.0], [np.nan], [3.0]], [0, 2, 3], missing="keep", weights=[1.0, 2.0, 3.0])
+    bw.save_npz(tmp_path / "h.npz", holed)
+    assert bw.load(tmp_path / "h.npz", missing="drop-instances")[0].weights.tolist() == [1, 3]
+
+
+def test_what_people_see(bags):
+    assert repr(bags).endswith("1 feature, 2 covariates, with instance weights")
+    with pytest.raises(ValueError, match="read-only"):
+        bags.weights[0] = 1.0
+
+
+def test_shares_sum_to_one_in_every_bag(bags):
+    np.testing.assert_allclose(bags.shares(), [1 / 3, 2 / 3, 1, 0, 5 / 6, 1 / 6])
+    np.testing.assert_allclose(bags.without_weights().shares(), [1 / 2, 1 / 2, 1, 1 / 3, 1 / 3, 1 / 3])
+    huge = bags.with_weights([1e308, 1e308, 1e-300, 5e-324, 0, 0])
+    np.testing.assert_allclose(huge.shares(), [1 / 2, 1 / 2, 1, 1, 0, 0])
+
+
+def test_singles_and_spread(bags):
+    alone = bags.singles()
+    assert alone.weights is None and alone.covariates[:, 0].tolist() == [10, 10, 20, 30, 30, 30]
+    wide = bags.spread()
+    assert wide.covariates is None and wide.feature_names == ("x", "sza", "vza")
+    assert wide[0].tolist() == [[1, 10, 1], [2, 10, 1]] and wide.weights is not None
+    assert wide.spread() is wide
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"weights": [1.0]}, ValueError, r"one entry per instance \(3\), not shape \(1,\)"),
+        ({"weights": ["a", "b", "c"]}, TypeError, "weights must be numbers"),
+        ({"weights": [1.0, -1.0, np.nan]}, ValueError, r"bag 'p' \(and 1 other\) has an instance weight that is neg"),
+        ({"weights": [0.0, 0.0, 1.0]}, ValueError, "bag 'p' has no instance of weight above zero"),
+        ({"covariates": [1.0]}, ValueError, r"one entry per bag \(2\)"),
+        ({"covariates": np.ones((2, 1, 1))}, ValueError, r"table of \(bags, covariates\)"),
+        ({"covariates": ["a", "b"]}, TypeError, "covariates must be numbers"),
+        ({"covariates": [1.0, np.inf]}, ValueError, "bag 'q' has a missing or infinite covariate"),
+        ({"covariates": [1.0, 2.0], "covariate_names": ["x"], "feature_names": ["x"]}, ValueError, "it can be one"),
+        ({"covariate_names": ["x"]}, ValueError, "covariate_names without covariates"),
+    ],
+)
+def test_refused(options, error, match):
+    with pytest.raises(error, match=match):
+        Bags(np.ones((3, 1)), [0, 2, 3], ["p", "q"], **options)
+
+
+def test_lists_of_weights_refused():
+    with pytest.raises(ValueError, match=r"one list per bag \(1\), not 2"):
+        from_arrays([[[1.0]]], weights=[[1.0], [2.0]])
+    with pytest.raises(ValueError, match=r"bag 0 has 1 instances, but weights of shape \(2,\)"):
+        from_arrays([[[1.0]]], weights=[[1.0, 2.0]])
+
+
+def test_the_door(bags):
+    with pytest.raises(ValueError, match=r"does not take instance weights; drop them with bags.without_weights\(\)"):
+        check_bags(bags)
+    assert check_bags(bags.without_weights()) == bags.without_weights().spread()
+    assert check_bags(bags, allow_weights=True, apart=True) is bags
+
+
+def test_the_same_covariates_at_predict(bags):
+    class Estimator:
+        pass
+
+    estimator, options = Estimator(), {"allow_weights": True, "apart": True}
+    remember_columns(estimator, bags)
+    assert check_bags(bags, fitted=estimator, **options) is bags
+    with pytest.raises(ValueError, match=r"have 0 covariates, but Estimator was fitted on 2 \(sza, vza\)"):
+        check_bags(bags.without_covariates(), fitted=estimator, **options)
+    with pytest.raises(ValueError, match="covariates are vza, sza, but Estimator was fitted on sza, vza"):
+        check_bags(bags.with_covariates(C, ["vza", "sza"]), fitted=estimator, **options)
+    remember_columns(estimator, bags.without_covariates())
+    with pytest.raises(ValueError, match="have 2 covariates, but Estimator was fitted on 0"):
+        check_bags(bags, fitted=estimator, **options)
+
+
+FRAME = pd.DataFrame(
+    {
+        "site": ["b", "a", "b", "c"],
+        "y": [1.0, 2.0, 1.0, 3.0],
+        "w": [0.5, 1.0, 1.5, 2.0],
+        "sza": [30.0, 40.0, 30.0, 50.0],
+        "x": [1.0, 2.0, 3.0, 4.0],
+    }
+)
+ROLES = {"bag": "site", "target": "y", "weights": "w"}
+
+
+@pytest.mark.parametrize("ending", ["frame", "csv", "parquet"])
+def test_loading(tmp_path, ending):
+    source = FRAME
+    if ending == "csv":
+        FRAME.to_csv(source := tmp_path / "t.csv", index=False)
+    if ending == "parquet":
+        FRAME.to_parquet(source := tmp_path / "t.parquet")
+    for bag_features in (["sza"], "sza", "auto"):
+        bags, y = bw.load(source, **ROLES, bag_features=bag_features)
+        assert bags.feature_names == ("x",) and bags.covariate_names == ("sza",) and y.tolist() == [1, 2, 3]
+        assert bags.weights.tolist() == [0.5, 1.5, 1, 2] and bags.covariates.tolist() == [[30], [40], [50]]
+    bags, _ = bw.load(source, features=["x"], **ROLES, bag_features=["sza"])
+    assert bags.feature_names == ("x",) and bags.covariates.tolist() == [[30], [40], [50]]
+
+
+def test_dropping_rows_keeps_weights_in_step():
+    holed = FRAME.assign(x=[np.nan, 2.0, 3.0, 4.0])
+    bags, _ = bw.load(holed, **ROLES, missing="drop-instances", bag_features=["sza"])
+    assert bags.weights.tolist() == [1.5, 1, 2] and bags.covariates.tolist() == [[30], [40], [50]]
+
+
+def test_auto_finds_what_never_varies():
+    assert bw.load(FRAME.drop(columns="w"), bag="site", target="y", bag_features="auto")[0].covariate_names == ("sza",)
+    alone = FRAME.drop_duplicates("site")
+    assert bw.load(alone, **ROLES, bag_features="auto")[0].covariates is None
+    constant = FRAME.assign(x=FRAME.sza)
+    assert bw.load(constant, **ROLES, bag_features="auto")[0].feature_names == ("sza",)
+
+
+def test_lists_with_weights_and_covariates():
+    frame = pd.DataFrame({"site": ["p", "q"], "x": [[1.0, 2.0], [3.0]], "w": [[1.0, 3.0], [2.0]], "sza": [30.0, 40.0]})
+    bags, _ = bw.load(frame, bag="site", weights="w", bag_features="auto")
+    assert bags.weights.tolist() == [1, 3, 2] and bags.covariates.tolist() == [[30], [40]]
+    assert bags.feature_names == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        (
+            {"bag_features": ["x"]},
+            ValueError,
+            "bag 'b' has more than one value in column 'x'; a bag feature",
+        ),
+        ({"bag_features": ["szz"]}, ValueError, r"no column 'szz' \(did you mean 'sza'\?\)"),
+        ({"bag_features": ["y"]}, ValueError, "column 'y' has another role"),
+        ({"bag_features": ["sza"], "features": ["sza"]}, ValueError, "every feature column is a bag feature"),
+        ({"features": ["w"]}, ValueError, "column 'w' is the instance weight"),
+    ],
+)
+def test_loading_refused(options, error, match):
+    with pytest.raises(error, match=match):
+        bw.load(FRAME, **ROLES, **options)
+
+
+def test_text_is_no_bag_feature():
+    with pytest.raises(TypeError, match="must be numbers; column 'name' is"):
+        bw.load(FRAME.assign(name="n"), **ROLES, bag_features=["name"])
