@@ -1,0 +1,119 @@
+"""The file itself: a zip of parts that are stored as they are, and a header that knows the checksum of each.
+
+Nothing is compressed, so a file can never unfold to more bytes than it has, and every claim about sizes is compared
+with the size of the file before anything is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from typing import BinaryIO
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
+
+from bagwise.saving.refusing import AGAIN, Refused
+
+FORMAT = 1
+KIND = "bagwise model"
+HEADER = "header.json"
+OURS = "give a file that bagwise.save has written"
+# What every header has; the values may be anything JSON can say where no type stands.
+FIELDS = {"kind": str, "format": int, "versions": dict, "parts": dict, "checksum": str}
+
+
+def pack(header: dict, parts: dict[str, bytes]) -> bytes:
+    """The bytes of a model file; digests of the parts and the checksum are added to the header."""
+    header = {"kind": KIND, "format": FORMAT, **header, "parts": {name: _digest(data) for name, data in parts.items()}}
+    header["checksum"] = checksum(header)
+    return pack_parts({HEADER: json.dumps(header, indent=1).encode(), **parts})
+
+
+def pack_parts(parts: dict[str, bytes]) -> bytes:
+    """A zip of stored parts; the same parts give the same bytes."""
+    stream = io.BytesIO()
+    with ZipFile(stream, "w", ZIP_STORED) as archive:
+        for name, data in parts.items():
+            archive.writestr(ZipInfo(name), data)
+    return stream.getvalue()
+
+
+def unpack(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
+    """The header and the parts of a model file, every checksum compared; anything else is refused."""
+    _refuse_foreign(stream)
+    try:
+        archive = ZipFile(stream)
+    except BadZipFile as error:
+        raise Refused(f"it is cut short or damaged ({error}); {AGAIN}") from None
+    with archive:
+        _refuse_claims(archive, stream)
+        header = _header(archive)
+        parts = {info.filename: archive.read(info) for info in archive.infolist() if info.filename != HEADER}
+    _compare(header, parts)
+    return header, parts
+
+
+def checksum(header: dict) -> str:
+    """SHA-256 of everything else in the header, the digests of all parts among it."""
+    rest = {key: value for key, value in header.items() if key != "checksum"}
+    return _digest(json.dumps(rest, sort_keys=True).encode())
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _refuse_foreign(stream: BinaryIO) -> None:
+    start = stream.read(4)
+    if not start:
+        raise Refused(f"it is empty; {OURS}")
+    if start[:1] == b"\x80":
+        raise Refused(f"it looks like a pickle, which could run any code and is never read here; {OURS}")
+    if start != b"PK\x03\x04":
+        raise Refused(f"it is not a bagwise model (it starts with {start!r}); {OURS}")
+
+
+def _refuse_claims(archive: ZipFile, stream: BinaryIO) -> None:
+    """Compare what the table of contents claims with the size of the file, before a part is read."""
+    entries = archive.infolist()
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise Refused(f"it has two parts of one name; {AGAIN}")
+    whole = stream.seek(0, os.SEEK_END)
+    for entry in entries:
+        if entry.compress_type != ZIP_STORED or entry.file_size != entry.compress_size:
+            raise Refused(
+                f"its part {entry.filename!r} is compressed and claims {entry.file_size} bytes, where model files "
+                f"are never compressed; {OURS}"
+            )
+    claimed = sum(entry.file_size for entry in entries)
+    if claimed > whole:
+        raise Refused(f"its parts claim {claimed} bytes, but the file has {whole}; {AGAIN}")
+
+
+def _header(archive: ZipFile) -> dict:
+    if HEADER not in archive.namelist():
+        raise Refused(f"it is a zip, but not a bagwise model (it has no {HEADER}); {OURS}")
+    header = json.loads(archive.read(HEADER))
+    if not isinstance(header, dict) or header.get("kind") != KIND:
+        raise Refused(f"it is a zip, but not a bagwise model (its {HEADER} does not say so); {OURS}")
+    if isinstance(header.get("format"), int) and header["format"] > FORMAT:
+        raise Refused(
+            f"it has format {header['format']}, and this bagwise reads up to {FORMAT}; "
+            "update it: pip install --upgrade bagwise"
+        )
+    wrong = [name for name, kind in FIELDS.items() if not isinstance(header.get(name), kind)]
+    if wrong:
+        raise Refused(f"its header has no valid {wrong[0]!r}; {AGAIN}")
+    return header
+
+
+def _compare(header: dict, parts: dict[str, bytes]) -> None:
+    if checksum(header) != header["checksum"]:
+        raise Refused(f"its header does not match its checksum: it was changed or damaged; {AGAIN}")
+    if set(parts) != set(header["parts"]):
+        odd = sorted(set(parts) ^ set(header["parts"]))[0]
+        raise Refused(f"its parts are not those its header lists (see {odd!r}); {AGAIN}")
+    for name, data in parts.items():
+        if _digest(data) != header["parts"][name]:
+            raise Refused(f"its part {name!r} does not match its checksum: it was changed or damaged; {AGAIN}")

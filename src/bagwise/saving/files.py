@@ -1,0 +1,87 @@
+"""Saving a fitted model to one file, and opening it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.saving.archive import pack, unpack
+from bagwise.saving.header import make_header, warn_of_other_versions
+from bagwise.saving.models import dump, load
+from bagwise.saving.refusing import refusing
+from bagwise.writing import replace_file
+
+
+def save(
+    model,
+    path: Path | str,
+    *,
+    method: str | None = None,
+    target: str | None = None,
+    training: dict | None = None,
+) -> None:
+    """Write a fitted model to one file that opens without running code.
+
+    The file is a zip: a header in JSON (`read_header`), a plan of the model by skops, and its arrays. It appears whole
+    or not at all, and what was there before stays if anything goes wrong. A model that could not be opened again
+    is refused here.
+
+    Parameters
+    ----------
+    model : fitted estimator for bags
+    path : where to; the ending ``.bagwise`` is a custom, not a rule
+    method : name of the method in the catalogue, kept in the header
+    target : name of the target, kept in the header
+    training : what it was trained on, kept in the header; see `describe_training`
+
+    Examples
+    --------
+    >>> import tempfile, bagwise as bw
+    >>> from bagwise.saving import describe_training, open_model, save
+    >>> bags, y = bw.datasets.make_gaussian(40, instances=10)
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> path = tempfile.mkdtemp() + "/model.bagwise"
+    >>> save(model, path, method="aggregated", training=describe_training(bags, y))
+    >>> bool((open_model(path).predict(bags) == model.predict(bags)).all())
+    True
+    """
+    _refuse_unfitted(model)
+    data = pack(make_header(model, method=method, target=target, training=training), dump(model))
+    replace_file(path, lambda whole: whole.write_bytes(data))
+
+
+def open_model(path: Path | str):
+    """The fitted model in a file that `save` has written.
+
+    Only types from a fixed list are made, none by running code from the file; pickle is never read. A file that is
+    changed, cut short, of a newer format or not ours is refused with a ValueError. If the versions of
+    scikit-learn or bagwise differ from those that saved it, a UserWarning names both.
+    """
+    with open(path, "rb") as stream, refusing(path):
+        header, parts = unpack(stream)
+        model = load(parts)
+    warn_of_other_versions(header, path)
+    return model
+
+
+def read_header(path: Path | str) -> dict:
+    """What a model file says about itself, its checksums compared, without making the model.
+
+    Keys: ``format``, ``method``, ``estimator``, ``feature_names``, ``n_features``, ``target``, ``training``,
+    ``versions``, ``created``, ``parts`` (the SHA-256 of each) and ``checksum``.
+    """
+    with open(path, "rb") as stream, refusing(path):
+        return unpack(stream)[0]
+
+
+def _refuse_unfitted(model) -> None:
+    if not hasattr(model, "fit") or isinstance(model, type):
+        raise TypeError(f"expected a fitted estimator, not {model!r:.80}")
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise NotFittedError(
+            f"this {type(model).__name__} is not fitted yet, so there is nothing to save; call fit(bags, y) first"
+        ) from None

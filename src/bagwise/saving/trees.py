@@ -1,0 +1,74 @@
+"""Fitted trees: scikit-learn follows their indices without looking, so they are checked before a model is handed out.
+
+Every child must come after its parent (no step out of the tree, no walk in circles), and every split must ask for a
+feature that the estimator which holds the tree insists on being given.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from bagwise.saving.arrays import read_array
+from bagwise.saving.refusing import AGAIN, Refused
+
+
+def check_tree_sizes(node: dict, parts: dict[str, bytes]) -> None:
+    """Before a tree is built from arrays that were checked: one output, and as many nodes as it says."""
+    _, classes, outputs = node["__reduce__"]["args"]["content"]
+    state = node["content"]["content"]
+    count = json.loads(state["node_count"]["content"])
+    rows = read_array(parts[state["nodes"]["file"]])
+    if outputs["content"] != "1" or read_array(parts[classes["file"]]).tolist() != [1]:
+        raise Refused(f"a tree has more than one output; {AGAIN}")
+    if type(count) is not int or rows.shape != (count,):
+        raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
+
+
+def check_tree(tree, holder) -> None:
+    """A tree of a decision tree or a forest."""
+    left = tree.children_left
+    check_splits(left, tree.children_right, tree.feature, left == -1, _width(holder))
+
+
+def check_predictor(tree, holder) -> None:
+    """A tree of histogram boosting."""
+    rows = tree.nodes
+    if rows["is_categorical"].any():
+        raise Refused(f"a tree splits by category, which features of instances never do; {AGAIN}")
+    check_splits(rows["left"], rows["right"], rows["feature_idx"], rows["is_leaf"] != 0, _width(holder))
+
+
+def check_forest(forest, holder=None) -> None:
+    """Forests and boosted trees count the features once and hand them to every member."""
+    for member in np.asarray(forest.estimators_, dtype=object).ravel():
+        if hasattr(member, "tree_") and _width(member) != _width(forest):
+            raise Refused(f"a tree has other features than its forest; {AGAIN}")
+
+
+def check_splits(left, right, feature, leaf, n_features: int) -> None:
+    """Refuse a tree with a child before its parent or beyond the end, or a feature that is not there.
+
+    Examples
+    --------
+    >>> leaf = np.array([False, True, True])
+    >>> check_splits(np.array([1, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    >>> check_splits(np.array([9, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    Traceback (most recent call last):
+    bagwise.saving.refusing.Refused: a tree leads out of itself; ...
+    """
+    inner = np.flatnonzero(~leaf)
+    for children in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        if len(leaf) == 0 or not ((children > inner) & (children < len(leaf))).all():
+            raise Refused(f"a tree leads out of itself; {AGAIN}")
+    if not ((feature[inner] >= 0) & (feature[inner] < n_features)).all():
+        raise Refused(f"a tree asks for a feature that is not there; {AGAIN}")
+
+
+def _width(holder) -> int:
+    """The number of features that an estimator insists on."""
+    width = getattr(holder, "n_features_in_", None)
+    if type(width) is not int:
+        raise Refused(f"a tree is held by {type(holder).__name__}, which does not count its features; {AGAIN}")
+    return width
