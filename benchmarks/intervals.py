@@ -1,0 +1,122 @@
+"""Coverage and width of the intervals of `bagwise.intervals`, by kind and scale, on new bags of several simulations.
+
+    python benchmarks/intervals.py               both tables of docs/intervals.md; a few minutes on one core
+    python benchmarks/intervals.py --quick       one draw of each
+    python benchmarks/intervals.py --choices     few bags and a method that chooses its embedding: how much the closed
+                                                 form of jackknife+ loses by leaving bags out after the choice
+
+Every row is the mean over draws: the share of the targets of new bags inside their interval (all bags, the smallest
+fifth by number of instances, the largest fifth) and the mean width of the intervals.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import bagwise as bw
+from bagwise.intervals import BagScale, Intervals, coverage_by_size, gaussian_coverage
+
+KINDS = ("cv+", "jackknife+", "split")
+SCALES = {"none": "none", "size": BagScale(spread=False), "size and spread": "bag"}
+PROBABILISTIC = ("blr", "shrinkage", "bdr")
+LEVEL, N_NEW = 0.9, 200
+
+
+def law(n_bags: int, draw: int):
+    """Bags of 5, 20, 100 or 1,000 instances (Law et al., 2018), a quarter of each."""
+    data = bw.datasets.make_law(23 + draw, s5=25, parts=["train", "test"])
+    return tuple((bags[:n], y[:n]) for (bags, y), n in ((data["train"], n_bags), (data["test"], N_NEW)))
+
+
+def problem(kind: str):
+    """One of the kinds of `make_problem`, bags of 5 to 55 instances."""
+
+    def draw_bags(n_bags: int, draw: int):
+        return tuple(
+            bw.datasets.make_problem(kind, n, random_state=s) for n, s in ((n_bags, draw), (N_NEW, 100 + draw))
+        )
+
+    return draw_bags
+
+
+STATISTICS = bw.method("statistics", preset="linear")
+DATA = {
+    "law, 40 bags, statistics": (law, 40, STATISTICS, 6),
+    "law, 200 bags, statistics": (law, 200, STATISTICS, 6),
+    "mean, 40 bags, aggregated": (problem("mean"), 40, "aggregated", 8),
+    "shape, 200 bags, statistics": (problem("shape"), 200, STATISTICS, 3),
+}
+
+
+def measure(data, n_bags: int, draws: int, *models: Intervals) -> list[np.ndarray]:
+    """Mean over the draws of coverage (all, smallest, largest) and width, for every model."""
+    found = [[] for _ in models]
+    for draw in range(draws):
+        (bags, y), (new, y_new) = data(n_bags, draw)
+        for model, rows in zip(models, found, strict=True):
+            interval = model.fit(bags, y).predict_interval(new)
+            rows.append([*coverage_by_size(y_new, interval, new.sizes).values(), np.diff(interval).mean()])
+    return [np.mean(rows, axis=0) for rows in found]
+
+
+def line(*cells) -> str:
+    return "| " + " | ".join(f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells) + " |"
+
+
+def by_kind_and_scale(quick: bool) -> None:
+    print(line("simulation, method", "kind", "scale", "coverage", "smallest", "largest", "width"))
+    print("|---|---|---|--:|--:|--:|--:|")
+    for title, (data, n_bags, method, draws) in DATA.items():
+        names = [(kind, scale) for kind in KINDS for scale in SCALES]
+        models = [Intervals(method, kind=kind, scale=SCALES[scale], level=LEVEL) for kind, scale in names]
+        for name, row in zip(names, measure(data, n_bags, 1 if quick else draws, *models), strict=True):
+            print(line(title, *name, *map(float, row)), flush=True)
+
+
+def own_calibration(quick: bool) -> None:
+    print("\n" + line("simulation", "method", "0.5", "0.8", "0.9", "0.95", "cv+, std: 0.9", "smallest", "largest"))
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    for title, data in {"law, 200 bags": law, "mean, 200 bags": problem("mean")}.items():
+        (bags, y), (new, y_new) = data(200, 0)
+        for name in PROBABILISTIC[: 1 if quick else None]:
+            model = Intervals(name, scale="std", folds=5, level=LEVEL).fit(bags, y)
+            own = gaussian_coverage(y_new, *model.method_.predict(new, return_std=True))
+            ours = coverage_by_size(y_new, model.predict_interval(new), new.sizes)
+            print(line(title, name, *own.values(), *ours.values()), flush=True)
+
+
+def choices(draws: int = 16) -> None:
+    print(line("simulation, method", "kind", "coverage", "smallest", "largest", "width"))
+    print("|---|---|--:|--:|--:|--:|")
+    models = {
+        "jackknife+, refit=False": Intervals("input-kme", kind="jackknife+", refit=False, level=LEVEL),
+        "cv+": Intervals("input-kme", level=LEVEL),
+    }
+
+    def shape(n_bags: int, draw: int):
+        bags, y = bw.datasets.make_problem("shape", n_bags + 300, random_state=draw)
+        return (bags[:n_bags], y[:n_bags]), (bags[n_bags:], y[n_bags:])
+
+    for name, row in zip(models, measure(shape, 40, draws, *models.values()), strict=True):
+        print(line("shape, 40 bags, input-kme", name, *map(float, row)), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--choices", action="store_true")
+    args = parser.parse_args()
+    start = time.perf_counter()
+    if args.choices:
+        choices()
+    else:
+        by_kind_and_scale(args.quick)
+        own_calibration(args.quick)
+    print(f"\n{time.perf_counter() - start:.0f} seconds")
+
+
+if __name__ == "__main__":
+    main()

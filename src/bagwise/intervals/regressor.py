@@ -1,0 +1,205 @@
+"""`Intervals`: any bag regressor, with an interval around every prediction."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.intervals.calibrating import Calibration, by_folds, by_ridge, by_split
+from bagwise.intervals.fold_scales import Constant, model_std, within_training, without_folds
+from bagwise.intervals.left_out import fit_once
+from bagwise.intervals.options import check_options, deal, lacking, method_of, units_noun
+from bagwise.intervals.order_statistics import check_level, plus_interval, unit_shares, units_of
+from bagwise.intervals.scales import BagScale
+
+# Missing values, instance weights and covariates are for the method to take or to refuse.
+EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
+
+
+class Intervals(RegressorMixin, BaseEstimator):
+    r"""A bag regressor and, around each of its predictions, an interval that covers the target with probability level.
+
+    Models that never saw a bag say how wrong the method is on new ones; no distribution is assumed, only that the bags
+    (the groups, when bags carry them) are exchangeable: the new ones come from where those of training came from.
+    With :math:`\mu_{-k}` the method trained without fold k, :math:`s_{-k}` the scale of a bag's error and the scores
+    :math:`R_i = |y_i - \mu_{-k(i)}(x_i)| / s_{-k(i)}(x_i)`, the interval of a new bag x is
+
+    .. math:: \big[\,q^-_i\{\mu_{-k(i)}(x) - R_i\, s_{-k(i)}(x)\},\; q^+_i\{\mu_{-k(i)}(x) + R_i\, s_{-k(i)}(x)\}\,\big]
+
+    with :math:`q^+` the ⌈level (n + 1)⌉-th smallest of the n values and :math:`q^-` the ⌈level (n + 1)⌉-th largest.
+
+    Parameters
+    ----------
+    method : bag regressor, or the name of one in the catalogue
+        A method that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``) is fitted once for "cv+", and
+        not at all if it is fitted on these bags already.
+    level : float
+        The share of new bags to be covered.
+    kind : {"cv+", "jackknife+", "split"}
+        * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Every bag is used for both
+          purposes. Coverage is at least 2 level - 1 less a term of order 1/√n whatever the method, and in practice
+          close to level.
+        * "jackknife+": every bag (group) left out by itself, for few bags; coverage at least 2 level - 1, in practice
+          level. Where the method ends in `EmbeddingRidge`, and what comes before it is out of fold or learns nothing
+          from the targets, left-out residuals and left-out predictions of new bags have a closed form.
+        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage at least level,
+          exactly so, from a model that has seen fewer bags; the quickest.
+    scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``
+        "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
+        "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
+        With "none" all intervals are about equally wide.
+    folds : int or "auto"
+        "auto" is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out, and
+        "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
+    refit : {"auto", True, False}
+        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
+        more than its penalty (see Notes).
+    random_state : int
+        For the folds, and for a method given by name.
+    n_jobs : int, optional
+        Folds fitted at once. The numbers are the same whatever it is.
+
+    Attributes
+    ----------
+    method_ : the fitted method that `predict` uses; on all bags, for "split" on those not held out
+    calibration_ : positions of the training bags with a score: all of them, for "split" those held out
+    residuals_, fold_, scores_ : target minus held-out prediction, fold, and score R of each of them
+    left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None when there are too few bags
+    scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
+
+    Notes
+    -----
+    *Scores are absolute*, so both sides of the interval share their errors, and half as many bags suffice as for
+    one-sided bounds; for very skewed targets fit on a transformed target.
+
+    *Scales.* The theory asks that the scale of a fold be fitted without its bags. For "split", "std" and "none" that is
+    exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
+    folds; the models behind those have seen the fold's bags, which reach four coefficients that way and no other.
+
+    *Closed form.* What is left out is left out of the ridge: the residuals and the predictions of new bags are both
+    those of a ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. What was chosen with all
+    bags stays: exact where nothing is, as good as exact for the penalty, a little too narrow for an embedding chosen
+    from a grid (docs/intervals.md has figures). That is why "auto" then fits again; ``refit=False`` takes it as it is.
+
+    *Groups.* Folds keep a group together and the group is the unit: a score of a group of N bags counts 1/N in the
+    quantile, and n is the number of groups. The promise is for bags of *new* groups.
+
+    *Weights* of bags are for training; every bag (group) counts the same in the quantile, except those of weight zero,
+    which do not count at all.
+
+    *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
+    fewer, `fit` warns at once and fits the method alone, and `predict_interval` refuses: no bound is ever infinite.
+
+    References
+    ----------
+    R. F. Barber, E. J. Candès, A. Ramdas, R. J. Tibshirani, "Predictive inference with the jackknife+", Annals of
+    Statistics, 2021. Y. Lee, R. F. Barber, R. Willett, "Distribution-free inference with hierarchical data", 2023.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.intervals import Intervals
+    >>> bags, y = bw.datasets.make_problem("mean", 300)
+    >>> model = Intervals("aggregated", level=0.8).fit(bags[:200], y[:200])
+    >>> interval = model.predict_interval(bags[200:])
+    >>> bool(0.7 < ((interval[:, 0] <= y[200:]) & (y[200:] <= interval[:, 1])).mean() < 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        method="aggregated",
+        *,
+        level: float = 0.9,
+        kind: str = "cv+",
+        scale="bag",
+        folds: int | str = "auto",
+        refit: bool | str = "auto",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.method = method
+        self.level = level
+        self.kind = kind
+        self.scale = scale
+        self.folds = folds
+        self.refit = refit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, bags, y, sample_weight=None) -> Intervals:
+        check_options(self)
+        method = method_of(self)
+        bags, y = check_fit(bags, y, **EVERYTHING)
+        remember_columns(self, bags)
+        counted, bags, y, weights = _counted(bags, y, check_weights(sample_weight, bags))
+        fold, self.lacking_ = deal(self, bags)
+        if self.lacking_ is not None:
+            warnings.warn(f"{self.lacking_}; until then predict works, predict_interval does not", stacklevel=2)
+            self.method_, self.left_out_ = fit_once(method, bags, y, weights), None
+            return self
+        found = self._calibrate(method, bags, y, weights, fold)
+        self.method_, self.left_out_ = found.method, found.left_out
+        self.calibration_, self.fold_ = counted[found.positions], found.fold
+        self.residuals_ = y[found.positions] - found.held_out
+        self.scale_ = self._fit_scale(method, bags, y, weights, found)
+        self._score(bags[found.positions])
+        return self
+
+    def predict(self, bags) -> np.ndarray:
+        """The prediction of ``method_`` for every bag."""
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
+        return self.method_.predict(bags)
+
+    def predict_interval(self, bags, level: float | None = None) -> np.ndarray:
+        """Lower and upper bound of every bag, (bags, 2); ``level`` if it is to be another than that of fitting."""
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
+        level = check_level(self.level if level is None else level)
+        refusal = self.lacking_ or lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
+        if refusal is not None:
+            raise ValueError(refusal)
+        centre, scale = self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags)
+        row = self.fold_ % len(scale)
+        return plus_interval(centre, lambda new: scale[row, new].T * self.scores_, self.fold_, self.shares_, level)
+
+    def _calibrate(self, method, bags, y, weights, fold) -> Calibration:
+        if self.kind == "split":
+            return by_split(method, bags, y, weights, fold)
+        if self.kind == "jackknife+" and self.refit is not True:
+            found = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
+            if found is not None:
+                return found
+        kept = self.kind == "cv+" and not self._scale_is("std")
+        return by_folds(method, bags, y, weights, fold, kept=kept, n_jobs=self.n_jobs)
+
+    def _fit_scale(self, method, bags, y, weights, found: Calibration):
+        if self._scale_is("none"):
+            return Constant()
+        if self._scale_is("std"):
+            return model_std(found.left_out, bags[found.positions])
+        scale = BagScale() if self._scale_is("bag") else self.scale
+        if self.kind != "split":
+            return without_folds(scale, bags, self.residuals_, found.fold)
+        train = np.setdiff1d(np.arange(len(bags)), found.positions)
+        weights = None if weights is None else weights[train]
+        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        return within_training(scale, method, bags[train], y[train], weights, **options)
+
+    def _scale_is(self, name: str) -> bool:
+        return isinstance(self.scale, str) and self.scale == name
+
+    def _score(self, bags) -> None:
+        self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
+        scale = self.scale_.predict_folds(bags)
+        self.scores_ = np.abs(self.residuals_) / scale[self.fold_ % len(scale), np.arange(len(bags))]
+
+
+def _counted(bags, y, weights) -> tuple:
+    """Positions of the bags that weigh something, and those bags alone: one of weight zero has no say in anything."""
+    if weights is None or (weights > 0).all():
+        return np.arange(len(bags)), bags, y, weights
+    counted = np.flatnonzero(weights)
+    return counted, bags[counted], y[counted], weights[counted]

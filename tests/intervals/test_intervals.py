@@ -1,0 +1,250 @@
+import pickle
+import warnings
+from math import ceil
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_predict
+
+import bagwise as bw
+from bagwise.automatic import AutoRegressor
+from bagwise.embeddings import Pool
+from bagwise.heads import RidgePath
+from bagwise.instances import bag_folds
+from bagwise.intervals import Intervals
+from bagwise.regressors import EmbeddingRidge
+from bagwise.saving import open_model, save
+from bagwise.testing import bag_estimator_checks
+
+BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
+NEW, Y_NEW = bw.datasets.make_problem("mean", 25, random_state=1)
+RIDGE = EmbeddingRidge(Pool(("mean",)), RidgePath((1e-2,)))
+
+
+def naive_cv_plus(method, fold, level):
+    """The CV+ interval of every new bag, in plain loops."""
+    models = [clone(method).fit(BAGS[fold != k], Y[fold != k]) for k in range(fold.max() + 1)]
+    residual = [abs(Y[i] - models[fold[i]].predict(BAGS[[i]])[0]) for i in range(40)]
+    rank = ceil(level * 41 - 1e-9)
+    rows = []
+    for x in range(len(NEW)):
+        said = [model.predict(NEW[[x]])[0] for model in models]
+        low = sorted(said[fold[i]] - residual[i] for i in range(40))
+        high = sorted(said[fold[i]] + residual[i] for i in range(40))
+        rows.append((low[40 - rank], high[rank - 1]))
+    return np.array(rows)
+
+
+@pytest.mark.parametrize("kind, folds", [("cv+", 5), ("cv+", "auto"), ("jackknife+", "each")])
+def test_the_interval_is_that_of_the_naive_loops(kind, folds):
+    model = Intervals(RIDGE, kind=kind, scale="none", refit=True, **({"folds": folds} if kind == "cv+" else {}))
+    model.fit(BAGS, Y)
+    np.testing.assert_array_equal(model.fold_, bag_folds(BAGS, folds))
+    for level in (0.9, 0.7):
+        expected = naive_cv_plus(RIDGE, model.fold_, level)
+        np.testing.assert_allclose(model.predict_interval(NEW, level=level), expected, rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(NEW), clone(RIDGE).fit(BAGS, Y).predict(NEW))
+
+
+def test_a_split_is_the_prediction_give_or_take_one_number():
+    model = Intervals(RIDGE, kind="split", scale="none", folds=2).fit(BAGS, Y)
+    held_out = np.flatnonzero(bag_folds(BAGS, 2) == 0)
+    np.testing.assert_array_equal(model.calibration_, held_out)
+    train = np.setdiff1d(np.arange(40), held_out)
+    plain = clone(RIDGE).fit(BAGS[train], Y[train])
+    radius = np.sort(np.abs(Y - plain.predict(BAGS))[held_out])[ceil(0.9 * 21) - 1]
+    expected = plain.predict(NEW)[:, None] + [-radius, radius]
+    np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict(NEW), plain.predict(NEW))
+
+
+def test_a_split_holds_out_as_many_bags_as_the_level_needs():
+    sizes = {level: len(Intervals(kind="split", level=level).fit(BAGS, Y).calibration_) for level in (0.8, 0.92, 0.95)}
+    assert sizes == {0.8: 10, 0.92: 14, 0.95: 20}
+
+
+def test_a_higher_level_contains_a_lower_one():
+    for kind in ("cv+", "jackknife+", "split"):
+        model = Intervals(kind=kind).fit(BAGS, Y)
+        narrow, wide = model.predict_interval(NEW, level=0.5), model.predict_interval(NEW)
+        assert (wide[:, 0] < narrow[:, 0]).all() and (narrow[:, 0] < narrow[:, 1]).all()
+        assert (narrow[:, 1] < wide[:, 1]).all()
+
+
+@pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
+def test_the_laws_hold_for_intervals_too(kind):
+    model = Intervals(kind=kind).fit(BAGS, Y)
+    interval = model.predict_interval(NEW)
+    alone = np.concatenate([model.predict_interval(NEW[[i]]) for i in range(len(NEW))])
+    np.testing.assert_allclose(alone, interval, rtol=1e-9)
+    turned = bw.from_arrays([bag[::-1] for bag in NEW])
+    np.testing.assert_allclose(model.predict_interval(turned), interval, rtol=1e-9)
+    order = np.random.default_rng(0).permutation(40)
+    shuffled = clone(model).fit(BAGS[order], Y[order])
+    np.testing.assert_allclose(shuffled.predict_interval(NEW), interval, rtol=1e-7)
+    np.testing.assert_allclose(clone(model).fit(BAGS, 1e9 * Y).predict_interval(NEW), 1e9 * interval, rtol=1e-4)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_interval(NEW), interval)
+
+
+@pytest.mark.parametrize("name, check", [c for c in bag_estimator_checks() if c[0] != "n_jobs_changes_nothing"])
+def test_it_is_a_bag_estimator(name, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # too few bags
+        check(Intervals("aggregated", folds=3))
+
+
+@pytest.mark.slow
+def test_n_jobs_changes_no_interval():
+    one, two = (Intervals(n_jobs=n).fit(BAGS, Y).predict_interval(NEW) for n in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", ["cv+", "jackknife+"])
+def test_a_saved_model_gives_the_same_intervals(kind, tmp_path):
+    model = Intervals(kind=kind, folds=3).fit(BAGS, Y)
+    save(model, tmp_path / "model.bagwise")
+    np.testing.assert_array_equal(
+        open_model(tmp_path / "model.bagwise").predict_interval(NEW), model.predict_interval(NEW)
+    )
+
+
+def test_it_works_inside_scikit_learn():
+    got = cross_val_predict(Intervals("aggregated", kind="jackknife+"), BAGS, Y, cv=4)
+    expected = cross_val_predict(bw.method("aggregated"), BAGS, Y, cv=4)
+    np.testing.assert_allclose(got, expected, rtol=1e-10)
+
+
+def test_weights_are_for_training_only():
+    weights = np.linspace(0.5, 1.5, 40)
+    model = Intervals(RIDGE, scale="none", folds=4).fit(BAGS, Y, sample_weight=weights)
+    for k, fitted in enumerate(model.left_out_.models):
+        train = model.fold_ != k
+        alone = clone(RIDGE).fit(BAGS[train], Y[train], sample_weight=weights[train])
+        np.testing.assert_allclose(fitted.predict(NEW), alone.predict(NEW), rtol=1e-10)
+    np.testing.assert_array_equal(model.shares_, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
+def test_a_bag_of_weight_zero_has_no_say(kind):
+    weights = (np.arange(40) % 4 != 0).astype(float)
+    some = np.flatnonzero(weights)
+    weighted = Intervals(kind=kind).fit(BAGS, Y, sample_weight=weights)
+    dropped = Intervals(kind=kind).fit(BAGS[some], Y[some])
+    np.testing.assert_allclose(weighted.predict_interval(NEW), dropped.predict_interval(NEW), rtol=1e-9)
+    np.testing.assert_array_equal(weighted.calibration_, some[dropped.calibration_])
+
+
+def test_instance_weights_covariates_and_missing_values_reach_the_method():
+    rng = np.random.default_rng(0)
+    covariates = rng.normal(size=(40, 1))
+    bags = bw.Bags(BAGS.instances, BAGS.offsets, covariates=covariates, weights=rng.uniform(1, 2, BAGS.n_instances))
+    y = Y + 5.0 * covariates[:, 0]
+    narrow = {kind: np.diff(Intervals(kind=kind).fit(bags, y).predict_interval(bags)) for kind in ("cv+", "jackknife+")}
+    blind = np.diff(Intervals().fit(BAGS, y).predict_interval(BAGS))
+    assert all(4 * width.mean() < blind.mean() for width in narrow.values())
+
+
+class KeepsFolds(BaseEstimator):
+    """A method that keeps its fold models, as automatic selection does, and counts its fits."""
+
+    fits = 0
+
+    def fit(self, bags, y):
+        KeepsFolds.fits += 1
+        self.fold_ = bag_folds(bags, 4, random_state=9)
+        self.models_ = [clone(RIDGE).fit(bags[self.fold_ != k], y[self.fold_ != k]) for k in range(4)]
+        self.held_out_ = self.predict_folds(bags)[self.fold_, np.arange(len(bags))]
+        return self
+
+    def predict_folds(self, bags):
+        return np.stack([model.predict(bags) for model in self.models_])
+
+    def predict(self, bags):
+        return self.predict_folds(bags).mean(axis=0)
+
+
+class TestKeptFolds:
+    def test_a_method_that_keeps_its_folds_is_fitted_once(self):
+        KeepsFolds.fits = 0
+        model = Intervals(KeepsFolds(), scale="none").fit(BAGS, Y)
+        assert KeepsFolds.fits == 1
+        expected = naive_cv_plus(RIDGE, bag_folds(BAGS, 4, random_state=9), 0.9)
+        np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-9)
+
+    def test_one_fitted_on_these_bags_is_not_fitted_again(self):
+        fitted = KeepsFolds().fit(BAGS, Y)
+        KeepsFolds.fits = 0
+        model = Intervals(fitted).fit(BAGS, Y)
+        assert KeepsFolds.fits == 0 and model.method_ is fitted
+        unfitted = Intervals(KeepsFolds()).fit(BAGS, Y)
+        np.testing.assert_array_equal(model.predict_interval(NEW), unfitted.predict_interval(NEW))
+
+    def test_one_fitted_on_other_bags_is(self):
+        other = KeepsFolds().fit(BAGS[np.r_[1:40, 0]], Y)
+        KeepsFolds.fits = 0
+        Intervals(other).fit(BAGS, Y)
+        assert KeepsFolds.fits == 1
+
+    def test_automatic_selection_keeps_its_folds(self):
+        fitted = AutoRegressor(members=["aggregated"], folds=4, transforms=False).fit(BAGS, Y)
+        model = Intervals(fitted).fit(BAGS, Y)
+        assert model.method_ is fitted and model.left_out_ is fitted
+        np.testing.assert_array_equal(model.residuals_, Y - fitted.held_out_)
+        assert np.isfinite(model.predict_interval(NEW)).all()
+
+
+class TestTooFewBags:
+    def test_fit_warns_and_intervals_are_refused(self):
+        with pytest.warns(UserWarning, match="level 0.9 needs at least 9 calibration bags, and there are 8"):
+            model = Intervals().fit(BAGS[:8], Y[:8])
+        assert np.isfinite(model.predict(NEW)).all() and model.left_out_ is None
+        with pytest.raises(ValueError, match="needs at least 9 .* ask for a level of at most 0.888"):
+            model.predict_interval(NEW)
+
+    def test_nine_are_enough_for_nine_in_ten(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            model = Intervals().fit(BAGS[:9], Y[:9])
+        assert np.isfinite(model.predict_interval(NEW)).all()
+        with pytest.raises(ValueError, match="level 0.95 needs at least 19 calibration bags, and there are 9"):
+            model.predict_interval(NEW, level=0.95)
+
+    def test_groups_are_what_counts(self):
+        grouped = bw.from_arrays(list(BAGS), groups=np.arange(40) % 5)
+        with pytest.warns(UserWarning, match="at least 9 calibration groups, and there are 5"):
+            Intervals().fit(grouped, Y)
+        assert np.isfinite(Intervals(level=0.8).fit(grouped, Y).predict_interval(NEW)).all()
+
+    def test_a_split_says_that_others_use_every_bag(self):
+        with pytest.warns(UserWarning, match="there are 15; .*or for kind='cv\\+', which calibrates with all"):
+            Intervals(kind="split", level=0.95).fit(BAGS[:30], Y[:30])
+
+    @pytest.mark.parametrize("kind, fewest", [("cv+", 3), ("jackknife+", 3), ("split", 6)])
+    def test_the_fewest_bags_of_all(self, kind, fewest):
+        with pytest.warns(UserWarning, match=f"needs at least {fewest} bags, and there are {fewest - 1}"):
+            Intervals(kind=kind, level=0.5).fit(BAGS[: fewest - 1], Y[: fewest - 1])
+        model = Intervals(kind=kind, level=0.5).fit(BAGS[:fewest], Y[:fewest])
+        assert np.isfinite(model.predict_interval(NEW)).all()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"kind": "cv"}, "kind must be one of 'cv\\+', 'jackknife\\+', 'split', not 'cv'"),
+        ({"level": 95}, "level is the share of bags to be covered"),
+        ({"scale": "size"}, "scale must be 'bag', 'std', 'none' or an object such as BagScale\\(\\), not 'size'"),
+        ({"scale": None}, "scale must be"),
+        ({"refit": "never"}, "refit must be 'auto', True or False, not 'never'"),
+        ({"method": "agregated"}, "did you mean 'aggregated'"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Intervals(**options).fit(BAGS, Y)
+
+
+def test_unfitted_intervals_are_refused():
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        Intervals().predict_interval(NEW)

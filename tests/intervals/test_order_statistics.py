@@ -1,0 +1,73 @@
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+import pytest
+
+import bagwise as bw
+from bagwise.intervals import units_needed
+from bagwise.intervals.order_statistics import conformal_quantile, plus_interval, unit_shares, units_of
+
+rng = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("level", ["0.5", "0.7", "0.8", "0.9", "0.95"])
+def test_one_bag_a_unit_gives_the_order_statistic_of_exact_arithmetic(level):
+    for n in range(units_needed(float(level)), 60):
+        values = rng.normal(size=(3, n))
+        rank = ceil(Fraction(level) * (n + 1))
+        expected = np.sort(values, axis=1)[:, rank - 1]
+        np.testing.assert_array_equal(conformal_quantile(values, np.ones(n), float(level)), expected)
+
+
+def test_units_needed_is_the_first_number_whose_rank_exists():
+    for level in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.999"):
+        n = units_needed(float(level))
+        assert ceil(Fraction(level) * (n + 1)) <= n and ceil(Fraction(level) * n) > n - 1
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 90])
+def test_a_level_is_between_nought_and_one(level):
+    with pytest.raises(ValueError, match="level is the share of bags to be covered, between 0 and 1"):
+        units_needed(level)
+
+
+def test_groups_weigh_the_same_whatever_their_size():
+    """The quantile of a distribution with mass 1 / ((K + 1) N) on every score and 1 / (K + 1) at infinity."""
+    unit = np.repeat(np.arange(7), [1, 5, 2, 9, 1, 3, 4])
+    values = rng.normal(size=len(unit))
+    mass = np.array([Fraction(1, 8 * int((unit == u).sum())) for u in unit])
+    for level in ("0.5", "0.6", "0.75", "0.85"):
+        expected = min(v for v in values if mass[values <= v].sum() >= Fraction(level))
+        assert conformal_quantile(values[None], unit_shares(unit), float(level))[0] == expected
+
+
+def test_a_group_repeated_is_one_group():
+    """Bags of a group with equal scores say no more than one of them."""
+    values, repeats = rng.normal(size=12), rng.integers(1, 6, 12)
+    unit = np.repeat(np.arange(12), repeats)
+    many = conformal_quantile(np.repeat(values, repeats)[None], unit_shares(unit), 0.8)
+    assert many == conformal_quantile(values[None], np.ones(12), 0.8)
+
+
+def test_the_unit_is_the_group_or_else_the_id():
+    arrays = [np.zeros((1, 1))] * 4
+    assert units_of(bw.from_arrays(arrays, groups=["b", "a", "b", "a"])).tolist() == [1, 0, 1, 0]
+    twice = bw.from_arrays(arrays, ids=list("wxyz"))[[0, 0, 1, 3]]
+    assert units_of(twice).tolist() == [0, 0, 1, 2]
+
+
+def test_the_plus_interval_is_that_of_the_paper(monkeypatch):
+    """Barber et al. (2021), equation (11), in plain loops; also when the new bags come in several blocks."""
+    fold, scores = rng.integers(0, 4, 30), rng.exponential(size=30)
+    centre, scale = rng.normal(size=(4, 11)), rng.uniform(0.5, 2.0, size=(4, 11))
+    rank = ceil(0.8 * 31)
+    expected = np.empty((11, 2))
+    for x in range(11):
+        low = sorted(centre[fold[i], x] - scores[i] * scale[fold[i], x] for i in range(30))
+        high = sorted(centre[fold[i], x] + scores[i] * scale[fold[i], x] for i in range(30))
+        expected[x] = low[30 - rank], high[rank - 1]
+    for block in (10**6, 70):
+        monkeypatch.setattr("bagwise.intervals.order_statistics.VALUES_AT_ONCE", block)
+        got = plus_interval(centre, lambda new: scale[fold, new].T * scores, fold, np.ones(30), 0.8)
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
