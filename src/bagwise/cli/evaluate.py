@@ -10,6 +10,7 @@ import typer
 
 
 def evaluate(
+    context: typer.Context,
     table: Annotated[Path, typer.Argument(help="A long table, a row per instance: .csv .parquet .feather .mat .npz")],
     method: Annotated[list[str], typer.Option(help="A method, or method:preset. Example: --method instance-kme:paper")],
     out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/aod")],
@@ -36,13 +37,16 @@ def evaluate(
 
     Example: bagwise evaluate aod.csv --bag site --target aod --method aggregated --method instance-kme --out runs/aod
     """
-    from bagwise.cli.speaking import speaking
+    from bagwise.cli.speaking import as_typed, speaking
     from bagwise.execution import Dask
     from bagwise.protocol import evaluate as run
 
     columns = {"bag": bag, "target": target, "missing": missing}
+    roles = [name for name in (groups, fold_column, split_column) if name is not None]
+    ignore = list(dict.fromkeys([*(ignore or []), *roles]))
+    options = _options(columns, groups, ignore)
     with speaking("evaluate", quiet=quiet) as voice:
-        bags, y, fold, split = _load(table, columns, groups, ignore or [], fold_column, split_column)
+        bags, y, fold, split = _load(table, columns, groups, ignore, fold_column, split_column)
         voice.say(f"{table.name}: {bags}.")
         with voice.progress(metric) as progress:
             results = run(
@@ -61,6 +65,7 @@ def evaluate(
                 executor=None if scheduler is None else Dask(scheduler),
                 random_state=seed,
                 name=table.stem,
+                origin={"path": str(table.resolve()), "options": options, "command": as_typed(context)},
                 progress=progress,
                 retry_failed=retry_failed,
             )
@@ -75,16 +80,17 @@ def evaluate(
     _end(results, voice)
 
 
+def _options(columns: dict, groups: str | None, ignore: list[str]) -> dict:
+    """What `load` is told; the column that makes the groups is not ignored."""
+    return columns | {"groups": groups, "ignore": [name for name in ignore if name != groups]}
+
+
 def _load(path, columns, groups, ignore, fold_column, split_column):
     """Bags and targets, and the fixed fold or split of every bag."""
     import bagwise as bw
 
-    roles = [name for name in (groups, fold_column, split_column) if name is not None]
-    ignore = list(dict.fromkeys([*ignore, *roles]))
-
     def load(column):
-        rest = [name for name in ignore if name != column]
-        return bw.load(path, groups=column, ignore=rest, **columns)
+        return bw.load(path, **_options(columns, column, ignore))
 
     bags, y = load(groups)
     if y is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from contextlib import contextmanager, nullcontext
 
@@ -34,6 +35,46 @@ class Voice:
 
         return Display(console=self.console, metric=metric)
 
+    def fitting(self, model, name: str):
+        """The method's own display if it has one, else a sign of life."""
+        shown = [key for key in model.get_params() if key == "progress" or key.endswith("__progress")]
+        if shown and not self.quiet and self.console.is_terminal:
+            model.set_params(**dict.fromkeys(shown, True))
+            return nullcontext()
+        return self.waiting(f"fitting {name}")
+
+    def waiting(self, what: str):
+        """A sign of life with the time that passed, when there is a terminal to show it on."""
+        if self.quiet or not self.console.is_terminal:
+            return nullcontext()
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        progress = Progress(
+            SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=self.console, transient=True
+        )
+        progress.add_task(what, total=None)
+        return progress
+
+
+def as_typed(context: typer.Context) -> str:
+    """The command that was typed, to be written down: every argument and option that was given, and no default."""
+    words = context.command_path.split()
+    for parameter in context.command.params:
+        if context.get_parameter_source(parameter.name).name != "COMMANDLINE":
+            continue
+        value = context.params[parameter.name]
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += _words(parameter, one)
+    return shlex.join(words)
+
+
+def _words(parameter, value) -> list[str]:
+    if parameter.param_type_name == "argument":
+        return [str(value)]
+    if isinstance(value, bool):
+        return [(parameter.opts if value else parameter.secondary_opts)[0]]
+    return [parameter.opts[0], str(value)]
+
 
 @contextmanager
 def speaking(verb: str, *, quiet: bool):
@@ -52,3 +93,13 @@ def speaking(verb: str, *, quiet: bool):
         except EXPECTED as error:
             voice.complain(str(error))
             raise typer.Exit(1) from error
+        except MemoryError as error:
+            voice.complain(_short_of_memory(error))
+            raise typer.Exit(1) from error
+
+
+def _short_of_memory(error: MemoryError) -> str:
+    what = " ".join(str(error).split()).rstrip(".")
+    return (
+        f"there was not enough memory{what and f' ({what})'}; use fewer rows, columns or processes, or a larger machine"
+    )

@@ -22,7 +22,7 @@ class Serial:
     """
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
-        """(task, function(task, *shared)) for every task. Tasks are taken one by one, when there is room for them."""
+        """``(task, function(task, *shared))`` for every task. Tasks are taken one by one, when there is room."""
         for task in tasks:
             yield task, function(task, *shared)
 

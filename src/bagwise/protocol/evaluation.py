@@ -34,6 +34,7 @@ def evaluate(
     executor=None,
     random_state: int = 0,
     name: str = "data",
+    origin: dict | None = None,
     progress: bool | Callable[[Step], None] = False,
     retry_failed: bool = False,
 ) -> Results:
@@ -65,6 +66,9 @@ def evaluate(
     executor : optional
         Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
     name : what the data set is called in tables
+    origin : dict, optional
+        Where the data came from, kept with the results so that a report can read it again: ``path``, ``options`` (the
+        keywords of `load`) and the ``command`` that was typed. No number depends on it.
     progress : bool, or a function of a `Step`
         Whether to show a live line in the terminal.
     retry_failed : bool
@@ -83,10 +87,11 @@ def evaluate(
     >>> results.summary()["cells"]
     [5]
     """
-    bags, y = check_fit(bags, y, allow_missing=True)
+    bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     entries = as_entries(methods, tune=tune)
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
-    plan = make_plan(bags, y, entries, splits, selection=selection, metric=metric, random_state=random_state, name=name)
+    how = {"selection": selection, "metric": metric, "random_state": random_state}
+    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)
     executor = executor or (Serial() if n_jobs in (None, 1) else Processes(n_jobs))
     store = Memory() if out is None else Folder(out)
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))

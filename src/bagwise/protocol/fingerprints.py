@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import platform
 from functools import lru_cache, partial
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 
 import joblib
@@ -46,8 +48,14 @@ def _code() -> str:
     return digest(*[part for path in files for part in (path.name, path.read_text(encoding="utf-8"))])[:8]
 
 
+def versions() -> dict[str, str]:
+    """What the numbers were computed with, to be written down; results are found by `of_library` alone."""
+    packages = {name: version(name) for name in ("bagwise", "scikit-learn", "numpy", "scipy")}
+    return packages | {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+
+
 def of_data(bags: Bags, y: np.ndarray) -> str:
-    """The hash of bags and targets: values, order, ids, groups and names.
+    """The hash of bags and targets: values, order, ids, groups, names, weights and covariates.
 
     Examples
     --------
@@ -57,7 +65,9 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
     False
     """
     labels = [_labels(bags.ids), "no groups" if bags.groups is None else _labels(bags.groups), bags.feature_names]
-    return digest(bags.instances, bags.offsets, y, *labels)
+    beside = {"weights": bags.weights, "covariates": bags.covariates, "names": bags.covariate_names}
+    carried = [part for name, value in beside.items() if value is not None for part in (name, value)]
+    return digest(bags.instances, bags.offsets, y, *labels, *carried)
 
 
 def _labels(values: np.ndarray):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.protocol.entries import Entry
-from bagwise.protocol.fingerprints import describe, digest, of_data, of_library
+from bagwise.protocol.fingerprints import describe, digest, of_data, of_library, versions
 from bagwise.protocol.metrics import get_metric
 from bagwise.protocol.selection import SELECTIONS
 from bagwise.protocol.splits import Split
@@ -54,6 +54,7 @@ def make_plan(
     metric: str = "rmse",
     random_state: int = 0,
     name: str = "data",
+    origin: dict | None = None,
 ) -> Plan:
     """The cells of every method on every split, repeat by repeat, so that all methods advance together.
 
@@ -81,6 +82,9 @@ def make_plan(
         "methods": {e.label: {"estimator": written[e.label, 0], "settings": spaces[e.label]} for e in entries},
         "selection": selection,
         "metric": metric,
+        "random_state": random_state,
+        "versions": versions(),
+        "origin": origin,
         "splits": digest(*[part for split in splits for part in (split.train, split.test)]),
         "cells": [_written(cell) for cell in cells],
     }

@@ -55,7 +55,7 @@ class Results:
     @classmethod
     def load(cls, folder) -> Results:
         """The results in a folder, of a finished or an unfinished evaluation."""
-        record = Folder(folder).read_plan() if Path(folder).is_dir() else None
+        record = Folder(folder).read_plan() if (Path(folder) / "plan.json").is_file() else None
         if record is None:
             raise ValueError(f"{folder} holds no plan of an evaluation; evaluate(..., out=folder) makes one")
         found = (Folder(folder).read(cell["key"]) for cell in record["cells"])

@@ -57,7 +57,8 @@ def _write_parquet(path: Path, columns: dict[str, list]) -> None:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ImportError("writing Parquet needs pyarrow: pip install 'bagwise[arrow]'; or write a .csv") from error
-    pq.write_table(pa.table(columns), path)
+    with path.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
+        pq.write_table(pa.table(columns), stream)
 
 
 def as_text(columns: dict[str, list]) -> str:

@@ -1,1 +1,16 @@
-"""What people look at: pictures and tables of results."""
+"""What people look at: pictures, the methods page, and the report of a run or a model as one HTML file."""
+
+__all__ = ["write_model_report", "write_report"]
+
+
+def __getattr__(name):
+    """Loaded when first used: pictures alone do not need what the reports need."""
+    if name == "write_report":
+        from bagwise.reports.of_run import write_report
+
+        return write_report
+    if name == "write_model_report":
+        from bagwise.reports.of_model import write_model_report
+
+        return write_model_report
+    raise AttributeError(f"module 'bagwise.reports' has no attribute {name!r}")

@@ -1,0 +1,31 @@
+"""`bagwise report`: what an evaluation found, as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of an evaluation, finished or not. Example: runs/aod")],
+    out: Annotated[Path | None, typer.Option(help="File to write. Default RUN/report.html. Example: aod.html")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the table is now, if it moved. Example: aod.csv")] = None,
+    explorer: Annotated[
+        bool, typer.Option(help="Fit the best method on all bags, to show instances. Example: --no-explorer")
+    ] = True,
+    quiet: Annotated[bool, typer.Option(help="No messages.")] = False,
+) -> None:
+    """Write the results of an evaluation as one HTML file: tables, plots and a bag explorer.
+
+    Example: bagwise report runs/aod --out aod.html
+    """
+    from bagwise.cli.speaking import speaking
+
+    with speaking("report", quiet=quiet) as voice:
+        from bagwise.reports import write_report
+
+        with voice.waiting("Writing the report"):
+            path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=voice.say)
+    voice.say(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

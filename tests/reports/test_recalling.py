@@ -1,0 +1,28 @@
+"""A run's methods made again, and fitted on all bags."""
+
+import numpy as np
+import pytest
+from toy_runs import MeanOfFirst
+
+import bagwise as bw
+from bagwise.protocol.cells import describe_setting
+from bagwise.protocol.entries import as_entries
+from bagwise.reports.recalling import chosen_settings, is_as_it_was, recall_model, unfitted
+from bagwise.testing.contracts import sample
+
+
+@pytest.mark.parametrize("tune", [True, False])
+def test_the_setting_that_the_folds_chose_most_often(tune):
+    bags, y = sample(30)
+    results = bw.evaluate(bags, y, ["cluster"], repeats=1, folds=4, tune=tune, random_state=3)
+    usual = chosen_settings(results, "cluster").most_common(1)[0][0]
+    (setting,) = [one for one in as_entries("cluster", tune=tune)[0].settings if describe_setting(one) == usual]
+    by_hand = bw.method("cluster", random_state=3).set_params(**setting).fit(bags, y)
+    assert np.array_equal(recall_model(results, "cluster", bags, y).predict(bags), by_hand.predict(bags))
+    assert is_as_it_was(results, "cluster")
+
+
+def test_an_estimator_of_ones_own_cannot_be_made_again():
+    bags, y = sample(30)
+    results = bw.evaluate(bags, y, [("by hand", MeanOfFirst())], repeats=1, folds=4)
+    assert unfitted(results, "by hand") is None

@@ -1,0 +1,255 @@
+"""The report of a run: its numbers are those of the results, and what is missing is told."""
+
+import json
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from page_reading import Report
+from toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run, instance_kme
+
+import bagwise as bw
+from bagwise.protocol.summaries import against_best
+from bagwise.reports import write_report
+from bagwise.reports.numbers import shown, shown_p
+from bagwise.testing.contracts import sample
+
+METHODS = ["aggregated", ("by hand", MeanOfFirst()), ("poor", MeanOfFirst(slope=-1.0))]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return sample(40)
+
+
+@pytest.fixture(scope="module")
+def results(data):
+    return bw.evaluate(*data, METHODS, repeats=2, folds=4, name="toy")
+
+
+@pytest.fixture(scope="module")
+def report(data, results, tmp_path_factory):
+    bags, y = data
+    return Report(write_report(results, tmp_path_factory.mktemp("report") / "toy.html", bags=bags, y=y))
+
+
+def write(results, tmp_path, **options):
+    return Report(write_report(results, tmp_path / "report.html", **options))
+
+
+# What it says ---------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_those_of_the_results(results, report):
+    rows = {row["method"]: row for row in against_best(results)}
+    for name, rmse, gap, p in zip(
+        report.words("methods", "method"),
+        report.values("methods", "RMSE"),
+        report.values("methods", "from best"),
+        report.values("methods", "p"),
+        strict=True,
+    ):
+        assert rmse == rows[name]["rmse"] and gap == rows[name]["from_best"] and p == rows[name]["p_holm"]
+    assert report.values("methods", "RMSE") == sorted(results.summary()["rmse"])
+    assert report.values("pairs", "difference") == results.compare()["difference"]
+    assert report.values("pairs", "p, Holm") == results.compare()["p_holm"]
+    r2 = dict(zip(results.summary()["method"], results.summary()["r2"], strict=True))
+    assert report.values("metrics", "R²") == [r2[name] for name in report.words("metrics", "method")]
+
+
+def test_the_first_words_are_the_best_method_and_its_lead(results, report):
+    best, second, _ = sorted(against_best(results), key=lambda row: row["rmse"])
+    assert f"{best['method']} has the best score" in report.text
+    assert f"RMSE {shown(best['rmse'])} ±" in report.text
+    assert f"over the next, {second['method']}, is {shown(second['from_best'], 2)}" in report.text
+    luck = "more than the luck" if second["p_holm"] < 0.05 else "may be the luck"
+    assert luck in report.text and f"{shown_p(second['p_holm'])}, corrected" in report.text
+
+
+@pytest.mark.parametrize(
+    ("metric", "name"), [("mae", "MAE"), ("r2", "R²"), ("nll", "NLL"), ("coverage90", "90 % coverage")]
+)
+def test_any_metric_ranks(data, tmp_path, metric, name):
+    results = bw.evaluate(*data, METHODS, repeats=1, folds=4, metric=metric)
+    report = write(results, tmp_path)
+    best = next(row["method"] for row in against_best(results) if row["from_best"] is None and row[metric] is not None)
+    assert report.words("methods", "method")[0] == best
+    means = dict(zip(results.summary()["method"], results.summary()[metric], strict=True))
+    assert report.values("methods", name)[0] == means[best]
+
+
+def test_bags_by_held_out_error(results, report):
+    table = pd.DataFrame(results.predictions(report.words("methods", "method")[0]))
+    table = table[table.repeat == 0]
+    errors = dict(zip(table.bag.astype(str), (table.target - table.prediction).abs(), strict=True))
+    assert dict(zip(report.words("bag-table", "bag"), report.values("bag-table", "error"), strict=True)) == errors
+    assert report.values("bag-table", "error") == sorted(errors.values(), reverse=True)
+
+
+def test_the_explorer_is_of_the_best_method_that_can_be_made_again(data, results, report):
+    model = bw.method("aggregated").fit(*data)
+    predictions = dict(zip(map(str, data[0].ids), model.predict(data[0]), strict=True))
+    told = report.explorer
+    where = told["columns"].index("contribution")
+    for bag, what in zip(report.words("bag-table", "bag"), told["bags"], strict=True):
+        assert what["prediction"] == pytest.approx(predictions[bag], rel=1e-3)
+        assert sum(what["columns"][where]) == pytest.approx(predictions[bag], rel=1e-2, abs=1e-3)
+    assert "as aggregated sees them" in report.text
+
+
+def test_what_was_run_is_told(results, report):
+    for words in (results.record["data"]["hash"], "2 repeats of 4 folds", "seeds 0, 1", "python", "not recorded"):
+        assert words.lower() in report.text.lower()
+
+
+def test_same_run_same_page(data, results, report, tmp_path):
+    bags, y = data
+    assert write(results, tmp_path, bags=bags, y=y).html == report.html
+
+
+def test_no_name_is_markup(tmp_path):
+    bags, y, results = hostile_run()
+    report = write(results, tmp_path, bags=bags, y=y, model=bw.method("aggregated").fit(bags, y))
+    assert not any(name in report.html for name in HOSTILE[:3])
+    assert not any(tag == "img" or any(key.startswith("on") for key in attributes) for tag, attributes in report.tags)
+    assert {SCRIPT, IMAGE, END} <= set(report.words("bag-table", "bag"))
+    assert report.explorer["features"] == [SCRIPT, IMAGE, END]
+
+
+def test_nothing_is_loaded_from_anywhere(report):
+    asking = [(t, a) for t, a in report.tags if {"src", "srcset", "data"} & set(a) or t in ("link", "img", "iframe")]
+    assert asking == [] and "url(" not in report.html and "@import" not in report.html
+    assert all(a["href"].startswith("#") for t, a in report.tags if "href" in a)
+    policy = next(a["content"] for t, a in report.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'") and "script-src 'sha256-" in policy
+
+
+def test_the_learned_function(data, tmp_path):
+    bags, y = data
+    results = bw.evaluate(bags, y, [("kme", instance_kme())], repeats=1, folds=4)
+    report = write(results, tmp_path, bags=bags, y=y, model=instance_kme().fit(bags, y))
+    assert "The learned function" in report.text
+    assert "The learned function" not in write(results, tmp_path, bags=bags, y=y).text  # an estimator of one's own
+
+
+def test_no_number_depends_on_the_origin(data):
+    plain, told = (bw.evaluate(*data, ["aggregated"], repeats=1, origin=origin) for origin in (None, {"command": "x"}))
+    assert plain.record["cells"] == told.record["cells"] and plain.summary()["rmse"] == told.summary()["rmse"]
+
+
+# What is missing ------------------------------------------------------------------------------------------------
+
+
+def test_failed_cells_are_told(tmp_path):
+    bags, y = sample(24)
+    methods = ["aggregated", ("broken", MeanOfFirst(fail="no such luck"))]
+    report = write(bw.evaluate(bags, y, methods, repeats=1, folds=3), tmp_path)
+    assert "3 cells failed (broken); they count in no average." in report.text
+    assert report.words("failed", "method") == ["broken"] * 3
+    assert all("RuntimeError: no such luck" in error for error in report.words("failed", "error"))
+    assert report.column("methods", "RMSE")[1] == ("–", None)
+
+
+def test_nothing_but_failures(tmp_path):
+    bags, y = sample(24)
+    report = write(bw.evaluate(bags, y, [("broken", MeanOfFirst(fail="no"))], repeats=1, folds=3), tmp_path)
+    assert "No method has a score" in report.text and "No held-out predictions are kept" in report.text
+    assert "3 cells failed; 0 are still to be run" in report.text
+
+
+@pytest.mark.parametrize("gone", [1, 8])
+def test_an_unfinished_run(data, tmp_path, gone):
+    bw.evaluate(*data, ["aggregated"], repeats=2, folds=4, out=tmp_path / "run")
+    for path in sorted((tmp_path / "run" / "cells").iterdir())[:gone]:
+        path.unlink()
+    report = write(tmp_path / "run", tmp_path)
+    assert f"Unfinished: {gone} of 8 cells are still to be run" in report.text
+
+
+def test_one_method_one_repeat(data, tmp_path):
+    report = write(bw.evaluate(*data, ["aggregated"], repeats=1, folds=4), tmp_path)
+    assert "One method was run." in report.text and "pairs" not in report.tables
+    assert "the run did not record where its data came from" in report.text
+
+
+def test_one_split_cannot_tell_luck(data, tmp_path):
+    split = np.where(np.arange(40) < 25, "train", "test")
+    report = write(bw.evaluate(*data, METHODS, split=split), tmp_path)
+    assert "one split cannot tell whether that is luck" in report.text
+    assert len(report.words("bag-table", "bag")) == 15
+
+
+def test_optimistic_selection_is_told(data, tmp_path):
+    space = {"slope": [1.0, 2.0]}
+    results = bw.evaluate(*data, [("by hand", MeanOfFirst(), space)], repeats=1, folds=4, selection="paper")
+    report = write(results, tmp_path)
+    assert "Optimistic: hyperparameters are the best on the scoring folds" in report.text
+    assert "many settings were scored on the same folds" in report.text
+
+
+def test_a_score_far_from_the_others_does_not_hide_them(data, tmp_path):
+    methods = ["aggregated", ("by hand", MeanOfFirst()), ("astray", MeanOfFirst(slope=1e6))]
+    report = write(bw.evaluate(*data, methods, repeats=1, folds=4), tmp_path)
+    assert "4 of 12 scores lie far beyond the others" in report.text
+
+
+def test_bags_of_one_size_and_a_constant_target(tmp_path):
+    bags = bw.from_arrays([np.full((2, 1), float(i)) for i in range(12)])
+    report = write(bw.evaluate(bags, np.ones(12), [("by hand", MeanOfFirst())], repeats=1, folds=3), tmp_path)
+    assert "12 bags of 2 instances" in report.text and "instances in the bag" not in report.text
+
+
+# Data that is not what it was ---------------------------------------------------------------------------------
+
+
+def test_other_data_is_refused(data, results, tmp_path):
+    bags, y = data
+    with pytest.raises(ValueError, match="the data is not what it was when the run was made"):
+        write_report(results, tmp_path / "report.html", bags=bags, y=y + 1)
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*gone\.csv"):
+        write_report(results, tmp_path / "report.html", data=tmp_path / "gone.csv")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_folder_that_is_no_run(tmp_path):
+    with pytest.raises(ValueError, match="holds no plan of an evaluation"):
+        write_report(tmp_path, tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_is_no_file(results, tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file, such as"):
+        write_report(results, tmp_path)
+
+
+def test_an_old_folder_is_still_reported(data, tmp_path):
+    bw.evaluate(*data, ["aggregated"], repeats=1, folds=4, out=tmp_path / "run")
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    for name in ("origin", "versions", "random_state"):
+        del plan[name]
+    (tmp_path / "run" / "plan.json").write_text(json.dumps(plan))
+    report = write(tmp_path / "run", tmp_path)
+    assert "the run did not record where its data came from" in report.text
+    assert "Versions not recorded" in report.text and "Seeds not recorded" in report.text
+
+
+def test_without_jinja2(monkeypatch):
+    monkeypatch.setitem(sys.modules, "markupsafe", None)
+    for name in [one for one in sys.modules if one.startswith("bagwise.reports.")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ImportError, match=r"reports need jinja2: pip install 'bagwise\[plot\]'"):
+        bw.reports.write_report
+
+
+def test_a_changed_method_is_told(tmp_path):
+    bags, y = sample(30)
+    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(bag=bags.expand(bags.ids), y=bags.expand(y))
+    frame.to_csv(tmp_path / "toy.csv", index=False)
+    options = {"bag": "bag", "target": "y"}
+    bags, y = bw.load(tmp_path / "toy.csv", **options)
+    origin = {"path": str(tmp_path / "toy.csv"), "options": options}
+    results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=3, origin=origin)
+    assert "has changed since" not in write(results, tmp_path).text
+    results.record["methods"]["aggregated"]["estimator"] = "another"
+    assert "aggregated has changed since the run was made" in write(results, tmp_path).text
