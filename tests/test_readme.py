@@ -1,37 +1,67 @@
 """What the README shows runs."""
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
+from typer.testing import CliRunner
 
 import bagwise as bw
+from bagwise.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^bagwise (.*)$", README, re.MULTILINE)
 
 
-def test_the_example_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The two tables that the README speaks of."""
+    place = tmp_path_factory.mktemp("readme")
     for name, seed in (("pixels", 0), ("new_pixels", 1)):
         bags, y = bw.datasets.make_aerosol(40, instances=5, ragged=True, random_state=seed)
         frame = pd.DataFrame(bags.instances, columns=list(bags.feature_names))
         frame["site"] = [f"s{i}" for i in bags.expand(bags.ids)]
         if name == "pixels":
             frame["aod"] = bags.expand(y)
-        frame.to_parquet(f"{name}.parquet")
-    example = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL).group(1)
+        frame.to_parquet(place / f"{name}.parquet")
+    return place
+
+
+def test_the_example_runs(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    example = re.search(r"```python\n(.*?)```", README, re.DOTALL).group(1)
     names: dict = {}
-    exec(example, names)
+    exec(example.replace("aod.bagwise", "other.bagwise"), names)
     assert len(names["predictions"]) == len(names["new"])
+    assert (names["lower"] < names["upper"]).all()
     sums = np.add.reduceat(names["parts"], names["new"].offsets[:-1])
     np.testing.assert_allclose(sums, names["predictions"], atol=1e-9)
 
 
+def test_the_commands_run_in_their_order(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    verbs = [command.split()[0] for command in COMMANDS]
+    assert verbs == ["check", "fit", "predict", "evaluate", "report"]
+    # As typed, but on little data and in little time.
+    shorter = {
+        "fit": ["--time-budget", "3"],
+        "evaluate": ["--repeats", "1", "--folds", "2"],
+        "report": ["--no-explorer"],
+    }
+    for command in COMMANDS:
+        words = shlex.split(command)
+        result = CliRunner().invoke(app, words + shorter.get(words[0], []))
+        assert result.exit_code == 0, f"bagwise {command}: {result.output}"
+    assert (folder / "aod.html").exists() and (folder / "predictions.csv").exists()
+
+
 def test_the_commands_are_targets_of_the_makefile():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for target in set(re.findall(r"^make (\w+)", text, re.MULTILINE)):
+    for target in set(re.findall(r"^make (\w+)", README, re.MULTILINE)):
         assert subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 

@@ -16,13 +16,17 @@ _ROOMS = {
     "bagwise.bags": (
         *("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "inspect_table", "load", "save_npz"),
     ),
+    "bagwise.explaining": ("Explanation", "explain"),
+    "bagwise.geo": ("from_raster",),
+    "bagwise.intervals": ("Intervals",),
     "bagwise.methods": ("card", "method", "method_names"),
     "bagwise.protocol": ("Results", "evaluate"),
+    "bagwise.saving": ("open_model", "save"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = (
     *("bags", "datasets", "embeddings", "execution", "heads", "instances", "kernels", "methods", "protocol"),
-    *("regressors", "reports", "testing"),
+    *("automatic", "explaining", "geo", "intervals", "plots", "regressors", "reports", "saving", "testing"),
 )
 
 __all__ = sorted([*_HOME, "datasets"])

@@ -6,7 +6,10 @@ from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
 from bagwise.cli.evaluate import evaluate
+from bagwise.cli.fit import fit
 from bagwise.cli.methods import methods
+from bagwise.cli.predict import predict
+from bagwise.cli.report import report
 from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(
@@ -16,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, check, evaluate, reproduce, methods, datasets):
+for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, datasets):
     app.command()(verb)
 
 

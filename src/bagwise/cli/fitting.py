@@ -1,0 +1,65 @@
+"""What `bagwise fit` builds, and what it says of the result."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int, seed: int):
+    """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
+    import bagwise as bw
+    from bagwise.protocol.entries import as_entries
+
+    [entry] = as_entries([name], tune=False)
+    model = entry.make(seed)
+    model.set_params(**{key: n_jobs for key in model.get_params() if key == "n_jobs" or key.endswith("__n_jobs")})
+    if time_budget is not None:
+        if "time_budget" not in model.get_params():
+            raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
+        model.set_params(time_budget=time_budget)
+    return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
+
+
+def held_out(model, y: np.ndarray) -> np.ndarray | None:
+    """What each training bag is predicted by models that never saw it, where that is known."""
+    if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
+        return y[model.calibration_] - model.residuals_
+    return getattr(model, "held_out_", None)
+
+
+def account(model, name: str, y: np.ndarray) -> dict:
+    """The held-out scores, and a paragraph to paste into a paper."""
+    known = held_out(model, y)
+    scores = None if known is None else _scores(known, y)
+    inner = getattr(model, "method_", model)
+    text = inner.paragraph() if hasattr(inner, "paragraph") else _paragraph(name, len(y), scores)
+    if getattr(model, "left_out_", None) is not None:
+        text += (
+            f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
+            "folds of bags, scaled by bag size and spread."
+        )
+    return {"method": name, "bags": len(y), "held_out": scores, "paragraph": text}
+
+
+def _paragraph(name: str, n_bags: int, scores: dict | None) -> str:
+    from bagwise import __version__
+    from bagwise.methods import card
+
+    found = card(name.partition(":")[0])
+    text = f"The method {name} ({found.cites}) was fitted to {n_bags:,} bags with bagwise {__version__}."
+    if scores is None:
+        return text
+    return (
+        f"{text} Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
+        f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
+    )
+
+
+def _scores(predicted: np.ndarray, y: np.ndarray) -> dict:
+    errors, spread = np.mean((predicted - y) ** 2), np.var(y)
+    return {
+        "rmse": float(np.sqrt(errors)),
+        "mae": float(np.mean(np.abs(predicted - y))),
+        "r2": float(1 - errors / spread) if spread > 0 else 0.0,
+        "rmse_of_mean": float(np.sqrt(spread)),
+    }

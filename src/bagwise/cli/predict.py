@@ -1,0 +1,86 @@
+"""`bagwise predict`: a model file and new bags in, a table of predictions out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bagwise.cli import options as o
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
+    table: o.Tables,
+    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Predictions as .csv or .parquet; default: csv on stdout.")] = None,
+    instances: Annotated[
+        Path | None, typer.Option(help="A row per instance, with its say. Example: --instances pixels.csv")
+    ] = None,
+    level: Annotated[float | None, typer.Option(help="Level of the intervals, if not that of fit.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
+    missing: Annotated[str | None, typer.Option(help="As for fit, if not the same.")] = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Predict the bags of a table: their ids, predictions and intervals; with --instances, which instance mattered.
+
+    Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
+    """
+    import bagwise as bw
+    from bagwise.cli.predicting import instance_table, predictions, scores
+    from bagwise.cli.speaking import speaking
+    from bagwise.protocol.tables import to_rows, write_table
+
+    with speaking("predict", quiet=quiet) as voice:
+        _refuse_endings(out, instances)
+        fitted, header = bw.open_model(model), bw.saving.read_header(model)
+        new = {name: value for name, value in {"bag": bag, "missing": missing}.items() if value is not None}
+        bags, y = bw.load(o.sources(table), **_columns(header) | new, target=target)
+        voice.say(f"{o.stem(table)}: {bags}.")
+        with voice.waiting("predicting"):
+            columns = predictions(fitted, bags, y, level=level)
+        rows = None
+        if instances is not None:
+            with voice.waiting("asking which instance mattered"):
+                rows = instance_table(fitted, bags)
+        # Both are known before either is written.
+        if out is not None:
+            write_table(out, columns)
+            voice.say(f"Wrote {out}")
+        if rows is not None:
+            write_table(instances, rows)
+            voice.say(f"Wrote {instances}")
+        if y is not None:
+            voice.say(scores(columns, y))
+    if as_json:
+        typer.echo(json.dumps(to_rows(columns), indent=1))
+    elif out is None:
+        _print(columns)
+
+
+def _columns(header: dict) -> dict:
+    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+    known = dict((header.get("training") or {}).get("columns") or {})
+    names = header.get("feature_names")
+    kept = {name: known[name] for name in ("bag", "missing", "weights", "bag_features") if name in known}
+    if names is not None:
+        kept["features"] = list(names)
+    return kept
+
+
+def _refuse_endings(*paths: Path | None) -> None:
+    for path in paths:
+        if path is not None and path.suffix not in (".csv", ".parquet"):
+            raise ValueError(f"a table is written as .csv or .parquet, not {path.name!r}")
+
+
+def _print(columns: dict) -> None:
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))

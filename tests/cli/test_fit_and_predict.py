@@ -1,0 +1,177 @@
+"""`bagwise fit` and `bagwise predict`, as typed."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+from bagwise.testing.contracts import sample
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table to learn from, new bags to predict, and a model."""
+    place = tmp_path_factory.mktemp("cli")
+    for name, seed in (("old", 0), ("new", 1)):
+        bags, y = sample(40, random_state=seed)
+        frame = pd.DataFrame(bags.instances, columns=list("abc"))
+        frame = frame.assign(site=[f"s{i}" for i in bags.expand(bags.ids)], aod=bags.expand(y), year=2019)
+        frame.to_csv(place / f"{name}.csv", index=False)
+    result = fit(place, "--out", place / "model.bagwise")
+    assert result.exit_code == 0, result.output
+    return place
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def fit(place, *more, method="aggregated"):
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year")
+    return run("fit", place / "old.csv", *columns, "--method", method, *more)
+
+
+def rows(path):
+    return list(csv.DictReader(path.open()))
+
+
+def load(place, name):
+    return bw.load(place / f"{name}.csv", bag="site", target="aod", ignore=["year"])
+
+
+def test_the_predictions_are_those_of_the_library(folder, tmp_path):
+    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0, result.output
+    model = bw.Intervals("aggregated").fit(*load(folder, "old"))
+    new, _ = load(folder, "new")
+    found = rows(tmp_path / "p.csv")
+    assert [row["bag"] for row in found] == new.ids.tolist()
+    np.testing.assert_allclose([float(row["prediction"]) for row in found], model.predict(new), rtol=1e-12)
+    bounds = [[float(row["lower"]), float(row["upper"])] for row in found]
+    np.testing.assert_allclose(bounds, model.predict_interval(new), rtol=1e-12)
+
+
+def test_instances_say_what_they_add(folder, tmp_path):
+    asked = ("--out", tmp_path / "p.parquet", "--instances", tmp_path / "i.csv")
+    result = run("predict", folder / "model.bagwise", folder / "new.csv", *asked)
+    assert result.exit_code == 0, result.output
+    bags, instances = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "i.csv")
+    assert list(instances) == ["bag", "instance", "prediction", "contribution"]
+    sums = instances.groupby("bag", sort=False)["contribution"].sum()
+    np.testing.assert_allclose(sums[bags["bag"]].to_numpy(), bags["prediction"], rtol=1e-9)
+
+
+def test_stdout_is_a_table_and_messages_go_elsewhere(folder):
+    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--target", "aod")
+    found = list(csv.DictReader(result.stdout.splitlines()))
+    assert list(found[0]) == ["bag", "prediction", "lower", "upper", "target"] and len(found) == 40
+    assert re.search(r"RMSE \d", result.stderr) and "inside their intervals" in " ".join(result.stderr.split())
+    quiet = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--target", "aod", "--quiet")
+    assert quiet.stderr == "" and quiet.stdout == result.stdout
+
+
+def test_json_for_machines(folder, tmp_path):
+    result = fit(folder, "--out", tmp_path / "m.bagwise", "--json", "--quiet")
+    told = json.loads(result.stdout)
+    assert told["bags"] == 40 and 0 < told["held_out"]["rmse"] < told["held_out"]["rmse_of_mean"]
+    assert "was fitted to 40 bags" in told["paragraph"] and result.stderr == ""
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--json", "--quiet")
+    assert [row["bag"] for row in json.loads(result.stdout)][:2] == ["s0", "s1"]
+
+
+def test_a_model_without_intervals(folder, tmp_path):
+    assert fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals").exit_code == 0
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
+    assert result.stdout.splitlines()[0] == "bag,prediction"
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--level", 0.9)
+    assert result.exit_code == 1 and "was fitted without intervals" in result.stderr
+
+
+def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 3)
+    result = run("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
+    assert result.exit_code == 0, result.output
+    assert "the method auto of bagwise" in result.stdout and "conformal" in result.stdout
+    assert bw.saving.read_header(tmp_path / "m.bagwise")["method"] == "auto"
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0 and len(rows(tmp_path / "p.csv")) == 40
+
+
+def test_properties_of_the_bag(folder, tmp_path):
+    """A bag feature that was found by itself is asked for by name when predicting."""
+    frame = pd.read_csv(folder / "old.csv")
+    frame["angle"] = frame["site"].map({site: i / 40 for i, site in enumerate(frame["site"].unique())})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    columns = (
+        "--bag",
+        "site",
+        "--target",
+        "aod",
+        "--ignore",
+        "year",
+        "--bag-feature",
+        "auto",
+        "--method",
+        "aggregated",
+    )
+    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    assert run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv").exit_code == 0
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
+    assert result.exit_code == 1 and "there is no column 'angle'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "old.csv", "--bag", "site"), "there is no target to learn: name its column with --target"),
+        (("fit", "old.csv", "--bag", "sit", "--target", "aod"), "there is no column 'sit' (did you mean 'site'?)"),
+        (("fit", "old.csv", "--bag", "site", "--target", "aod", "--method", "agregated"), "did you mean 'aggregated'"),
+        (("fit", "old.csv", "--bag", "site", "--target", "aod", "--out", "no/m.bagwise"), "there is no folder"),
+        (
+            ("fit", "old.csv", "--bag", "site", "--target", "aod", "--method", "aggregated", "--time-budget", "3"),
+            "--time-budget is for the method auto",
+        ),
+        (("predict", "old.csv", "new.csv"), "it is not a bagwise model"),
+        (("predict", "model.bagwise", "other.csv"), "there is no column 'b'"),
+        (("predict", "model.bagwise", "new.csv", "--out", "p.xlsx"), "written as .csv or .parquet, not 'p.xlsx'"),
+        (("predict", "gone.bagwise", "new.csv"), "gone.bagwise"),
+    ],
+)
+def test_mistakes_are_one_message(folder, monkeypatch, arguments, words):
+    monkeypatch.chdir(folder)
+    pd.read_csv("new.csv").drop(columns="b").to_csv("other.csv", index=False)
+    result = run(*arguments)
+    assert result.exit_code == 1 and result.stdout == ""
+    assert words in " ".join(result.stderr.split()) and "Traceback" not in result.output
+    assert not (folder / "p.xlsx").exists()
+
+
+def test_nothing_is_written_when_one_of_two_tables_cannot_be(folder, tmp_path):
+    asked = ("--out", tmp_path / "p.csv", "--instances", tmp_path / "i.txt")
+    assert run("predict", folder / "model.bagwise", folder / "new.csv", *asked).exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_few_bags_for_intervals(folder, tmp_path):
+    frame = pd.read_csv(folder / "old.csv")
+    frame[frame["site"].isin([f"s{i}" for i in range(6)])].to_csv(tmp_path / "t.csv", index=False)
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--method", "aggregated")
+    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0 and "Note:" in result.stderr and "conformal" not in result.stdout
+    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
+    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "bag,prediction"
+
+
+def test_every_option_has_help_and_usage_errors_are_two():
+    for name, command in typer.main.get_command(app).commands.items():
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"bagwise {name} {parameter.name} has no help"
+    assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2
