@@ -386,3 +386,9 @@ def test_the_first_call_of_the_readme(frame, expected):
     bags, y = bw.load(frame, bag="site", target="aod")
     assert len(bags) == 8 and y.tolist() == expected[1].tolist()
     assert bw.load(pa.table(frame), bag="site", target="aod")[0] == bags
+
+
+def test_names_that_are_no_text_are_damage(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\x80ag,x,y\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"t.csv cannot be read; it may be cut short, damaged"):
+        bw.load(tmp_path / "t.csv", bag="bag", target="y")

@@ -171,3 +171,16 @@ def test_an_untrusted_pickle_is_passed_over(tmp_path):
 def test_nothing_to_reproduce(tmp_path, data, message):
     result = run("reproduce", tmp_path, *data)
     assert result.exit_code == 1 and message in " ".join(result.stderr.split())
+
+
+def test_several_tables_are_one(table, tmp_path):
+    """The rows of a bag may lie in two files; the run knows both."""
+    frame = pd.read_csv(table)
+    frame[:50].to_csv(tmp_path / "part-1.csv", index=False)
+    frame[50:].to_csv(tmp_path / "part-2.csv", index=False)
+    result = evaluated(tmp_path / "part-*.csv", tmp_path / "run", "--repeats", 1, "--json", "--quiet")
+    whole = evaluated(table, tmp_path / "whole", "--repeats", 1, "--json", "--quiet")
+    scores = [json.loads(one.stdout)["summary"][0]["rmse"] for one in (result, whole)]
+    assert scores[0] == scores[1]
+    record = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert [Path(path).name for path in record["origin"]["path"]] == ["part-1.csv", "part-2.csv"]

@@ -12,7 +12,7 @@ from bagwise.bags.choosing import as_list
 from bagwise.bags.container import Bags
 from bagwise.bags.matlab import load_mat
 from bagwise.bags.npz import load_npz
-from bagwise.bags.reading import read_arrow, read_csv, read_parquet
+from bagwise.bags.reading import read_arrow, read_csv, read_parquet, reading
 from bagwise.bags.several import find_files, stack
 from bagwise.bags.tables import from_table
 
@@ -140,8 +140,10 @@ def _read(
         frame = read_arrow(path)
     else:
         frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",")
-    frame = nw.from_native(frame, eager_only=True)
-    return frame.drop([name for name in frame.columns if _is_row_number(name) and name not in asked])
+    with reading(path):  # names that are no text show themselves here
+        frame = nw.from_native(frame, eager_only=True)
+        names = frame.columns
+    return frame.drop([name for name in names if _is_row_number(name) and name not in asked])
 
 
 def _is_row_number(name: str) -> bool:

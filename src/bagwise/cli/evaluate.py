@@ -8,17 +8,22 @@ from typing import Annotated
 
 import typer
 
+from bagwise.cli import options as o
+
 
 def evaluate(
     context: typer.Context,
-    table: Annotated[Path, typer.Argument(help="A long table, a row per instance: .csv .parquet .feather .mat .npz")],
+    table: o.Tables,
     method: Annotated[list[str], typer.Option(help="A method, or method:preset. Example: --method instance-kme:paper")],
     out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/aod")],
-    bag: Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag site")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target aod")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of what bags share. Example: --groups patient")] = None,
-    ignore: Annotated[list[str] | None, typer.Option(help="Column that is no feature. Example: --ignore year")] = None,
-    missing: Annotated[str, typer.Option(help="refuse, drop-instances or keep rows with missing values.")] = "refuse",
+    bag: o.Bag = None,
+    target: o.Target = None,
+    groups: o.Groups = None,
+    feature: o.Features = None,
+    ignore: o.Ignore = None,
+    missing: o.Missing = "refuse",
+    weights: o.Weights = None,
+    bag_feature: o.BagFeatures = None,
     repeats: Annotated[int | None, typer.Option(help="Default 10, or 1 with fixed folds. Example: --repeats 3")] = None,
     folds: Annotated[int, typer.Option(help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
@@ -26,12 +31,12 @@ def evaluate(
     selection: Annotated[str, typer.Option(help="nested, or paper (best on scoring folds: optimistic).")] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
     metric: Annotated[str, typer.Option(help="rmse, mae, r2, pearson, nll, crps or coverage90, to rank by.")] = "rmse",
-    n_jobs: Annotated[int, typer.Option(help="Processes; -1 for one per core. Example: --n-jobs 2")] = 1,
+    n_jobs: o.Jobs = 1,
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster. Example: --scheduler tcp://host:8786")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the first repeat. Example: --seed 0")] = 0,
+    seed: o.Seed = 0,
     retry_failed: Annotated[bool, typer.Option(help="Run cells that failed before once more.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    quiet: Annotated[bool, typer.Option(help="No progress, no messages; the table only.")] = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Compare methods by held-out bags. Killed at any moment? the same command again finishes the rest.
 
@@ -41,13 +46,15 @@ def evaluate(
     from bagwise.execution import Dask
     from bagwise.protocol import evaluate as run
 
-    columns = {"bag": bag, "target": target, "missing": missing}
+    columns = o.columns(
+        bag=bag, target=target, features=feature, missing=missing, weights=weights, bag_features=bag_feature
+    )
     roles = [name for name in (groups, fold_column, split_column) if name is not None]
     ignore = list(dict.fromkeys([*(ignore or []), *roles]))
     options = _options(columns, groups, ignore)
     with speaking("evaluate", quiet=quiet) as voice:
-        bags, y, fold, split = _load(table, columns, groups, ignore, fold_column, split_column)
-        voice.say(f"{table.name}: {bags}.")
+        bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)
+        voice.say(f"{o.stem(table)}: {bags}.")
         with voice.progress(metric) as progress:
             results = run(
                 bags,
@@ -64,8 +71,8 @@ def evaluate(
                 n_jobs=n_jobs,
                 executor=None if scheduler is None else Dask(scheduler),
                 random_state=seed,
-                name=table.stem,
-                origin={"path": str(table.resolve()), "options": options, "command": as_typed(context)},
+                name=o.stem(table),
+                origin={"path": o.places(table), "options": options, "command": as_typed(context)},
                 progress=progress,
                 retry_failed=retry_failed,
             )

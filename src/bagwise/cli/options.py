@@ -46,6 +46,13 @@ def sources(tables: list[str]) -> list[str] | str:
     return tables[0] if len(tables) == 1 else list(tables)
 
 
+def places(tables: list[str]) -> list[str]:
+    """Where the files are, to be written down."""
+    from bagwise.bags.several import find_files
+
+    return [str(path.resolve()) for path in find_files(tables)]
+
+
 def stem(tables: list[str]) -> str:
     """What a data set is called: the name of its file."""
     return Path(tables[0]).name.split(".")[0].rstrip("*-_?") or "table"

@@ -100,6 +100,8 @@ def speaking(verb: str, *, quiet: bool):
 
 def _short_of_memory(error: MemoryError) -> str:
     what = " ".join(str(error).split()).rstrip(".")
+    if "not enough memory" in what:  # one of ours, which says what to do
+        return what
     return (
-        f"there was not enough memory{what and f' ({what})'}; use fewer rows, columns or processes, or a larger machine"
+        f"there is not enough memory{what and f' ({what})'}; use fewer rows, columns or processes, or a larger machine"
     )

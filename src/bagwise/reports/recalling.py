@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 
 from bagwise.bags import Bags, load
+from bagwise.bags.several import find_files
 from bagwise.protocol.cells import describe_setting
 from bagwise.protocol.entries import Entry, as_entries
 from bagwise.protocol.fingerprints import describe, of_data
@@ -27,7 +27,8 @@ def recall_data(record: dict, source=None) -> tuple[Bags, np.ndarray]:
     if path is None:
         raise ValueError("the run did not record where its data came from")
     bags, y = load(path, **origin.get("options", {}))
-    refuse_other_data(record, bags, y, name=Path(path).name)
+    files = find_files(path)
+    refuse_other_data(record, bags, y, name=files[0].name + (" and others" if len(files) > 1 else ""))
     return bags, y
 
 
