@@ -2,12 +2,13 @@
 #   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
 #   make slow    the tests that take minutes         make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
+#   make docs    the site, offline; into docs/_build/html
 PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint slow bench compare reproduce clean
+.PHONY: demo test lint slow bench compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -34,6 +35,12 @@ compare: $(FULL)/.ready
 reproduce: $(FULL)/.ready
 	$(FULL)/bin/bagwise reproduce $(DATA) --n-jobs -1
 
+# Warnings are errors, and a page left over from an earlier build would be one. The examples run here.
+docs: $(FULL)/.ready
+	rm -rf docs/_build docs/api docs/gallery
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
 # The light install: no torch, no test tools. A stamp file, so that a broken install is tried again.
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
@@ -46,4 +53,4 @@ $(FULL)/.ready: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(LIGHT) $(FULL) demo runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(LIGHT) $(FULL) demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,87 @@
+"""The code on the pages runs and prints what stands under it; their commands are commands."""
+
+import contextlib
+import doctest
+import io
+import re
+import shlex
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+from bagwise.methods import CATALOGUE
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+FENCE = re.compile(r"^( *)```(\w+)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+VERBS = typer.main.get_command(app).commands
+# Not run here: one is slow and has tests of its own, the other needs files that are not ours to give.
+NOT_RUN = ("demo", "reproduce")
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """(language, code) of every fenced block of a page that names its language."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    return [(found[2], re.sub(f"^{found[1]}", "", found[3], flags=re.MULTILINE)) for found in FENCE.finditer(text)]
+
+
+def commands(page: str) -> list[list[str]]:
+    lines = "".join(code for language, code in blocks(page) if language == "console").splitlines()
+    return [shlex.split(line)[1:] for line in lines if line.startswith("bagwise ")]
+
+
+def same(printed: str, shown: str) -> bool:
+    return doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
+
+
+@pytest.fixture
+def page_module(monkeypatch):
+    """A module for the code of a page, so that its classes pickle; what it adds to the catalogue goes again."""
+    module, known = types.ModuleType("page"), dict(CATALOGUE)
+    monkeypatch.setitem(sys.modules, "page", module)
+    yield module
+    CATALOGUE.clear()
+    CATALOGUE.update(known)
+
+
+QUICK = ["start", "pitfalls", "scaling", "adding", "explaining"]
+SLOW = ["intervals", "auto", "report"]  # saving, weights and raster are tested beside their code
+
+
+@pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
+def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for command in commands(page):
+        assert CliRunner().invoke(app, command).exit_code == 0, command
+    found = [*blocks(page), ("", "")]
+    for (language, code), (following, shown) in zip(found[:-1], found[1:], strict=True):
+        if language == "python":
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(code, f"{page}.md", "exec"), page_module.__dict__)
+            if following == "text":
+                assert same(printed.getvalue(), shown), f"{page}.md prints\n{printed.getvalue()}and shows\n{shown}"
+
+
+def test_the_comparison_of_output_can_fail():
+    assert same("R² +0.22\n", "R² +0.22\n") and not same("R² +0.22\n", "R² +0.23\n") and not same("printed\n", "")
+
+
+def test_every_verb_has_a_section_with_an_example_that_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^## (\S+)$", text, re.MULTILINE)) == sorted(VERBS)
+    assert sorted(re.findall(r"\{options\} (\S+)$", text, re.MULTILINE)) == sorted(VERBS)
+    shown = commands("command_line")
+    assert {verb for verb, *_ in shown} == set(VERBS)
+    for verb, *arguments in shown:
+        if verb in NOT_RUN:
+            (tmp_path / "mir-data").mkdir(exist_ok=True)
+            VERBS[verb].make_context(verb, [word.replace("~", str(tmp_path)) for word in arguments])  # raises if wrong
+        else:
+            done = CliRunner().invoke(app, [verb, *arguments])
+            assert done.exit_code == 0, f"{verb} {arguments}: {done.output}"
