@@ -307,3 +307,9 @@ def test_records_cannot_be_ids():
 def test_a_lazy_frame_is_to_be_collected():
     with pytest.raises(TypeError, match="not LazyFrame; collect"):
         from_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site")
+
+
+def test_a_target_that_cannot_be_squared_is_named():
+    frame = pd.DataFrame({"bag": [1, 2, 2], "x": [1.0, 2, 3], "y": [1.0, 1e300, 1e300]})
+    with pytest.raises(ValueError, match=r"bag 2 has a target beyond 1e\+100 in column 'y', whose square is infinite"):
+        from_table(frame, bag="bag", target="y")

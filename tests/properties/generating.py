@@ -36,7 +36,7 @@ def told(call, *args, **options):
     """The result of a call, or None if it was refused in our own words: raised here, not inside a dependency."""
     try:
         return call(*args, **options)
-    except (ValueError, TypeError, ImportError, OSError) as error:
+    except (ValueError, TypeError, ImportError, OSError, MemoryError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         assert ROOM in Path(last.filename).parents, f"raised in {last.filename}:{last.lineno}: {error!r}"
         assert len(str(error)) > 20, f"{error!r} says too little"

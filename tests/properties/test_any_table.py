@@ -1,6 +1,5 @@
 """A table of any types and order gives what a dictionary of lists would, or is refused in our own words."""
 
-import math
 import sys
 from datetime import date
 from pathlib import Path
@@ -46,7 +45,7 @@ def naive(columns, features):
     for i, bag in enumerate(columns["bag"]):
         row = [columns[name][i] for name in features]
         y = columns["y"][i]
-        if bag is None or not math.isfinite(y) or not all(abs(value) <= 1e100 for value in row):  # False for NaN
+        if bag is None or not all(abs(value) <= 1e100 for value in [y, *row]):  # False for NaN
             return None
         known, rows = found.setdefault(bag, (y, []))
         if known != y:

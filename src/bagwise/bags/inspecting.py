@@ -12,7 +12,7 @@ from bagwise.bags.container import Bags
 from bagwise.bags.files import load, read_table
 from bagwise.bags.naming import label, name_bags
 from bagwise.bags.oddities import ODDITIES, look_like_dates, oddities, varying
-from bagwise.bags.parts import absent
+from bagwise.bags.parts import LARGEST, absent
 
 MOST = 5  # names listed in one finding
 
@@ -143,7 +143,7 @@ def _look_at_target(found: Inspection, table, target, codes, ids) -> None:
         found.say("error", f"the target must be numbers; column {target!r} is {table.kind(target)}")
         return
     values = np.asarray(table.numbers(target), dtype=np.float64)
-    known = np.isfinite(values)
+    known = np.abs(values) <= LARGEST
     if not known.all():
         missing = np.bincount(codes[~known], minlength=len(ids)) > 0
         found.say("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.naming import name_bags
-from bagwise.bags.parts import absent
+from bagwise.bags.parts import LARGEST, absent
 
 
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +30,13 @@ def one_target(table, target, codes, first, ids) -> np.ndarray:
         raise ValueError(
             f"{name_bags(ids, any_row(unknown, codes, ids))} a missing or infinite target in column {target!r}; "
             "drop such bags, or leave target out to predict them"
+        )
+    large = np.abs(values) > LARGEST
+    if large.any():
+        marked = any_row(large, codes, ids)
+        raise ValueError(
+            f"{name_bags(ids, marked)} a target beyond {LARGEST:g} in column {target!r}, whose square is infinite; "
+            "rescale the targets, or look for a fill value"
         )
     y = values[first]
     differs = values != y[codes]
