@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def replace_file(path: Path | str, write: Callable[[Path], None]) -> None:
+def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
     """Let ``write`` make a file beside ``path``, then put it in place in one step; an error leaves the old file alone.
+
+    A link keeps pointing where it did, and a file keeps the permissions it had. What is no ordinary file (a device, a
+    pipe) cannot be replaced and is written to as it is. An error of the system names ``path``.
 
     Examples
     --------
@@ -19,19 +22,34 @@ def replace_file(path: Path | str, write: Callable[[Path], None]) -> None:
     >>> [file.name for file in folder.iterdir()]
     ['note.txt']
     """
-    path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
-    os.close(handle)
+    place = Path(path).resolve()
+    try:
+        if place.exists() and not place.is_file():
+            write(place)
+        else:
+            _swap(place, write)
+    except OSError as error:
+        if error.errno is None:  # its text is all there is
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _swap(place: Path, write: Callable[[Path], object]) -> None:
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.stem}-", suffix=place.suffix)
     temporary = Path(name)
     try:
+        os.close(handle)
         write(temporary)
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        temporary.chmod(_mode(place))
+        temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _umask() -> int:
+def _mode(place: Path) -> int:
+    """The permissions of the file that was there; of a new one, what the user's mask leaves."""
+    if place.exists():
+        return place.stat().st_mode & 0o777
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

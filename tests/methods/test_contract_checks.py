@@ -1,4 +1,4 @@
-"""The contract checks themselves notice what they are for: an honest estimator passes, and one toy per promise fails."""
+"""The contract checks notice what they are for: an honest estimator passes, and one toy per promise fails."""
 
 import numpy as np
 import pytest
@@ -273,9 +273,9 @@ class AddsUpFinely(Honest):
 
 
 def test_names_that_do_not_exist_are_refused():
-    with pytest.raises(ValueError, match="'ordr': give a list of checks: parameters, "):
+    with pytest.raises(ValueError, match="'ordr': give a list of checks, of parameters, "):
         check_bag_estimator(Honest(), skip=["ordr"])
-    with pytest.raises(ValueError, match="give a list of optional laws: repeated_instances_change_nothing"):
+    with pytest.raises(ValueError, match="give a list of optional laws, of repeated_instances_change_nothing"):
         bag_estimator_checks(laws=REPEATS)
     with pytest.raises(ValueError, match="'pickles': give a list of optional laws"):
         bag_estimator_checks(laws=["pickles"])

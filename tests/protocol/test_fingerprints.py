@@ -24,11 +24,14 @@ def test_data():
         (bags[::-1], y),
         (bags, y + 1e-12),
         (bags.replace(bags.instances.astype(np.float32)), y),
+        (bags.with_weights(np.arange(1.0, bags.n_instances + 1)), y),
+        (bags.with_covariates(np.arange(10.0)), y),
+        (bags.with_covariates(np.arange(10.0), ["p"]), y),
         (bags.replace(bags.instances, feature_names=["a", "b", "c"]), y),
         (bw.Bags(bags.instances, bags.offsets, [f"b{i}" for i in range(10)]), y),
         (bw.Bags(bags.instances, bags.offsets, groups=np.arange(10) % 3), y),
     ]
-    assert len({of_data(bags, y), *(of_data(*other) for other in others)}) == 7
+    assert len({of_data(bags, y), *(of_data(*other) for other in others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from contextlib import contextmanager, nullcontext
+from traceback import clear_frames
 
 import typer
 
@@ -94,8 +95,9 @@ def speaking(verb: str, *, quiet: bool):
             voice.complain(str(error))
             raise typer.Exit(1) from error
         except MemoryError as error:
-            voice.complain(_short_of_memory(error))
-            raise typer.Exit(1) from error
+            clear_frames(error.__traceback__)  # lets go of what filled the memory: speaking takes some too
+            typer.echo(f"bagwise {verb}: {_short_of_memory(error)}", err=True)
+            raise typer.Exit(1) from None
 
 
 def _short_of_memory(error: MemoryError) -> str:

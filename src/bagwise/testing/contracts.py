@@ -111,6 +111,6 @@ def _shown(estimator) -> str:
 
 
 def _refuse_unknown(names, known, what: str) -> None:
-    wrong = [name for name in names if name not in known]
-    if isinstance(names, str) or wrong:
-        raise ValueError(f"{names if isinstance(names, str) else wrong[0]!r}: give a list of {what}: {', '.join(known)}")
+    wrong = [names] if isinstance(names, str) else [name for name in names if name not in known]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r}: give a list of {what}, of {', '.join(known)}")

@@ -1,0 +1,59 @@
+"""Ways in which a system lets a program down."""
+
+import os
+import resource
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "500"}
+BAGWISE = [sys.executable, "-c", "from bagwise.cli import app; app()"]
+
+
+@contextmanager
+def files_of_at_most(size: int):
+    """Writing past this size fails half-way, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextmanager
+def as_nobody():
+    """Without the rights of root, which permissions do not bind, where the tests have them."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@contextmanager
+def without_permission(folder: Path):
+    """Nothing can be made in the folder."""
+    folder.chmod(0o555)
+    try:
+        with as_nobody():
+            yield
+    finally:
+        folder.chmod(0o755)
+
+
+@contextmanager
+def open_folder():
+    """A folder that anybody may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def whole(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder, the hidden ones too, with its content."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

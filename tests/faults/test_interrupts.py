@@ -1,0 +1,75 @@
+"""Ctrl-C in the middle of a run: it ends, and every file it leaves is whole. What is left can be finished later.
+
+kill -9, which no program can answer, is tried in tests/protocol/test_resume.py.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import bagwise as bw
+from bagwise.protocol.store import Folder
+from bagwise.testing.contracts import sample
+
+sys.path.insert(0, str(Path(__file__).parent))
+from breaking import BAGWISE, ENVIRONMENT
+
+
+def until(ready, process, seconds: float = 100):
+    end = time.monotonic() + seconds
+    while not ready():
+        assert process.poll() is None and time.monotonic() < end, "it ended before it could be interrupted"
+        time.sleep(0.01)
+
+
+def interrupted(words, ready):
+    """Start a command, and press Ctrl-C once it is ready: all processes of its group are told."""
+    process = subprocess.Popen(
+        words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT, start_new_session=True
+    )
+    until(ready, process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize("n_jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_an_evaluation(tmp_path, n_jobs):
+    table, run, cells = tmp_path / "bags.npz", tmp_path / "run", tmp_path / "run" / "cells"
+    bw.save_npz(table, *sample(30))
+    words = f"evaluate {table} --method aggregated --out {run} --repeats 2000 --n-jobs {n_jobs}".split()
+    code, errors = interrupted([*BAGWISE, *words], lambda: len(list(cells.glob("[!.]*.json"))) > 5)
+    assert code == 130 and (n_jobs > 1 or "Traceback" not in errors)
+    left = sorted(path for path in run.rglob("*") if path.is_file())
+    assert [path for path in left if path.name.startswith(".") or path.suffix != ".json"] == []
+    folder = Folder(run)
+    assert folder.read_plan() is not None
+    for path in cells.iterdir():
+        assert folder.read(path.stem) == json.loads(path.read_text())["result"]  # a damaged one would be None
+
+
+SAVING = """
+import sys
+import numpy as np
+import bagwise as bw
+from bagwise.testing.contracts import sample
+bags, _ = sample(20000)
+for turn in range(100_000):
+    bw.save_npz(sys.argv[1], bags, np.full(20000, float(turn)))
+"""
+
+
+@pytest.mark.slow
+def test_saving(tmp_path):
+    """Over and over, so that the interrupt falls into it."""
+    path = tmp_path / "bags.npz"
+    code, _ = interrupted([sys.executable, "-c", SAVING, path], path.exists)
+    assert code == -signal.SIGINT and [file.name for file in tmp_path.iterdir()] == ["bags.npz"]
+    bags, y = bw.load(path)
+    assert len(bags) == 20_000 and len(set(y)) == 1

@@ -1,0 +1,167 @@
+"""Whatever goes wrong while a file is written, the old one stays as it was, and nothing is left beside it."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import bagwise as bw
+from bagwise.protocol.store import Folder
+from bagwise.protocol.tables import write_table
+from bagwise.reports.page import write_page
+from bagwise.testing.contracts import sample
+from bagwise.writing import replace_file
+
+sys.path.insert(0, str(Path(__file__).parent))
+from breaking import ENVIRONMENT, as_nobody, files_of_at_most, open_folder, whole, without_permission
+
+BAGS, Y = sample(600)
+MODEL = bw.method("aggregated").fit(*sample())
+TABLE = {"bag": list(range(3000)), "value": [0.1 * i for i in range(3000)]}
+LETTER = {"key": "ab12", "error": "x" * 20_000}
+WRITERS = {
+    "model.bagwise": lambda path: bw.save(MODEL, path),
+    "bags.npz": lambda path: bw.save_npz(path, BAGS, Y),
+    "table.csv": lambda path: write_table(path, TABLE),
+    "table.parquet": lambda path: write_table(path, TABLE),
+    "plan.json": lambda path: Folder(path.parent).write_json("plan.json", LETTER),
+    "cells/ab12.json": lambda path: Folder(path.parent.parent).write(LETTER),
+    "report.html": lambda path: write_page(path, {"anything": 1}),
+}
+
+
+@pytest.fixture(params=WRITERS)
+def writer(request, monkeypatch):
+    """(name, write): what is written where."""
+    monkeypatch.setattr("bagwise.reports.page.render", lambda content: "<p>" + 20_000 * "x")
+    return request.param, WRITERS[request.param]
+
+
+@pytest.fixture
+def old(writer):
+    """A file that is to survive, in a folder that anybody may enter."""
+    with open_folder() as folder:
+        path = folder / writer[0]
+        (folder / "cells").mkdir()
+        path.write_bytes(b"the old file")
+        before = whole(folder)
+        yield path
+        assert whole(folder) == before
+
+
+def test_a_disk_that_fills_up_half_way(writer, old):
+    with files_of_at_most(1024), pytest.raises(OSError) as caught:
+        writer[1](old)
+    assert caught.value.errno in (errno.EFBIG, None)  # None: Arrow tells it in words
+    assert "File too large" in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO], ids=errno.errorcode.get)
+def test_a_fault_in_the_last_step(writer, old, monkeypatch, number):
+    def fault(*paths, **options):
+        raise OSError(number, os.strerror(number), *map(str, paths))
+
+    monkeypatch.setattr(os, "replace", fault)
+    with pytest.raises(OSError, match=f"{os.strerror(number)}: '{old}'$"):  # the file that was asked for
+        writer[1](old)
+
+
+def test_a_folder_without_permission(writer, old):
+    with without_permission(old.parent), pytest.raises(PermissionError, match=f"Permission denied: '{old}'$"):
+        writer[1](old)
+
+
+def test_an_interrupt_half_way(writer, old, monkeypatch):
+    def interrupted(*_, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "chmod", interrupted)  # all is written, nothing in place yet
+    with pytest.raises(KeyboardInterrupt):
+        writer[1](old)
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device that is always full")
+@pytest.mark.parametrize("name", [name for name in WRITERS if "json" not in name])
+def test_a_device_that_is_full(name, monkeypatch):
+    """By a link, for the names must end well; without the rights of root, lest a mistake take the device away."""
+    monkeypatch.setattr("bagwise.reports.page.render", lambda content: 20_000 * "x")
+    with open_folder() as folder:
+        (folder / name).symlink_to("/dev/full")
+        with as_nobody(), pytest.raises(OSError, match="No space left on device"):
+            WRITERS[name](folder / name)
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_a_pipe_is_written_to_and_not_replaced(name, tmp_path):
+    pipe, small = tmp_path / name, {"bag": [1, 2]}
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        told = pool.submit(pipe.read_bytes)
+        write_table(pipe, small)
+        assert told.result() == write_table(tmp_path / f"plain-{name}", small).read_bytes()
+    assert pipe.is_fifo()
+
+
+def test_nothing_is_made_where_there_is_no_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"No such file or directory: '{tmp_path}/no/model.bagwise'"):
+        bw.save(MODEL, tmp_path / "no" / "model.bagwise")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_permissions_and_links_are_kept(tmp_path):
+    private, link = tmp_path / "private.csv", tmp_path / "link.csv"
+    private.write_text("old")
+    private.chmod(0o600)
+    link.symlink_to(private)
+    write_table(link, TABLE)
+    assert link.is_symlink() and private.stat().st_size > 3
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+    mask = os.umask(0o027)
+    try:
+        write_table(tmp_path / "new.csv", TABLE)
+    finally:
+        os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "new.csv").stat().st_mode) == 0o640
+
+
+def test_a_name_in_capitals_is_kept(tmp_path):
+    bw.save_npz(tmp_path / "BAGS.NPZ", BAGS, Y)
+    assert [path.name for path in tmp_path.iterdir()] == ["BAGS.NPZ"]
+    assert bw.load(tmp_path / "BAGS.NPZ")[0] == BAGS
+
+
+def test_an_error_in_words_keeps_its_words(tmp_path):
+    def complain(path):
+        raise OSError("the printer is on fire")
+
+    with pytest.raises(OSError, match="^the printer is on fire$"):
+        replace_file(tmp_path / "a", complain)
+
+
+TURNS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from bagwise.writing import replace_file
+for turn in range(300):
+    replace_file(sys.argv[1], lambda path: path.write_text(sys.argv[2] * 50_000))
+"""
+
+
+def test_two_processes_write_one_file(tmp_path):
+    """Whoever reads it sees the one or the other, whole. Two runs in one results folder: tests/protocol/test_resume."""
+    path = tmp_path / "shared.txt"
+    path.write_text("a" * 50_000)
+    writers = [subprocess.Popen([sys.executable, "-c", TURNS, path, one], env=ENVIRONMENT) for one in "ab"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        text = path.read_text()
+        assert len(text) == 50_000 and len(set(text)) == 1
+        seen.add(text[0])
+    assert [writer.returncode for writer in writers] == [0, 0] and seen == {"a", "b"}
+    assert [file.name for file in tmp_path.iterdir()] == ["shared.txt"]

@@ -1,0 +1,53 @@
+"""What `make test` installs is what constraints.txt pins, all of it."""
+
+import re
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+
+
+def pins() -> dict[str, Version]:
+    lines = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.M)
+    return {canonicalize_name(name): Version(version) for name, version in lines}
+
+
+def brought(name: str, extras: tuple[str, ...], found: set) -> set:
+    """Everything that installing a package with its extras brings on this machine, by the metadata of what is here."""
+    if (name, extras) not in found:
+        found.add((name, extras))
+        for text in distribution(name).requires or []:
+            need = Requirement(text)
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
+                brought(canonicalize_name(need.name), tuple(sorted(need.extras)), found)
+    return found
+
+
+NAMES = {name for name, _ in brought("bagwise", ("test",), set())} - {"bagwise"}
+
+
+def test_every_dependency_is_pinned():
+    installers = {"setuptools"}  # for torch; like pip it comes with the virtual environment
+    assert len(NAMES) > 50 and NAMES - pins().keys() - installers == set()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES & pins().keys()))
+def test_a_pin_is_what_is_installed(name):
+    installed = Version(distribution(name).version)
+    assert installed.public == pins()[name].public  # the rest, such as +cpu, says how it was built
+
+
+def test_pins_are_exact():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert len(lines) == len(pins())
+
+
+def test_the_table_of_advisories_speaks_of_what_is_pinned():
+    rows = re.findall(r"^\| CVE-[\d-]+ \| (\S+) \| [^|]+ \| (\S+) \|", (ROOT / "SECURITY.md").read_text(), flags=re.M)
+    assert len(rows) >= 10
+    assert dict(rows) == {name: str(pins()[canonicalize_name(name)]) for name, _ in rows}

@@ -1,0 +1,114 @@
+"""No line of the package turns input into code, except those that are named here, each with its reason."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bagwise as bw
+from bagwise.protocol.tables import write_table
+from bagwise.testing.contracts import sample
+
+sys.path.insert(0, str(Path(__file__).parent))
+from reading_source import dangers
+
+PACKAGE = Path(bw.__file__).parent
+ALLOWED = {
+    ("protocol/table1_files.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
+    ("testing/conduct.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
+    ("__init__.py", "importlib.import_module"): "rooms of the package, by a table in the same file",
+    ("saving/allowed.py", "importlib.import_module"): "modules on the list of that file, after the name was compared",
+    ("reports/svg.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",
+}
+SAFE = {"style": "our style sheet", "script": "our script", "as_json(bags.explorer)": "JSON without <, > and &"}
+
+
+def test_every_danger_in_the_package_is_known():
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), what)
+        for path in PACKAGE.rglob("*.py")
+        for what in dangers(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(ALLOWED)
+
+
+def test_what_templates_do_not_escape_is_known():
+    text = "".join(path.read_text() for path in PACKAGE.rglob("templates/*.html"))
+    assert set(re.findall(r"{{\s*(.*?)\s*\|\s*safe\s*}}", text)) == set(SAFE)
+    assert "autoescape false" not in text
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("eval(x)", "eval"),
+        ("def f():\n    exec(x)", "exec"),
+        ("import pickle\npickle.load(f)", "pickle.load"),
+        ("import pickle as p\np.loads(x)", "pickle.loads"),
+        ("from pickle import loads as read\nread(x)", "pickle.loads"),
+        ("def f():\n    import joblib\n    return joblib.load(x)", "joblib.load"),
+        ("import yaml\nyaml.load(x)", "yaml.load"),
+        ("import os\nos.system(x)", "os.system"),
+        ("import subprocess\nsubprocess.run(x, shell=True)", "shell=True"),
+        ("import numpy as np\nnp.load(x, allow_pickle=trust)", "allow_pickle=trust"),
+        ("import torch\ntorch.load(x)", "torch.load"),
+        ("import pandas as pd\npd.read_pickle(x)", "pandas.read_pickle"),
+        ("frame.query(text)", "frame.query"),
+        ("from importlib import import_module\nimport_module(name)", "importlib.import_module"),
+        ("Environment(autoescape=False)", "autoescape=False"),
+    ],
+)
+def test_a_danger_is_found(source, what):
+    assert dangers(source) == [what]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["model.eval()", "np.load(x, allow_pickle=False)", "import json\njson.loads(x)", "import_module('skops.io')"],
+)
+def test_what_is_sound_is_left_alone(source):
+    assert dangers(source) == []
+
+
+READ_ALL = """
+import sys
+from pathlib import Path
+import bagwise as bw
+
+def read():
+    for path in sorted(Path(sys.argv[1]).iterdir()):
+        if path.suffix == ".bagwise":
+            bw.open_model(path)
+        else:
+            bw.load(path, **({} if path.suffix == ".npz" else {"bag": 0 if path.suffix == ".mat" else "bag"}))
+
+read()  # once, for what libraries do when they are imported is not ours
+seen = []
+sys.addaudithook(lambda event, _: seen.append(event))
+read()
+bad = ("pickle.", "marshal.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.", "ctypes.", "socket.")
+assert "open" in seen
+print([event for event in seen if event.startswith(bad)])
+"""
+
+
+def test_reading_runs_nothing(tmp_path):
+    """The interpreter itself tells what happens while every kind of file is read: no pickle, program or connection.
+
+    Files made to do harm: tests/saving/test_hostile.py and tests/properties/test_any_file.py.
+    """
+    from scipy.io import savemat
+
+    bags, y = sample()
+    bw.save(bw.method("aggregated").fit(bags, y), tmp_path / "model.bagwise")
+    bw.save_npz(tmp_path / "bags.npz", bags, y)
+    savemat(tmp_path / "bags.mat", {"X": np.column_stack([bags.expand(np.arange(24)), bags.instances, bags.expand(y)])})
+    columns = {"bag": bags.expand(np.arange(24)).tolist(), "red": bags.instances[:, 0].tolist()}
+    for name in ("table.csv", "table.parquet"):
+        write_table(tmp_path / name, columns)
+    done = subprocess.run([sys.executable, "-c", READ_ALL, tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
