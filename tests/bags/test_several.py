@@ -74,3 +74,17 @@ def test_files_of_two_formats_are_one_table(frame, tmp_path):
     frame[5:].to_parquet(tmp_path / "2.parquet", index=False)
     assert find_files([tmp_path / "1.csv", tmp_path / "2.parquet"])[1].name == "2.parquet"
     assert bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site", target="y")[0].n_instances == 10
+
+
+def test_long_ids_in_two_types_stay_themselves(tmp_path):
+    """Cast to floating point, ids beyond 2^53 would be one."""
+    parts = [
+        pd.DataFrame({"site": np.array([2**60 + k], dtype=d), "x": [1.0]}) for k, d in enumerate(("int64", "uint64"))
+    ]
+    for k, part in enumerate(parts):
+        part.to_parquet(tmp_path / f"{k}.parquet")
+    assert bw.load(tmp_path / "*.parquet", bag="site")[0].ids.tolist() == [2**60, 2**60 + 1]
+    for other in (np.array([2**63 + 1], dtype="uint64"), np.array([0.5])):
+        pd.DataFrame({"site": other, "x": [1.0]}).to_parquet(tmp_path / "1.parquet")
+        with pytest.raises(ValueError, match=r"column 'site' of .* has whole numbers beyond \d+, which another file"):
+            bw.load(tmp_path / "*.parquet", bag="site")

@@ -114,3 +114,10 @@ def test_the_command(frame, tmp_path):
     assert "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
     result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere.csv"), "--bag", "site"])
     assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr
+
+
+def test_columns_with_another_role_are_no_features(frame):
+    other = frame.assign(area=1.5, sza=frame.site.map({"a": 1.5, "b": 2.5, "c": 1.0}))
+    found = bw.inspect_table(other, bag="site", target="aod", weights="area", bag_features=["sza"])
+    assert [feature["name"] for feature in found.features] == ["red", "nir"] and found.bag_features == ["sza"]
+    assert found.ok and found.left_out == {}

@@ -175,3 +175,24 @@ def test_every_option_has_help_and_usage_errors_are_two():
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"bagwise {name} {parameter.name} has no help"
     assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2
+
+
+def test_weights_and_archives_of_bags(folder, tmp_path):
+    """A weight column was refused after the whole fit; an archive of bags could be learned from but not predicted."""
+    frame = pd.read_csv(folder / "old.csv").assign(area=1.0)
+    frame.loc[::3, "area"] = 2.5
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--weights", "area", "--method", "aggregated")
+    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    bags, y = bw.load(tmp_path / "t.csv", bag="site", target="aod", ignore=["year"], weights="area")
+    bw.save_npz(tmp_path / "t.npz", bags, y)
+    found = []
+    for source in ("t.csv", "t.npz"):
+        result = run("predict", tmp_path / "m.bagwise", tmp_path / source, "--quiet")
+        assert result.exit_code == 0, result.output
+        found.append([float(row["prediction"]) for row in csv.DictReader(result.stdout.splitlines())])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+    np.testing.assert_allclose(found[0], bw.method("aggregated").fit(bags, y).predict(bags), rtol=1e-9)
+    result = run("fit", tmp_path / "t.npz", "--method", "aggregated", "--out", tmp_path / "n.bagwise")
+    assert result.exit_code == 0 and run("predict", tmp_path / "n.bagwise", tmp_path / "t.npz").exit_code == 0

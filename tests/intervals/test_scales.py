@@ -122,3 +122,16 @@ class TestOfFolds:
     def test_a_method_without_standard_deviations_is_refused(self):
         with pytest.raises(ValueError, match="scale='std' needs a method whose predict takes return_std.*aggregated"):
             Intervals("aggregated", scale="std").fit(self.bags, self.y)
+
+
+def test_instances_of_no_weight_are_not_seen():
+    """The scale said that it took instance weights, and did not look at them."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(n, 2)) for n in rng.integers(2, 20, 40)]
+    errors = rng.normal(size=40)
+    plain = bw.from_arrays(arrays)
+    crowd = [np.concatenate([array, 50 * rng.normal(size=(20, 2))]) for array in arrays]
+    weights = [np.repeat([1.0, 0.0], [len(array), 20]) for array in arrays]
+    weighted = bw.from_arrays(crowd).with_weights(np.concatenate(weights))
+    expected = BagScale().fit(plain, errors).predict(plain)
+    np.testing.assert_allclose(BagScale().fit(weighted, errors).predict(weighted), expected, rtol=1e-9)

@@ -97,13 +97,14 @@ def in_little_memory(path: Path, *, gigabytes: float = 6.0) -> str:
     return ran.stdout
 
 
-def claims_many_rows(folder: Path) -> Path:
+def claims_many_rows(folder: Path, version: bytes = b"\x01") -> Path:
     """A NumPy archive of under 1 KB whose header speaks of 10^12 rows."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 3)})
     path = folder / "claims.npz"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("instances.npy", header.getvalue() + bytes(48))
+        start = header.getvalue()[:6] + version + header.getvalue()[7:]
+        archive.writestr("instances.npy", start + bytes(48))
         archive.writestr("offsets.npy", header.getvalue() + bytes(48))
     assert path.stat().st_size < 1024
     return path
@@ -113,6 +114,11 @@ def test_a_small_archive_that_claims_a_million_million_rows(tmp_path):
     said = in_little_memory(claims_many_rows(tmp_path))
     assert "ValueError" in said and "holds 48 bytes where its header speaks of 24,000,000,000,000" in said
     assert int(said.split("MB:")[1]) < 600
+
+
+def test_an_array_of_an_unknown_version_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"part 'instances.npy' is an array of the unknown version \(3, 0\)"):
+        bw.load(claims_many_rows(tmp_path, version=b"\x03"))
 
 
 def test_an_archive_that_lies_about_its_sizes(tmp_path):

@@ -29,7 +29,7 @@ def _refuse_part(archive: ZipFile, entry: ZipInfo, whole: int) -> None:
     with archive.open(entry) as part:
         version = np.lib.format.read_magic(part)
         if version not in _HEADERS:
-            return
+            raise ValueError(f"part {entry.filename!r} is an array of the unknown version {version}")
         shape, _, dtype = _HEADERS[version](part)
         claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - part.tell()
     if claimed > held:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from bagwise.bags.choosing import choose_features
+from bagwise.bags.choosing import as_list, choose_features
 from bagwise.bags.columns import ArrayColumns, FrameColumns
 from bagwise.bags.container import Bags
 from bagwise.bags.files import load, read_table
@@ -33,6 +33,7 @@ class Inspection:
     bags: int = 0
     sizes: tuple[int, float, int] = (0, 0.0, 0)  # smallest, median, largest
     features: list[dict] = field(default_factory=list)
+    bag_features: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     target: dict | None = None
     groups: int | None = None
@@ -103,10 +104,11 @@ def _try_to_load(found: Inspection, source, bag, target, options) -> None:
 
 
 def _look(found: Inspection, table, bag, target, options) -> None:
-    groups, ignore = options.get("groups"), options.get("ignore", ())
-    names = choose_features(
-        table, bag=bag, target=target, groups=groups, features=options.get("features"), ignore=ignore
-    )
+    groups, weights = options.get("groups"), options.get("weights")
+    roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
+    names = choose_features(table, **roles, features=options.get("features"), ignore=options.get("ignore", ()))
+    found.bag_features = [] if options.get("bag_features") in (None, "auto") else as_list(options["bag_features"])
+    names = [name for name in names if name not in found.bag_features]
     found.rows = table.n_rows
     if table.n_rows == 0:
         return
@@ -117,7 +119,7 @@ def _look(found: Inspection, table, bag, target, options) -> None:
     if groups is not None:
         found.groups = len(table.factorise(groups)[1])
     _look_at_features(found, table, names, codes, ids, target)
-    _look_at_the_rest(found, table, {*names, bag, target, groups})
+    _look_at_the_rest(found, table, {*names, *roles.values(), *found.bag_features})
 
 
 def _look_at_bags(found: Inspection, bag, codes, ids) -> None:

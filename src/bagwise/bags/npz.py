@@ -62,8 +62,7 @@ def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weig
         refuse_claims(path)
     with reading(path), np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    # one of our own archives, or a padded block
-    if "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3:
+    if _are_bags(arrays):
         if features is not None or list(ignore) or weights is not None or bag_features is not None:
             raise ValueError(
                 f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
@@ -80,6 +79,19 @@ def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weig
         weights=weights,
         bag_features=bag_features,
     )
+
+
+def holds_bags(path: Path) -> bool:
+    """Whether an archive holds bags, whose columns have their roles already, rather than a long table."""
+    with reading(path):
+        refuse_claims(path)
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
+
+
+def _are_bags(arrays: dict) -> bool:
+    """One of our own archives, or a padded block."""
+    return "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3
 
 
 def _load_bags(arrays: dict, bag, target, groups, missing: str) -> tuple[Bags, np.ndarray | None]:

@@ -13,6 +13,8 @@ import numpy as np
 
 from bagwise.bags.beside import shares
 
+SEARCHED = 1024  # bags searched at a time: their numbers leave twelve digits
+
 
 def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Sum over every bag, along the first axis."""
@@ -26,6 +28,30 @@ def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | 
         share = shares(weights, offsets)
         return segment_sum(values * share.reshape(-1, *[1] * (values.ndim - 1)), offsets)
     return segment_sum(values, offsets) / sizes.reshape(-1, *[1] * (values.ndim - 1))
+
+
+def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Running sums inside every bag. Bags of one size are summed as one array, so none feels what others add up to."""
+    out, sizes = np.empty_like(values), np.diff(offsets)
+    for size in np.unique(sizes):
+        rows = offsets[:-1][sizes == size][:, None] + np.arange(size)
+        out[rows] = np.cumsum(values[rows], axis=1)
+    return out
+
+
+def segment_search(rising: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, side: str = "left") -> np.ndarray:
+    """For every bag, where the wanted numbers (bags, k) belong among its rows, which rise from 0 to 1; as row numbers.
+
+    As `numpy.searchsorted`, for some bags at a time: the number of a bag is added to tell the bags apart, and a large
+    one would swallow the last digits.
+    """
+    out, sizes = np.empty(wanted.shape, dtype=np.int64), np.diff(offsets)
+    for start in range(0, len(sizes), SEARCHED):
+        some = slice(start, min(start + SEARCHED, len(sizes)))
+        apart = 2.0 * np.arange(some.stop - start)
+        keys = rising[offsets[start] : offsets[some.stop]] + np.repeat(apart, sizes[some])
+        out[some] = offsets[start] + np.searchsorted(keys, wanted[some] + apart[:, None], side=side)
+    return out
 
 
 def segment_min(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -77,11 +103,10 @@ def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np
         below = np.floor(at).astype(np.int64)
         return offsets[:-1, None] + below, at - below
     share = shares(weights, offsets)
-    middle = np.cumsum(share) - share / 2 - np.repeat(np.arange(len(sizes)), sizes)  # bags before weigh one each
+    middle = segment_cumsum(share, offsets) - share / 2
     first, last = middle[offsets[:-1]], middle[offsets[1:] - 1]
     at = first[:, None] + (last - first)[:, None] * probabilities
-    bag = np.arange(len(sizes))[:, None]
-    below = np.searchsorted(middle + np.repeat(bag[:, 0], sizes), at + bag, side="right") - 1
+    below = segment_search(middle, offsets, at, side="right") - 1
     below = np.clip(below, offsets[:-1, None], np.maximum(offsets[1:, None] - 2, offsets[:-1, None]))
     gap = middle[np.minimum(below + 1, offsets[1:, None] - 1)] - middle[below]
     return below, np.clip((at - middle[below]) / np.where(gap > 0, gap, 1.0), 0.0, 1.0)

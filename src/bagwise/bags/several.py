@@ -47,8 +47,8 @@ def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
     mixed = [name for name in names if len({frame.schema[name] for frame in frames}) > 1]
     for name in mixed:
         _refuse_mixed_text(name, frames, paths)
-    # Whole numbers in one file and fractions in another are both numbers.
-    as_numbers = [nw.col(name).cast(nw.Float64) for name in mixed]
+    # Whole numbers in one file and fractions in another are both numbers; whole numbers of two widths stay whole.
+    as_numbers = [nw.col(name).cast(_common(name, frames, paths)) for name in mixed]
     frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
     if frames[0].implementation.is_pyarrow():  # two libraries may write one text type in two widths
         import pyarrow as pa
@@ -56,6 +56,19 @@ def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
         tables = [frame.to_native() for frame in frames]
         return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
     return nw.concat(frames, how="vertical")
+
+
+def _common(name, frames: list[nw.DataFrame], paths: list[Path]):
+    """The type that holds the whole numbers, or numbers, of all files exactly."""
+    whole = all(frame.schema[name].is_integer() for frame in frames)
+    limit = 2**63 - 1 if whole else 2**53
+    for frame, path in zip(frames, paths, strict=True):
+        if frame.schema[name].is_integer() and (frame[name].max() or 0) > limit:
+            raise ValueError(
+                f"column {name!r} of {path} has whole numbers beyond {limit}, which another file holds in a type that "
+                "would round them; give the column one type"
+            )
+    return nw.Int64 if whole else nw.Float64
 
 
 def _refuse_other_columns(columns, names, path: Path, first: Path) -> None:

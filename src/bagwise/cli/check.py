@@ -69,6 +69,8 @@ def _lines(found) -> list[str]:
         names = ", ".join(feature["name"] for feature in found.features[:8])
         more = f", ... ({len(found.features)} in all)" if len(found.features) > 8 else ""
         lines.append(f"Features: {names}{more}; {missing:,} missing values.")
+    if found.bag_features:
+        lines.append(f"Properties of the bag: {', '.join(found.bag_features)}.")
     if found.target:
         lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**found.target))
     if found.groups is not None:

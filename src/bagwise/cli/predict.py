@@ -39,7 +39,7 @@ def predict(
         _refuse_endings(out, instances)
         fitted, header = bw.open_model(model), bw.saving.read_header(model)
         new = {name: value for name, value in {"bag": bag, "missing": missing}.items() if value is not None}
-        bags, y = bw.load(o.sources(table), **_columns(header) | new, target=target)
+        bags, y = bw.load(o.sources(table), **_columns(header, table) | new, target=target)
         voice.say(f"{o.stem(table)}: {bags}.")
         with voice.waiting("predicting"):
             columns = predictions(fitted, bags, y, level=level)
@@ -62,9 +62,13 @@ def predict(
         _print(columns)
 
 
-def _columns(header: dict) -> dict:
+def _columns(header: dict, tables: list[str]) -> dict:
     """How the table was read at fit: the same columns are needed again, without targets and groups."""
+    from bagwise.bags.npz import holds_bags
+
     known = dict((header.get("training") or {}).get("columns") or {})
+    if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
+        return {"missing": known["missing"]} if "missing" in known else {}
     names = header.get("feature_names")
     kept = {name: known[name] for name in ("bag", "missing", "weights", "bag_features") if name in known}
     if names is not None:

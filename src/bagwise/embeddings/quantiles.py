@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.segments import segment_cumsum, segment_search
 
 ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it
 BLOCK_VALUES = 2**22  # projections held at a time: 32 MB
@@ -131,11 +132,11 @@ def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
     out = np.empty((len(bags), len(values), n))
     if bags.weights is not None:
         bag_of_row, share = bags.expand(np.arange(len(bags))), bags.shares()
-        wanted = np.arange(len(bags))[:, None] + (np.arange(n) + 0.5) / n - ROUNDING
+        wanted = np.tile((np.arange(n) + 0.5) / n - ROUNDING, (len(bags), 1))
         for j, line in enumerate(values):
             order = np.lexsort((line, bag_of_row))
-            at = np.searchsorted(np.cumsum(share[order]), wanted)  # the bags before weigh one each
-            out[:, j] = line[order][np.clip(at, bags.offsets[:-1, None], bags.offsets[1:, None] - 1)]
+            at = segment_search(segment_cumsum(share[order], bags.offsets), bags.offsets, wanted)
+            out[:, j] = line[order][np.minimum(at, bags.offsets[1:, None] - 1)]
         return out
     for size in np.unique(bags.sizes):
         which = np.flatnonzero(bags.sizes == size)

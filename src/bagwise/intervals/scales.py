@@ -55,9 +55,10 @@ class BagScale(BaseEstimator):
         """Fit to the residuals of bags by models that had not seen them."""
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
         error = np.abs(np.asarray(residuals, dtype=np.float64))
-        self.unequal_ = len(set(bags.sizes.tolist())) > 1
-        self.mean_, self.variance_ = _moments(bags.instances)
-        self.usual_ = (bags.sizes * self._variance(bags)).sum() / max(bags.n_instances - len(bags), 1)
+        sizes = bags.effective_sizes()
+        self.unequal_ = len(set(sizes.tolist())) > 1
+        self.mean_, self.variance_ = _moments(bags.instances, bags.weights)
+        self.usual_ = (sizes * self._variance(bags)).sum() / max(sizes.sum() - len(bags), 1)
         remember_columns(self, bags)
         # Residuals of mean one: the weights below then mean the same for targets of any scale.
         unit = error.mean()
@@ -76,10 +77,11 @@ class BagScale(BaseEstimator):
         return np.maximum(self._columns(bags) @ self.coef_, self.smallest_)
 
     def _columns(self, bags: Bags) -> np.ndarray:
-        small = 1.0 / np.sqrt(bags.sizes) if self.unequal_ else np.ones(len(bags))
+        sizes = bags.effective_sizes()
+        small = 1.0 / np.sqrt(sizes) if self.unequal_ else np.ones(len(bags))
         spread = np.zeros(len(bags))
         if self.spread:
-            spread = np.sqrt(self._variance(bags) + self.usual_ / bags.sizes)
+            spread = np.sqrt(self._variance(bags) + self.usual_ / sizes)
         return np.column_stack([small, 1.0 - small, spread * small, spread * (1.0 - small)])
 
     def _variance(self, bags: Bags) -> np.ndarray:
@@ -89,13 +91,16 @@ class BagScale(BaseEstimator):
             return np.zeros(len(bags))
         rows = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
         rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
-        variance = segment_mean(rows**2, bags.offsets) - segment_mean(rows, bags.offsets) ** 2
+        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
+        variance = square - mean**2
         return np.maximum(variance, 0.0).mean(axis=1)
 
 
-def _moments(instances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of every feature over its known values; a feature without any has variance 0."""
+def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of every feature over its known values that count; a feature without any has variance 0."""
     known = ~np.isnan(instances)
+    if weights is not None:
+        known &= weights[:, None] > 0
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, instances, 0.0).sum(axis=0, dtype=np.float64) / count
     return mean, (np.where(known, instances - mean, 0.0) ** 2).sum(axis=0) / count

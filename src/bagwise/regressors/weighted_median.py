@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags.segments import segment_sum
+from bagwise.bags.segments import segment_cumsum, segment_sum
 
 # Of the weight of a bag: equal weights must meet one half in spite of rounding.
 ROUNDING = 1e-9
@@ -54,8 +54,7 @@ def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tup
     """The values just below and just above the half of every bag's weight: one value, or the two about the middle."""
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
-    values, total = values[order], np.cumsum(weights[order])
-    reached = total - np.repeat(np.concatenate([[0.0], total[offsets[1:-1] - 1]]), sizes)
+    values, reached = values[order], segment_cumsum(weights[order], offsets)
 
     def first(past):
         """The first value of every bag whose running weight is past a limit; it is at most the last."""

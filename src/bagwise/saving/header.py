@@ -27,7 +27,7 @@ def describe_training(bags: Bags, y) -> dict:
     {'bags': 2, 'instances': 3, 'features': 1, 'instances_per_bag': {'min': 1.0, 'median': 1.5, 'max': 2.0},
      'target': {'min': 1.0, 'mean': 1.5, 'max': 2.0}}
     """
-    bags = check_bags(bags, allow_missing=True)
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     y = check_targets(y, bags)
     sizes = bags.sizes
     return {
