@@ -173,25 +173,21 @@ class TestKeptFolds:
         expected = naive_cv_plus(RIDGE, bag_folds(BAGS, 4, random_state=9), 0.9)
         np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-9)
 
-    def test_one_fitted_on_these_bags_is_not_fitted_again(self):
+    def test_a_fitted_method_is_copied_and_fitted_to_what_is_given(self):
+        """One that was fitted on the same bags and other targets was taken as it was."""
         fitted = KeepsFolds().fit(BAGS, Y)
-        KeepsFolds.fits = 0
-        model = Intervals(fitted).fit(BAGS, Y)
-        assert KeepsFolds.fits == 0 and model.method_ is fitted
-        unfitted = Intervals(KeepsFolds()).fit(BAGS, Y)
-        np.testing.assert_array_equal(model.predict_interval(NEW), unfitted.predict_interval(NEW))
-
-    def test_one_fitted_on_other_bags_is(self):
-        other = KeepsFolds().fit(BAGS[np.r_[1:40, 0]], Y)
-        KeepsFolds.fits = 0
-        Intervals(other).fit(BAGS, Y)
-        assert KeepsFolds.fits == 1
+        before = fitted.predict(NEW)
+        model = Intervals(fitted).fit(BAGS, 7 - 100 * Y)
+        expected = Intervals(KeepsFolds()).fit(BAGS, 7 - 100 * Y)
+        np.testing.assert_array_equal(model.predict_interval(NEW), expected.predict_interval(NEW))
+        assert model.method_ is not fitted
+        np.testing.assert_array_equal(fitted.predict(NEW), before)
 
     def test_automatic_selection_keeps_its_folds(self):
-        fitted = AutoRegressor(members=["aggregated"], folds=4, transforms=False).fit(BAGS, Y)
-        model = Intervals(fitted).fit(BAGS, Y)
-        assert model.method_ is fitted and model.left_out_ is fitted
-        np.testing.assert_array_equal(model.residuals_, Y - fitted.held_out_)
+        auto = AutoRegressor(members=["aggregated"], folds=4, transforms=False)
+        model = Intervals(auto).fit(BAGS, Y)
+        assert model.left_out_ is model.method_
+        np.testing.assert_array_equal(model.residuals_, Y - auto.fit(BAGS, Y).held_out_)
         assert np.isfinite(model.predict_interval(NEW)).all()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.intervals.closed_form import leave_out_of_ridge
-from bagwise.intervals.left_out import FoldModels, fit_once, fit_without_folds, fitted_on, keeps_folds
+from bagwise.intervals.left_out import FoldModels, fit_once, fit_without_folds, keeps_folds
 from bagwise.intervals.order_statistics import units_of
 
 
@@ -34,7 +34,7 @@ class Calibration:
 
 def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
     """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
-    fitted = method if kept and fitted_on(method, bags) else fit_once(method, bags, y, weights)
+    fitted = fit_once(method, bags, y, weights)
     everything = np.arange(len(bags))
     if kept and keeps_folds(fitted, bags):
         return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))

@@ -53,17 +53,6 @@ def keeps_folds(model, bags: Bags) -> bool:
     return offers and model.held_out_ is not None and len(model.held_out_) == len(bags)
 
 
-def fitted_on(model, bags: Bags) -> bool:
-    """Whether a model that keeps folds was fitted on these very bags: its fold models say of them what it kept.
-
-    Not to the last digit: a blend may keep predictions whose weights, too, were learned without the fold.
-    """
-    if not keeps_folds(model, bags):
-        return False
-    gap = model.predict_folds(bags)[model.fold_, np.arange(len(bags))] - model.held_out_
-    return bool(np.mean(gap**2) <= 0.25 * np.var(model.held_out_))
-
-
 def last_step(method):
     """The regressor at the end of a pipeline, or the method itself."""
     while isinstance(method, Pipeline):

@@ -34,8 +34,8 @@ class Intervals(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     method : bag regressor, or the name of one in the catalogue
-        A method that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``) is fitted once for "cv+", and
-        not at all if it is fitted on these bags already.
+        A copy of it is fitted. One that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``), as "auto"
+        does, is fitted once for "cv+".
     level : float
         The share of new bags to be covered.
     kind : {"cv+", "jackknife+", "split"}
