@@ -12,7 +12,7 @@ from bagwise.automatic.blending import blend
 from bagwise.automatic.curve import Curve, learning_curve
 from bagwise.automatic.members import Member, members_of
 from bagwise.automatic.plan import count_folds, plan
-from bagwise.automatic.routing import Routing
+from bagwise.automatic.routing import Routing, without_equal_weights
 from bagwise.automatic.screening import Clock, Screen, Trial
 from bagwise.automatic.targets import Choice, choose_transform, transformed
 from bagwise.automatic.watching import watching
@@ -48,7 +48,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         time. A fit is never cut off, so it may take somewhat longer. None: all of them, and the same seed gives the
         same model.
     folds : int or "auto"
-        "auto" is 10 below 300 bags, 5 below 10,000, else 3, and no more than there are bags (groups).
+        "auto" is 10 from 30 to 300 bags, 3 from 10,000 on, else 5, and no more than there are bags (groups).
     predictor : {"refit", "fold-mean"}
         What predicts new bags: the members in the blend, fitted once more to all bags; or the average of their fold
         models, which costs no fit and is a little worse, as each has seen fewer bags. A time budget that is spent makes
@@ -118,7 +118,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         self.training_ = _size_of(bags)
         remember_columns(self, bags)
         self.routing_ = Routing.of(bags)
-        bags = self.routing_(bags)
+        bags = self.routing_(without_equal_weights(bags))
         self.fold_ = bag_folds(bags, self._count_folds(bags), random_state=self.random_state)
         screen = Screen(bags, y, self.fold_, weight, self.random_state, self.n_jobs, clock)
         self.range_ = screen.limits
@@ -218,7 +218,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
     def _checked(self, bags) -> Bags:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self.routing_(bags)
+        return self.routing_(without_equal_weights(bags))
 
     def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
         """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""

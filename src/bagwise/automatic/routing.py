@@ -49,3 +49,11 @@ class Routing:
         named = bags.feature_names is not None and (bags.covariates is None or bags.covariate_names is not None)
         names = [*(bags.covariate_names or ()), *(bags.feature_names[c] for c in self.columns)] if named else None
         return np.column_stack([had, moved]), names
+
+
+def without_equal_weights(bags: Bags) -> Bags:
+    """The bags without instance weights that are the same all over a bag and so say nothing: some members take none."""
+    if bags.weights is None:
+        return bags
+    first = bags.expand(bags.weights[bags.offsets[:-1]])
+    return bags.without_weights() if (bags.weights == first).all() else bags

@@ -1,0 +1,123 @@
+"""`auto` against the stack that others reach, against instance-kme, and against the best single method: one table.
+
+    python benchmarks/auto.py                              every data set that can be had
+    python benchmarks/auto.py --data prime --data noisy    some of them
+    python benchmarks/auto.py --only auto                  without instance-kme beside it
+
+Real tables, fixed folds and the published benchmarks are those of compare.py, and so are the figures of others; the
+four kinds of simulated problem are drawn anew, 200 bags to learn from and 1,000 to test on. Finished cells are kept
+in ``--runs``: killed at any moment, the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+import bagwise as bw
+from bagwise.protocol import Results
+from bagwise.writing import replace_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import compare
+
+METHODS = ("auto", "instance-kme")
+STACK = f"{compare.COLUMNS[-1]} (measured)"
+SINGLE = [f"{name} (measured)" for name in compare.COLUMNS[:-1]]
+COLUMNS = ["auto", "se", "stack", "auto / stack", "best single", "instance-kme", "auto - instance-kme", "seconds"]
+
+
+def simulated(kind: str):
+    """200 bags for training, 1,000 for testing, of one kind of problem."""
+
+    def load(draw: int):
+        train = bw.datasets.make_problem(kind, 200, random_state=draw)
+        return compare.join(train, bw.datasets.make_problem(kind, 1000, random_state=1000 + draw))
+
+    return load
+
+
+def problems(draws: int) -> dict[str, compare.Problem]:
+    found = {
+        kind: compare.Problem(kind, "RMSE, test bags", simulated(kind), compare.on_test("rmse"), draws=draws)
+        for kind in ("noisy", "mean", "shape", "prime")
+    }
+    wang = ("gaussian", "outlier2")
+    order = sorted(compare.problems().items(), key=lambda item: item[0].startswith(("law", "mhc2-D")))
+    return found | {name: problem for name, problem in order if not name.startswith(wang)}
+
+
+def losses(problem: compare.Problem, found: list[Results], method: str) -> np.ndarray:
+    """Squared (or absolute) error of every scored bag, in the order of the splits."""
+    rows = [results.predictions(method) for results in found]
+    error = np.concatenate([np.subtract(row["prediction"], row["target"]) for row in rows])
+    return np.abs(error) if problem.metric == "mae" else error**2
+
+
+def standard_error(problem: compare.Problem, loss: np.ndarray, level: float) -> float:
+    """Of the number shown, over bags; `level` is the mean loss that the root is taken at, if one is taken."""
+    plain = loss.std() / np.sqrt(len(loss))
+    return float(plain / (2 * np.sqrt(level)) if problem.unit.startswith("RMSE") else plain)
+
+
+def as_row(problem: compare.Problem, found: list[Results], methods: list[str]) -> dict[str, str]:
+    value = float(np.mean([problem.value(results, "auto") for results in found]))
+    loss = losses(problem, found, "auto")
+    row = {"auto": f"{value:.4g}", "se": f"{standard_error(problem, loss, loss.mean()):.2g}"}
+    row["seconds"] = f"{np.mean([s for results in found for s in seconds_of(results)]):.0f}"
+    if STACK in problem.peers:
+        stack = problem.peers[STACK]
+        row |= {"stack": f"{stack:.4g}", "auto / stack": f"{value / stack:.3f}"}
+        row["best single"] = f"{min(v for k, v in problem.peers.items() if k in SINGLE):.4g}"
+    if "instance-kme" in methods:
+        other, theirs = losses(problem, found, "instance-kme"), [problem.value(r, "instance-kme") for r in found]
+        more = value - np.mean(theirs)
+        error = standard_error(problem, loss - other, (loss.mean() + other.mean()) / 2)
+        row |= {"instance-kme": f"{np.mean(theirs):.4g}", "auto - instance-kme": f"{more:+.4f} ± {error:.4f}"}
+    return row
+
+
+def seconds_of(results: Results) -> list[float]:
+    table = results.table()
+    return [s for method, s in zip(table["method"], table["seconds"], strict=True) if method == "auto"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", action="append", help="a data set; default all")
+    parser.add_argument("--only", action="append", choices=METHODS, help="a method; default both")
+    parser.add_argument("--draws", type=int, default=1, help="of each kind of simulated problem")
+    parser.add_argument("--out", type=Path, help="where to write the table as well")
+    parser.add_argument("--runs", type=Path, default=compare.ROOT / "runs" / "auto", help="folder of finished cells")
+    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--list", action="store_true", help="say what there is")
+    options = parser.parse_args()
+    known, console = problems(options.draws), Console()
+    if options.list:
+        console.print(", ".join(known))
+        return
+    absent = [name for name in compare.MEASURED if name not in known]
+    if absent:
+        console.print(f"not here, so left out: {', '.join(absent)}")
+    unknown = set(options.data or ()) - set(known)
+    if unknown:
+        parser.error(f"there is no data set {sorted(unknown)[0]!r}; there are {', '.join(known)}")
+    methods, rows = list(options.only or METHODS), {}
+    for name in options.data or known:
+        found = compare.run(known[name], methods, runs=options.runs, n_jobs=options.n_jobs, tune=False, console=console)
+        if any(results.failures for results in found):
+            console.print(f"{name}: {found[0].failures}")
+            continue
+        rows[f"{name} ({known[name].unit})"] = as_row(known[name], found, methods)
+        table = compare.as_markdown(rows, COLUMNS, "data")
+        if options.out is not None:
+            replace_file(options.out, lambda path, text=table: path.write_text(text, encoding="utf-8"))
+        console.print(table, soft_wrap=True, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Members that are quick, and good or bad in known ways."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from bagwise.bags import check_bags, remember_columns
+from bagwise.bags.segments import segment_mean
+
+
+class Column(RegressorMixin, BaseEstimator):
+    """Least squares on the bag mean of one column."""
+
+    def __init__(self, column=0):
+        self.column = column
+
+    def fit(self, bags, y, sample_weight=None):
+        x = self._rows(bags)
+        self.slope_, self.intercept_ = np.polyfit(x, y, 1, w=None if sample_weight is None else np.sqrt(sample_weight))
+        remember_columns(self, check_bags(bags))
+        return self
+
+    def predict(self, bags):
+        return self.intercept_ + self.slope_ * self._rows(bags)
+
+    def _rows(self, bags):
+        bags = check_bags(bags)
+        return segment_mean(bags.instances, bags.offsets)[:, self.column]
+
+
+class Memory(Column):
+    """The target of the training bag whose mean in the column is nearest: perfect on what it has seen."""
+
+    def fit(self, bags, y, sample_weight=None):
+        self.x_, self.y_ = self._rows(bags), np.asarray(y)
+        return self
+
+    def predict(self, bags):
+        return self.y_[np.abs(self._rows(bags)[:, None] - self.x_).argmin(axis=1)]
+
+
+class Wild(Column):
+    """Predictions of the right size that have nothing to do with the bag's target."""
+
+    def predict(self, bags):
+        return self.intercept_ + 3 * np.sin(1e4 * self._rows(bags))
+
+
+class Broken(Column):
+    def fit(self, bags, y, sample_weight=None):
+        raise ValueError("this member is broken\nin two lines")
+
+
+class Unsound(Column):
+    def predict(self, bags):
+        return np.full(len(bags), np.nan)
+
+
+class Counting(Wild):
+    """Wild, and known for how often it was fitted."""
+
+    fits = 0
+
+    def fit(self, bags, y, sample_weight=None):
+        Counting.fits += 1
+        return super().fit(bags, y, sample_weight)
