@@ -11,8 +11,8 @@ from bagwise.automatic.screening import Screen, Trial
 
 def fold_errors(predictions: np.ndarray, screen: Screen) -> np.ndarray:
     """Root mean squared error of every fold."""
-    loss, fold = screen.loss(predictions), screen.fold[screen.counted]
-    return np.array([np.sqrt(np.mean(loss[fold == k])) for k in np.unique(fold)])
+    loss, fold, weight = screen.loss(predictions), screen.fold[screen.counted], screen.weight
+    return np.array([np.sqrt(loss[fold == k].sum() / weight[fold == k].sum()) for k in np.unique(fold)])
 
 
 def rows_of(trials: list[Trial], weights: dict[str, float], screen: Screen) -> list[dict]:

@@ -10,6 +10,7 @@ from bagwise.automatic.members import Member
 from bagwise.automatic.preparing import thin
 from bagwise.automatic.screening import Screen, fit_member
 from bagwise.bags import Bags
+from bagwise.instances import bag_folds
 
 FEWEST_BAGS = 40
 SMALL = 0.05  # a rise of the error below which more of the same hardly helps
@@ -65,8 +66,8 @@ def learning_curve(screen: Screen, member: Member, held_out: np.ndarray) -> Curv
 
 
 def _with_half_the_bags(screen: Screen, member: Member) -> np.ndarray:
-    """Every fold predicted by a model of half of the other bags; whole groups are kept where there are several."""
-    half = _halves(screen.bags, screen.fold, screen.random_state)
+    """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
+    half = bag_folds(screen.bags._with(groups=None), 2, random_state=screen.random_state) == 0
     return _cross_fit(screen, member, screen.bags, lambda k: (screen.fold != k) & half)
 
 
@@ -84,13 +85,3 @@ def _cross_fit(screen: Screen, member: Member, bags: Bags, seen_without) -> np.n
         model = fit_member(member, bags[seen], screen.y[seen], weight, screen.random_state)
         out[tested] = model.predict(bags[tested])
     return out
-
-
-def _halves(bags: Bags, fold: np.ndarray, random_state: int) -> np.ndarray:
-    """Half of the bags of every fold: of each group half, as the members need several groups to learn from."""
-    order = np.random.default_rng(random_state).permutation(len(bags))
-    half = np.zeros(len(bags), dtype=bool)
-    for k in np.unique(fold):
-        own = order[fold[order] == k]
-        half[own[: (len(own) + 1) // 2]] = True
-    return half

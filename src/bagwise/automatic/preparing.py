@@ -49,13 +49,15 @@ class ThinBags(BaseEstimator):
 
 
 def thin(bags: Bags, most, random_state: int = 0) -> Bags:
-    """The bags with at most so many (one number, or one per bag) of their instances, in the order they had."""
+    """The bags with at most so many (one number, or one per bag) of their instances, in the order they had; those of
+    weight zero go first."""
     most = np.broadcast_to(np.asarray(most), len(bags))
     if (bags.sizes <= most).all():
         return bags
     keys = row_keys(bags.instances, random_state)
     bag_of_row = bags.expand(np.arange(len(bags)))
-    order = np.lexsort((keys, bag_of_row))  # the rows of a bag stay within its stretch
+    void = np.zeros(bags.n_instances, dtype=bool) if bags.weights is None else bags.weights == 0
+    order = np.lexsort((keys, void, bag_of_row))  # the rows of a bag stay within its stretch
     rank = np.empty(bags.n_instances, dtype=np.int64)
     rank[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
     kept = rank < bags.expand(most)

@@ -64,7 +64,8 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     weights_ : dict, the weight of every member in the blend, 0 for those that have none
-    held_out_ : the prediction of every training bag by a blend that knows nothing of its fold
+    held_out_ : the prediction of every training bag by models and a blend that know nothing of its fold (a transform of
+        the targets is chosen once, on all folds)
     fold_ : the fold of every training bag
     routing_ : which features never vary within a bag, and so went to the head as covariates
     account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not
@@ -121,7 +122,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         bags = self.routing_(without_equal_weights(bags))
         self.fold_ = bag_folds(bags, self._count_folds(bags), random_state=self.random_state)
         screen = Screen(bags, y, self.fold_, weight, self.random_state, self.n_jobs, clock)
-        self.range_ = screen.limits
+        self.range_ = screen.limits()
         trials = self._try(screen, plan(bags) if self._by_plan() else members_of(self.members))
         self._blend(trials, screen)
         self.curve_ = self._curve(trials, screen)
@@ -130,12 +131,12 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         """One number per bag."""
-        bags = self._checked(bags)
+        bags = self.prepare(bags)
         return self._blended(self.models_, bags).mean(axis=0)
 
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
-        bags = self._checked(bags)
+        bags = self.prepare(bags)
         return self._blended(self.fold_models_, bags)
 
     def summary(self) -> str:
@@ -212,11 +213,15 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         quickest = min(good, key=lambda trial: trial.seconds, default=None)
         if quickest is None or 2 * quickest.seconds > screen.clock.left:
             return None
-        return learning_curve(screen, quickest.member, quickest.held_out)
+        try:
+            return learning_curve(screen, quickest.member, quickest.held_out)
+        except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit
+            return None
 
     # Predicting -------------------------------------------------------------------------------------------------
 
-    def _checked(self, bags) -> Bags:
+    def prepare(self, bags) -> Bags:
+        """The bags as the members see them: features of the whole bag as covariates, weights only if they say much."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return self.routing_(without_equal_weights(bags))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.segments import segment_mean
+from bagwise.bags.segments import segment_mean, segment_sum
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Routing:
             return bags
         kept = np.setdiff1d(np.arange(bags.n_features), self.columns)
         names = bags.feature_names
-        moved = segment_mean(bags.instances[:, self.columns].astype(np.float64), bags.offsets)
+        moved = _one_per_bag(bags, self.columns)
         left = bags.replace(bags.instances[:, kept], feature_names=None if names is None else [names[c] for c in kept])
         return left.with_covariates(*self._beside(bags, moved))
 
@@ -49,6 +49,14 @@ class Routing:
         named = bags.feature_names is not None and (bags.covariates is None or bags.covariate_names is not None)
         names = [*(bags.covariate_names or ()), *(bags.feature_names[c] for c in self.columns)] if named else None
         return np.column_stack([had, moved]), names
+
+
+def _one_per_bag(bags: Bags, columns: np.ndarray) -> np.ndarray:
+    """The value itself where a bag has one (its mean would be rounded), else the mean."""
+    values = bags.instances[:, columns].astype(np.float64)
+    first = values[bags.offsets[:-1]]
+    varies = segment_sum((values != bags.expand(first)).astype(np.int64), bags.offsets) > 0
+    return np.where(varies, segment_mean(values, bags.offsets, bags.weights), first)
 
 
 def without_equal_weights(bags: Bags) -> Bags:

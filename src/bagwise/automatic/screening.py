@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.automatic.blending import blend_weights
@@ -72,15 +73,20 @@ class Screen:
         return np.ones(len(self.y), dtype=bool) if self.sample_weight is None else self.sample_weight > 0
 
     @property
-    def limits(self) -> tuple[float, float]:
-        """The range of the targets, a little widened: what lies far beyond is a model gone astray on an odd bag."""
-        y = self.y[self.counted]
+    def weight(self) -> np.ndarray:
+        """The weights of the bags that count; their mean is one."""
+        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight[self.counted]
+
+    def limits(self, without: int | None = None) -> tuple[float, float]:
+        """The range of the targets (without those of a fold), a little widened: what lies far beyond is a model gone
+        astray on an odd bag."""
+        y = self.y[self.counted & (self.fold != without)]
         beyond = BEYOND * np.ptp(y)
         return float(y.min() - beyond), float(y.max() + beyond)
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
-        """Squared errors of the bags that count."""
-        return ((predictions - self.y) ** 2)[self.counted]
+        """Squared errors of the bags that count, times their weights."""
+        return ((predictions - self.y) ** 2)[self.counted] * self.weight
 
     def try_member(self, member: Member, rivals: Sequence[Trial] = ()) -> Trial:
         """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing."""
@@ -116,7 +122,7 @@ class Screen:
         fits = Parallel(n_jobs=self.n_jobs)(delayed(fit_without)(member, *data, k, *options) for k in folds)
         if not all(np.isfinite(predictions).all() for _, predictions in fits):
             raise ValueError("a prediction is not finite")
-        return [(model, np.clip(predictions, *self.limits)) for model, predictions in fits]
+        return [(model, np.clip(found, *self.limits(without=k))) for k, (model, found) in zip(folds, fits, strict=True)]
 
     def _hopeless(self, predictions: np.ndarray, rivals: list[Trial]) -> str:
         """Why not to go on after the first fold; empty if the member may be of use.
@@ -127,11 +133,12 @@ class Screen:
         own = self.fold == 0
         at, counted = own & self.counted, self.counted[own]
         Z = np.column_stack([*(rival.held_out[at] for rival in rivals), predictions[counted]])
-        loss = (Z - self.y[at][:, None]) ** 2
+        weight = np.ones(len(Z)) if self.sample_weight is None else self.sample_weight[at]
+        loss = weight[:, None] * (Z - self.y[at][:, None]) ** 2 / weight.mean()
         best = int(np.argmin(loss[:, :-1].mean(axis=0)))
         worse = loss[:, -1] - loss[:, best]
         clearly = len(worse) >= FEWEST and worse.mean() > CLEARLY * worse.std() / np.sqrt(len(worse))
-        if not clearly or blend_weights(Z, self.y[at])[-1] > 0:
+        if not clearly or blend_weights(Z, self.y[at], weight)[-1] > 0:
             return ""
         errors = np.sqrt(loss.mean(axis=0))
         return f"no use on the first fold: RMSE {errors[-1]:.4g}, {errors[best]:.4g} for {rivals[best].member.name}"
@@ -170,16 +177,22 @@ def fit_without(member: Member, bags: Bags, y, fold, k: int, sample_weight, rand
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int):
     """A fitted model of the member, in one thread: the same numbers in this process and in a worker.
 
-    Its warnings are not passed on: what it is worth is seen on held-out bags.
+    Bags of weight zero are left out. Warnings are not passed on: what the member is worth is seen on held-out bags.
     """
-    model = member.make(random_state)
-    weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-    inner = model.regressor if isinstance(model, TransformedTargetRegressor) else model
-    if weights and not has_fit_parameter(inner, "sample_weight"):
-        raise ValueError("takes no sample_weight")
+    model, weights = member.make(random_state), {}
+    if sample_weight is not None:
+        counted = sample_weight > 0
+        bags, y, weights = bags[counted], y[counted], {"sample_weight": sample_weight[counted]}
+        _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(bags, y, **weights)
+
+
+def _refuse_weights(model) -> None:
+    """A vote hands weights on, though its signature does not say so."""
+    if not isinstance(model, VotingRegressor) and not has_fit_parameter(model, "sample_weight"):
+        raise ValueError("takes no sample_weight")
 
 
 def _first_line(error: Exception) -> str:

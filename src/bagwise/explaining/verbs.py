@@ -82,9 +82,9 @@ def _averaged(model, bags: Bags) -> np.ndarray | None:
     A blend keeps its predictions within the range of the targets: what it cuts off, all instances of the bag share.
     """
     total = np.zeros(bags.n_instances)
-    routed = model.routing_(bags) if hasattr(model, "routing_") else bags  # features of the whole bag, as covariates
+    prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members see them
     for member, weight in _members(model):
-        parts = tell(member, routed)["contributions"]
+        parts = tell(member, prepared)["contributions"]
         if parts is None:
             return None
         total += weight * parts
