@@ -116,8 +116,11 @@ def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder"):
         bw.load(tmp_path, bag="site")
     (tmp_path / "t.xlsx").touch()
-    with pytest.raises(ValueError, match=r"t.xlsx is of no known type; the known endings are .csv, .csv.gz, .*.npz"):
+    with pytest.raises(ValueError, match=r"t.xlsx is a spreadsheet, which is not read; export the sheet as .csv"):
         bw.load(tmp_path / "t.xlsx", bag="site")
+    (tmp_path / "t.doc").touch()
+    with pytest.raises(ValueError, match=r"t.doc is of no known type; the known endings are .csv, .csv.gz, .*.npz"):
+        bw.load(tmp_path / "t.doc", bag="site")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
@@ -392,3 +395,41 @@ def test_names_that_are_no_text_are_damage(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"\x80ag,x,y\n1,2,3\n")
     with pytest.raises(ValueError, match=r"t.csv cannot be read; it may be cut short, damaged"):
         bw.load(tmp_path / "t.csv", bag="bag", target="y")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_ids_with_leading_zeros_stay_what_they_are(library, tmp_path, monkeypatch):
+    """007 was read as 7, and could not be joined back; 01 and 1 became one bag."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,group,x,y\n007,01,1,5\n7,1,2,6\n007,01,3,5\n")
+    bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y", groups="group")
+    assert bags.ids.tolist() == ["007", "7"] and bags.groups.tolist() == ["01", "1"] and y.tolist() == [5, 6]
+    (tmp_path / "t.csv").write_text("site,x,y\n10,1,5\n0,2,6\n-3,3,7\n")
+    assert bw.load(tmp_path / "t.csv", bag="site", target="y")[0].ids.tolist() == [10, 0, -3]
+
+
+def test_tables_of_other_separators_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("site;x;y\n1;0,5;2\n")
+    with pytest.raises(ValueError, match=r"t.csv is separated by ';', not by ','; .*decimals with a point"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.tsv").write_text("site,x,y\n1,0.5,2\n")
+    with pytest.raises(ValueError, match=r"t.tsv is separated by ',', not by 'tab'"):
+        bw.load(tmp_path / "t.tsv", bag="site", target="y")
+
+
+def test_what_is_wrong_with_a_file_is_not_called_damage(tmp_path):
+    (tmp_path / "t.csv").write_text("site,x,x,y\n1,2,3,4\n")
+    with pytest.raises(ValueError, match=r"t.csv has two columns of the same name"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.csv").write_text("site,x,y\n")
+    with pytest.raises(ValueError, match=r"the table has no rows"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.csv").write_bytes("site,größe,y\n1,2,3\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"cannot be read; .* save it as UTF-8"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+
+
+def test_a_column_that_is_needed_itself_is_no_suggestion(tmp_path):
+    frame = pd.DataFrame({"site": [1, 2], "red_1": [1.0, 2], "red_2": [1.0, 2]})
+    with pytest.raises(ValueError, match=r"there is no column 'red_3'; the columns are"):
+        bw.load(frame, bag="site", features=["red_1", "red_2", "red_3"])

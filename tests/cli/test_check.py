@@ -29,7 +29,7 @@ def test_a_sound_table(frame):
     assert (found.rows, found.bags, found.sizes, found.findings, found.ok) == (25, 3, (1, 10.0, 14), [], True)
     assert [feature["name"] for feature in found.features] == ["red", "nir"]
     assert found.features[0]["minimum"] == frame.red.min() and found.features[0]["maximum"] == frame.red.max()
-    assert found.target == {"name": "aod", "minimum": 0.5, "median": 2.5, "maximum": 2.5}
+    assert found.target == {"name": "aod", "minimum": 0.5, "median": 1.5, "maximum": 2.5}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_the_command(frame, tmp_path):
     result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
     assert result.exit_code == 0, result.output
     assert "25 rows make 3 bags of 1 to 14 instances (median 10)." in result.stdout
-    assert "Target: aod, 0.5 to 2.5, median 2.5." in result.stdout and "warning: column 'day'" in result.stdout
+    assert "Target: aod, 0.5 to 2.5, median 1.5." in result.stdout and "warning: column 'day'" in result.stdout
     asked = ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "red", "--json"]
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 1

@@ -99,9 +99,9 @@ def test_another_plan_in_the_folder_is_told(table, tmp_path):
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--method", "agregated"), 1, "there is no method 'agregated'; did you mean 'aggregated'?"),
+        (("--method", "agregated"), 2, "there is no method 'agregated'; did you mean 'aggregated'?"),
         (("--fold-column", "folds"), 1, "there is no column 'folds' (did you mean 'fold'?)"),
-        (("--selection", "best"), 1, "selection must be 'nested' or 'paper', not 'best'"),
+        (("--selection", "best"), 2, "'best' is not one of 'nested', 'paper'"),
         (("--folds", "many"), 2, "--folds"),
     ],
 )

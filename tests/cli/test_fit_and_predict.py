@@ -3,6 +3,9 @@
 import csv
 import json
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -133,7 +136,6 @@ def test_properties_of_the_bag(folder, tmp_path):
     [
         (("fit", "old.csv", "--bag", "site"), "there is no target to learn: name its column with --target"),
         (("fit", "old.csv", "--bag", "sit", "--target", "aod"), "there is no column 'sit' (did you mean 'site'?)"),
-        (("fit", "old.csv", "--bag", "site", "--target", "aod", "--method", "agregated"), "did you mean 'aggregated'"),
         (("fit", "old.csv", "--bag", "site", "--target", "aod", "--out", "no/m.bagwise"), "there is no folder"),
         (
             ("fit", "old.csv", "--bag", "site", "--target", "aod", "--method", "aggregated", "--time-budget", "3"),
@@ -141,7 +143,19 @@ def test_properties_of_the_bag(folder, tmp_path):
         ),
         (("predict", "old.csv", "new.csv"), "it is not a bagwise model"),
         (("predict", "model.bagwise", "other.csv"), "there is no column 'b'"),
-        (("predict", "model.bagwise", "new.csv", "--out", "p.xlsx"), "written as .csv or .parquet, not 'p.xlsx'"),
+        (("predict", "model.bagwise", "new.csv", "--out", "p.xlsx"), "'p.xlsx' should end in .csv or .parquet"),
+        (
+            ("predict", "model.bagwise", "new.csv", "--out", "new.csv"),
+            "new.csv is what is read; give the output another",
+        ),
+        (("predict", "model.bagwise", "new.csv", "--out", "model.bagwise"), "model.bagwise is what is read"),
+        (
+            ("predict", "model.bagwise", "new.csv", "--out", "p.csv", "--instances", "p.csv"),
+            "two outputs have the name p.csv; give each its own",
+        ),
+        (("fit", "old.csv", "--bag", "site", "--target", "aod", "--out", "old.csv"), "old.csv is what is read"),
+        (("fit", "old.csv", "--bag", "site", "--target", "aod", "--report", "r.csv"), "should end in .html"),
+        (("fit", "old.csv", "--target", "aod"), "--bag is needed: the column"),
         (("predict", "gone.bagwise", "new.csv"), "gone.bagwise"),
     ],
 )
@@ -175,6 +189,44 @@ def test_every_option_has_help_and_usage_errors_are_two():
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"bagwise {name} {parameter.name} has no help"
     assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--method", "agregated", "did you mean 'aggregated'"),
+        ("--method", "instance-kme:papr", "has no preset 'papr'"),
+        ("--level", "90", "less than or equal to 0.999"),
+        ("--missing", "skip", "drop-instances"),
+        ("--n-jobs", "0", "-1 for all of them"),
+        ("--time-budget", "-5", "greater than or equal to 0.1"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_read(option, value, words):
+    result = run("fit", "nowhere.csv", option, value)
+    assert result.exit_code == 2 and words in re.sub(r"[\s│]+", " ", result.output)
+
+
+def test_doubts_about_a_table_are_voiced_while_fitting(folder, tmp_path):
+    frame = pd.read_csv(folder / "old.csv").assign(row=range(len(pd.read_csv(folder / "old.csv"))), note="x")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--method", "aggregated")
+    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    assert "Note: column 'row': counts the rows" in result.stderr
+    assert "Note: column 'note': not numeric, so left out" in result.stderr
+
+
+def test_the_version():
+    assert run("--version").stdout.strip() == bw.__version__
+
+
+def test_an_output_that_cannot_be_written_is_one_line():
+    command = [sys.executable, "-c", "from bagwise.cli import run; run()", "methods"]
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (
+        ran.returncode == 1 and ran.stderr.strip() == "bagwise: the output cannot be written (No space left on device)"
+    )
 
 
 def test_weights_and_archives_of_bags(folder, tmp_path):

@@ -13,7 +13,7 @@ def choose_features(table, *, bag, target, groups, features, ignore, weights=Non
     if bag is None:
         raise ValueError(f"bag= is needed: the column that says which bag a row belongs to; {_list(table.names)}")
     roles = [name for name in (bag, target, groups, weights) if name is not None]
-    refuse_unknown(table.names, [*roles, *ignore, *(features or [])])
+    refuse_unknown(table.names, [*roles, *ignore, *(features or [])], taken=features or ())
     if target == bag:
         raise ValueError(f"column {bag!r} cannot be both the bag id and the target")
     if features is None:
@@ -27,12 +27,12 @@ def choose_features(table, *, bag, target, groups, features, ignore, weights=Non
     return features
 
 
-def refuse_unknown(names, wanted) -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one that is."""
+def refuse_unknown(names, wanted, taken=()) -> None:
+    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken."""
     known = set(names)
     for name in wanted:
         if name not in known:
-            near = get_close_matches(str(name), [str(one) for one in names], n=1)
+            near = get_close_matches(str(name), [str(one) for one in names if one not in taken], n=1)
             hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise ValueError(f"there is no column {name!r}{hint}; {_list(names)}")
 

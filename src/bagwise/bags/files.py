@@ -121,6 +121,8 @@ def _ending(path: Path) -> str:
         raise IsADirectoryError(f"{path} is a folder; give the path of one file")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
     if ending is None:
         raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
     return ending
@@ -139,7 +141,7 @@ def _read(
     elif ending in (".feather", ".arrow"):
         frame = read_arrow(path)
     else:
-        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",")
+        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", [n for n in (bag, groups) if n is not None])
     with reading(path):  # names that are no text show themselves here
         frame = nw.from_native(frame, eager_only=True)
         names = frame.columns

@@ -159,7 +159,8 @@ def _look_at_target(found: Inspection, table, target, codes, ids) -> None:
     elif len(distinct) == 2:
         found.say("note", f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class")
     if len(distinct):
-        spread = {"minimum": distinct[0], "median": np.median(values[known]), "maximum": distinct[-1]}
+        first = np.unique(codes[known], return_index=True)[1]  # one row of every bag
+        spread = {"minimum": distinct[0], "median": np.median(values[known][first]), "maximum": distinct[-1]}
         found.target = {"name": str(target)} | {name: float(value) for name, value in spread.items()}
 
 

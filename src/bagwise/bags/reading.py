@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+
+import narwhals as nw
 
 from bagwise.bags.choosing import refuse_unknown
 
@@ -23,26 +26,60 @@ def reading(path: Path) -> Iterator[None]:
         raise MemoryError(
             f"there is not enough memory to read {path}; read fewer columns with features=, or it is damaged ({error})"
         ) from error
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(f"{path} has two columns of the same name; names must be distinct") from error
     except Exception as error:
         detail = str(error).strip().split("\n")[0] or type(error).__name__
+        hint = (
+            "; if it is a table, save it as UTF-8" if isinstance(error, UnicodeError) or "utf" in detail.lower() else ""
+        )
         raise ValueError(
-            f"{path} cannot be read; it may be cut short, damaged, or of another format ({detail})"
+            f"{path} cannot be read; it may be cut short, damaged, or of another format ({detail}){hint}"
         ) from error
 
 
-def read_csv(path: Path, separator: str):
+def read_csv(path: Path, separator: str, ids=()):
+    """A table of text. Columns of ids in which a number has leading zeros ("007") stay text, as do others that are."""
     library = _library(path, "pyarrow", "polars", "pandas")
+    _refuse_semicolons(path, separator)
     with reading(path):
-        if library == "pyarrow":
-            return _read_csv_arrow(path, separator)
-        if library == "polars":
-            import polars
+        frame = nw.from_native(_READERS[library](path, separator), eager_only=True)
+        coded = [name for name in ids if name in frame.columns and frame.schema[name].is_integer()]
+        if not coded:
+            return frame
+        texts = nw.from_native(_READERS[library](path, separator, coded), eager_only=True)
+        padded = [name for name in coded if texts[name].str.contains(r"^\s*[-+]?0[0-9]").any()]
+        return frame.with_columns(*[texts[name] for name in padded])
 
-            # a type is inferred from the whole column: the first rows may not show that it has fractions
-            return polars.read_csv(path, separator=separator, null_values=_NULLS, infer_schema_length=None)
-        import pandas
 
-        return pandas.read_csv(path, sep=separator)
+def _refuse_semicolons(path: Path, separator: str) -> None:
+    """A table of a spreadsheet in much of Europe: nothing in it would be a number."""
+    with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
+        line = file.readline(1 << 16)
+    other = {";": ";", "\t": "tab", ",": ","}
+    for mark, name in other.items():
+        if mark != separator and mark.encode() in line and separator.encode() not in line:
+            raise ValueError(
+                f"{path} is separated by {name!r}, not by {other[separator]!r}; .csv files are read with commas and "
+                f".tsv files with tabs (decimals with a point): save it so, or pass pandas.read_csv(..., sep={mark!r})"
+            )
+
+
+def _read_csv_polars(path: Path, separator: str, as_text=None):
+    import polars
+
+    if as_text is not None:
+        return polars.read_csv(
+            path, separator=separator, columns=as_text, schema_overrides=dict.fromkeys(as_text, polars.String)
+        )
+    # a type is inferred from the whole column: the first rows may not show that it has fractions
+    return polars.read_csv(path, separator=separator, null_values=_NULLS, infer_schema_length=None)
+
+
+def _read_csv_pandas(path: Path, separator: str, as_text=None):
+    import pandas
+
+    return pandas.read_csv(path, sep=separator, usecols=as_text, dtype=None if as_text is None else str)
 
 
 def read_parquet(path: Path, columns: list | None):
@@ -59,7 +96,7 @@ def read_parquet(path: Path, columns: list | None):
 
             names = list(polars.read_parquet_schema(path))
             read = lambda columns: polars.read_parquet(path, columns=columns)  # noqa: E731
-    refuse_unknown(names, columns or [])
+    refuse_unknown(names, columns or [], taken=columns or ())
     with reading(path):
         return read(columns=columns)
 
@@ -84,11 +121,14 @@ def read_arrow(path: Path):
         return read_table(path, memory_map=False)
 
 
-def _read_csv_arrow(path: Path, separator: str):
+def _read_csv_arrow(path: Path, separator: str, as_text=None):
     import pyarrow
     from pyarrow import csv
 
     layout = csv.ParseOptions(delimiter=separator)
+    if as_text is not None:
+        types = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pyarrow.string()), include_columns=as_text)
+        return csv.read_csv(path, parse_options=layout, convert_options=types)
     try:
         return csv.read_csv(path, parse_options=layout)
     except pyarrow.ArrowInvalid:
@@ -102,3 +142,6 @@ def _library(path: Path, *names: str) -> str:
         if find_spec(name) is not None:
             return name
     raise ImportError(f"reading {path.name} needs {' or '.join(names)}: pip install 'bagwise[arrow]'")
+
+
+_READERS = {"pyarrow": _read_csv_arrow, "polars": _read_csv_polars, "pandas": _read_csv_pandas}

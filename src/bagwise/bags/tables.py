@@ -89,9 +89,9 @@ def gather(
     if missing not in ("refuse", "drop-instances", "keep"):
         raise ValueError(f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
     roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
-    names = choose_features(table, **roles, features=features, ignore=ignore)
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
+    names = choose_features(table, **roles, features=features, ignore=ignore)
     codes, ids = find_bags(table, bag)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))

@@ -1,7 +1,12 @@
 """The command line: one small file per verb. Heavy imports happen inside the verbs, so that --help is quick."""
 
+import os
+import sys
+from typing import Annotated
+
 import typer
 
+from bagwise import __version__
 from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
@@ -23,9 +28,29 @@ for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, da
     app.command()(verb)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
 @app.callback()
-def main() -> None:
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and stop.")
+    ] = False,
+) -> None:
     """Multiple instance regression: bags of feature vectors in, one number per bag out."""
 
 
-__all__ = ["app"]
+def run() -> None:
+    """The program. An output that cannot be written, a full disk for one, is one line and not a traceback."""
+    try:
+        app()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries again when it ends
+        print(f"bagwise: the output cannot be written ({error.strerror})", file=sys.stderr)
+        sys.exit(1)
+
+
+__all__ = ["app", "run"]

@@ -33,6 +33,7 @@ def datasets(
         Console().print(shown)
         return
     with speaking("datasets", quiet=False) as voice:
+        o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
         data, y = take(name, bags, random_state=seed)
         if out is None:
             voice.say(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
@@ -46,7 +47,6 @@ def _write(out: Path, data, y) -> None:
     from bagwise.protocol.tables import write_table
 
     if out.suffix == ".npz":
-        out.parent.mkdir(parents=True, exist_ok=True)
         bw.save_npz(out, data, y)
         return
     names = data.feature_names or [f"x{j + 1}" for j in range(data.n_features)]

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from bagwise.cli import options as o
 
+Selection = Literal["nested", "paper"]
+Metric = Literal["rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"]
+
 
 def evaluate(
     context: typer.Context,
     table: o.Tables,
-    method: Annotated[list[str], typer.Option(help="A method, or method:preset. Example: --method instance-kme:paper")],
+    method: o.Methods,
     out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/aod")],
     bag: o.Bag = None,
     target: o.Target = None,
@@ -24,13 +27,17 @@ def evaluate(
     missing: o.Missing = "refuse",
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
-    repeats: Annotated[int | None, typer.Option(help="Default 10, or 1 with fixed folds. Example: --repeats 3")] = None,
-    folds: Annotated[int, typer.Option(help="Folds of bags in a repeat. Example: --folds 5")] = 5,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
+    ] = None,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
     split_column: Annotated[str | None, typer.Option(help="Column that says train or test. Example: split")] = None,
-    selection: Annotated[str, typer.Option(help="nested, or paper (best on scoring folds: optimistic).")] = "nested",
+    selection: Annotated[
+        Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
+    ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
-    metric: Annotated[str, typer.Option(help="rmse, mae, r2, pearson, nll, crps or coverage90, to rank by.")] = "rmse",
+    metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
     n_jobs: o.Jobs = 1,
     scheduler: Annotated[str | None, typer.Option(help="A Dask cluster. Example: --scheduler tcp://host:8786")] = None,
     seed: o.Seed = 0,

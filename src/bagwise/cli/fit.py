@@ -17,13 +17,13 @@ def fit(
     bag: o.Bag = None,
     target: o.Target = None,
     out: Annotated[Path, typer.Option(help="The model file. Example: --out aod.bagwise")] = Path("model.bagwise"),
-    method: Annotated[str, typer.Option(help="auto, or one of `bagwise methods`, as name or name:preset.")] = "auto",
-    level: Annotated[float, typer.Option(help="Level of the intervals. Example: --level 0.95")] = 0.9,
+    method: o.Method = "auto",
+    level: o.Level = 0.9,
     intervals: Annotated[
         bool, typer.Option(help="Whether predictions get intervals; they cost a fit per fold.")
     ] = True,
     time_budget: Annotated[
-        float | None, typer.Option(help="Seconds that auto may take. Example: --time-budget 300")
+        float | None, typer.Option(min=0.1, help="Seconds that auto may take. Example: --time-budget 300")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
     groups: o.Groups = None,
@@ -32,7 +32,7 @@ def fit(
     missing: o.Missing = "refuse",
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
-    n_jobs: o.Jobs = -1,
+    n_jobs: o.Jobs = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -42,7 +42,8 @@ def fit(
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
     import bagwise as bw
-    from bagwise.cli.fitting import account, build, held_out
+    from bagwise.cli.fitting import account, build, held_out, jobs_for
+    from bagwise.cli.loading import load
     from bagwise.cli.speaking import as_typed, speaking
 
     columns = o.columns(
@@ -56,11 +57,10 @@ def fit(
         bag_features=bag_feature,
     )
     with speaking("fit", quiet=quiet) as voice:
-        _refuse_no_folder(out, report)
-        bags, y = bw.load(o.sources(table), **columns)
-        if y is None:
-            raise ValueError("there is no target to learn: name its column with --target")
-        voice.say(f"{o.stem(table)}: {bags}.")
+        o.refuse_outputs(out, report, inputs=o.files(table))
+        o.refuse_outputs(report, endings=(".html", ".htm"))
+        bags, y = load(table, columns, voice)
+        n_jobs = n_jobs or jobs_for(bags, method)
         model = build(method, level=level if intervals else None, time_budget=time_budget, n_jobs=n_jobs, seed=seed)
         with voice.fitting(model, method):
             model.fit(bags, y)
@@ -78,12 +78,7 @@ def fit(
     if as_json:
         typer.echo(json.dumps(told | {"out": str(out), "report": None if report is None else str(report)}, indent=1))
         return
+    if "summary" in told:
+        voice.say(told["summary"] + "\n")
     typer.echo(told["paragraph"])
     voice.say(f"Wrote {out}" + ("" if report is None else f" and {report}"))
-
-
-def _refuse_no_folder(*paths: Path | None) -> None:
-    """Better before an hour of fitting than after it."""
-    for path in paths:
-        if path is not None and not path.resolve().parent.is_dir():
-            raise ValueError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+SMALL = 200_000  # numbers in a table
+
 
 def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int, seed: int):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
@@ -20,6 +22,11 @@ def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: 
     return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
 
 
+def jobs_for(bags, name: str) -> int:
+    """All cores, or one where starting the others would take longer than the work."""
+    return 1 if name != "auto" and bags.instances.size < SMALL else -1
+
+
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
     """What each training bag is predicted by models that never saw it, where that is known."""
     if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
@@ -29,16 +36,18 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def account(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, and a paragraph to paste into a paper."""
-    known = held_out(model, y)
+    known, inner = held_out(model, y), getattr(model, "method_", model)
     scores = None if known is None else _scores(known, y)
-    inner = getattr(model, "method_", model)
+    if hasattr(inner, "scores_"):  # what auto compares with: the mean of the targets without those of the fold
+        scores |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
     text = inner.paragraph() if hasattr(inner, "paragraph") else _paragraph(name, len(y), scores)
     if getattr(model, "left_out_", None) is not None:
         text += (
             f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
             "folds of bags, scaled by bag size and spread."
         )
-    return {"method": name, "bags": len(y), "held_out": scores, "paragraph": text}
+    told = {"method": name, "bags": len(y), "held_out": scores, "paragraph": text}
+    return told | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
 
 
 def _paragraph(name: str, n_bags: int, scores: dict | None) -> str:

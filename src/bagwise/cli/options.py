@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -21,7 +21,8 @@ Features = Annotated[
     typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),
 ]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column that is no feature. Example: --ignore year")]
-Missing = Annotated[str, typer.Option(help="Rows with missing values: refuse, drop-instances or keep.")]
+Treatment = Literal["refuse", "drop-instances", "keep"]
+Missing = Annotated[Treatment, typer.Option(help="What happens to rows with missing values.")]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
 BagFeatures = Annotated[
     list[str] | None,
@@ -29,9 +30,42 @@ BagFeatures = Annotated[
         "--bag-feature", help="Column that describes the bag, not the instance; or auto. Example: --bag-feature sza"
     ),
 ]
-Jobs = Annotated[int, typer.Option(help="Cores to use; -1 for all. Example: --n-jobs 2")]
+
+
+def _some_jobs(number: int | None) -> int | None:
+    if number == 0:
+        raise typer.BadParameter("give a number of cores from 1, or -1 for all of them")
+    return number
+
+
+def _known_methods(names):
+    """Refuse a method that is not there before an hour is spent on those that are."""
+    from bagwise.methods import card
+
+    for text in [names] if isinstance(names, str) else names or []:
+        name, _, preset = text.partition(":")
+        try:
+            found = card(name)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        if preset and preset not in found.presets:
+            raise typer.BadParameter(f"{name} has no preset {preset!r}; it has {', '.join(found.presets)}")
+    return names
+
+
+Jobs = Annotated[int | None, typer.Option(callback=_some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
+Method = Annotated[
+    str, typer.Option(callback=_known_methods, help="auto, or one of `bagwise methods`. Example: --method em:gate")
+]
+Methods = Annotated[
+    list[str],
+    typer.Option(
+        "--method", callback=_known_methods, help="A method, or method:preset. Example: --method instance-kme:paper"
+    ),
+]
+Level = Annotated[float, typer.Option(min=0.01, max=0.999, help="Level of the intervals. Example: --level 0.95")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer. Example: --seed 0")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages; errors only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -48,11 +82,36 @@ def sources(tables: list[str]) -> list[str] | str:
 
 def places(tables: list[str]) -> list[str]:
     """Where the files are, to be written down."""
-    from bagwise.bags.several import find_files
-
-    return [str(path.resolve()) for path in find_files(tables)]
+    return [str(path.resolve()) for path in files(tables)]
 
 
 def stem(tables: list[str]) -> str:
     """What a data set is called: the name of its file."""
     return Path(tables[0]).name.split(".")[0].rstrip("*-_?") or "table"
+
+
+def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = ()) -> None:
+    """Refuse what could not be written, or would destroy something, before any work is done."""
+    given = [Path(path) for path in outputs if path is not None]
+    kept = {Path(path).resolve() for path in inputs}
+    for k, path in enumerate(given):
+        if path.resolve() in kept:
+            raise ValueError(f"{path} is what is read; give the output another name")
+        if path.resolve() in [other.resolve() for other in given[:k]]:
+            raise ValueError(f"two outputs have the name {path}; give each its own")
+        if endings and path.suffix.lower() not in endings:
+            raise ValueError(f"{path.name!r} should end in {' or '.join(endings)}")
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; give the name of a file")
+        if not path.resolve().parent.is_dir():
+            raise ValueError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
+
+
+def files(tables: list[str]) -> list[Path]:
+    """The files that are read; none of a pattern that matches nothing, which loading will say."""
+    from bagwise.bags.several import find_files
+
+    try:
+        return find_files(tables)
+    except OSError:
+        return []

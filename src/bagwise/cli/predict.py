@@ -20,9 +20,11 @@ def predict(
     instances: Annotated[
         Path | None, typer.Option(help="A row per instance, with its say. Example: --instances pixels.csv")
     ] = None,
-    level: Annotated[float | None, typer.Option(help="Level of the intervals, if not that of fit.")] = None,
+    level: Annotated[
+        float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
-    missing: Annotated[str | None, typer.Option(help="As for fit, if not the same.")] = None,
+    missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -36,13 +38,15 @@ def predict(
     from bagwise.protocol.tables import to_rows, write_table
 
     with speaking("predict", quiet=quiet) as voice:
-        _refuse_endings(out, instances)
+        o.refuse_outputs(out, instances, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.open_model(model), bw.saving.read_header(model)
         new = {name: value for name, value in {"bag": bag, "missing": missing}.items() if value is not None}
         bags, y = bw.load(o.sources(table), **_columns(header, table) | new, target=target)
         voice.say(f"{o.stem(table)}: {bags}.")
         with voice.waiting("predicting"):
             columns = predictions(fitted, bags, y, level=level)
+        if "lower" not in columns:
+            voice.say("No intervals: the model was fitted without them, or on too few bags.")
         rows = None
         if instances is not None:
             with voice.waiting("asking which instance mattered"):
@@ -74,12 +78,6 @@ def _columns(header: dict, tables: list[str]) -> dict:
     if names is not None:
         kept["features"] = list(names)
     return kept
-
-
-def _refuse_endings(*paths: Path | None) -> None:
-    for path in paths:
-        if path is not None and path.suffix not in (".csv", ".parquet"):
-            raise ValueError(f"a table is written as .csv or .parquet, not {path.name!r}")
 
 
 def _print(columns: dict) -> None:

@@ -24,8 +24,10 @@ def report(
     from bagwise.cli.speaking import speaking
 
     with speaking("report", quiet=quiet) as voice:
+        from bagwise.cli.options import refuse_outputs
         from bagwise.reports import write_report
 
+        refuse_outputs(out, endings=(".html", ".htm"))
         with voice.waiting("Writing the report"):
             path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=voice.say)
     voice.say(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

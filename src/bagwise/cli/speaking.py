@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import warnings
 from contextlib import contextmanager, nullcontext
@@ -13,20 +14,26 @@ import typer
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 
 
+# Keywords of `bagwise.load` and their options.
+OPTIONS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "level")}
+OPTIONS |= {"features": "feature", "bag_features": "bag-feature"}
+KEYWORDS = re.compile(rf"\b({'|'.join(OPTIONS)})=('([\w-]+)'|(?![=\w\[]))")
+
+
 class Voice:
     """Says things on stderr, unless it is to be quiet."""
 
     def __init__(self, verb: str, *, quiet: bool):
         from rich.console import Console
 
-        self.verb, self.quiet, self.console = verb, quiet, Console(stderr=True)
+        self.verb, self.quiet, self.console = verb, quiet, Console(stderr=True, highlight=False)
 
     def say(self, text: str, style: str | None = None) -> None:
         if not self.quiet:
-            self.console.print(text, style=style, markup=False, highlight=False)
+            self.console.print(as_options(text), style=style, markup=False, soft_wrap=True)
 
     def complain(self, text: str) -> None:
-        self.console.print(f"bagwise {self.verb}: {text}", style="red", markup=False, highlight=False)
+        self.console.print(f"bagwise {self.verb}: {as_options(text)}", style="red", markup=False, soft_wrap=True)
 
     def progress(self, metric: str):
         """A live display, when there is a terminal to show it on."""
@@ -55,6 +62,17 @@ class Voice:
         )
         progress.add_task(what, total=None)
         return progress
+
+
+def as_options(text: str) -> str:
+    """A message of the library in the words of the command line: ``missing='keep'`` is ``--missing keep`` there.
+
+    Examples
+    --------
+    >>> as_options("bag= is needed; load with missing='drop-instances', or features=")
+    '--bag is needed; load with --missing drop-instances, or --feature'
+    """
+    return KEYWORDS.sub(lambda found: f"--{OPTIONS[found[1]]}" + (f" {found[3]}" if found[3] else ""), text)
 
 
 def as_typed(context: typer.Context) -> str:

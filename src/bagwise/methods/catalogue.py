@@ -55,7 +55,7 @@ def card(name: str) -> Card:
     """The card of a method."""
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"there is no method {name!r}{hint} The methods are: {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
 

@@ -57,7 +57,7 @@ class Results:
         """The results in a folder, of a finished or an unfinished evaluation."""
         record = Folder(folder).read_plan() if (Path(folder) / "plan.json").is_file() else None
         if record is None:
-            raise ValueError(f"{folder} holds no plan of an evaluation; evaluate(..., out=folder) makes one")
+            raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
         found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in found if cell is not None])
 
