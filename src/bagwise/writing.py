@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,21 +35,25 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
 
 
 def _swap(place: Path, write: Callable[[Path], object]) -> None:
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.stem}-", suffix=place.suffix)
-    temporary = Path(name)
+    before = place.stat().st_mode & 0o777 if place.exists() else None
+    # A new file has what the user's mask leaves, and the system knows it: asking for the mask would mean to set it, and
+    # other threads would make files without one meanwhile. A file that was private is so while it is written, too.
+    temporary = _create_beside(place, 0o666 if before is None else 0o600)
     try:
-        os.close(handle)
         write(temporary)
-        temporary.chmod(_mode(place))
+        if before is not None:
+            temporary.chmod(before)
         temporary.replace(place)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def _mode(place: Path) -> int:
-    """The permissions of the file that was there; of a new one, what the user's mask leaves."""
-    if place.exists():
-        return place.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
+def _create_beside(place: Path, mode: int) -> Path:
+    """An empty file of a name that no other has."""
+    while True:
+        temporary = place.with_name(f".{place.stem}-{secrets.token_hex(4)}{place.suffix}")
+        try:
+            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+        except FileExistsError:
+            continue
+        return temporary

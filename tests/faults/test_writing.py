@@ -129,6 +129,31 @@ def test_permissions_and_links_are_kept(tmp_path):
     assert stat.S_IMODE((tmp_path / "new.csv").stat().st_mode) == 0o640
 
 
+def test_the_mask_of_the_user_is_never_touched(tmp_path, monkeypatch):
+    """It belongs to the whole process: another thread would make its files without it."""
+
+    def touched(mask):
+        raise AssertionError("the mask was set")
+
+    ordinary = tmp_path / "ordinary.csv"
+    ordinary.touch()
+    monkeypatch.setattr(os, "umask", touched)
+    write_table(tmp_path / "new.csv", TABLE)
+    assert (tmp_path / "new.csv").stat().st_mode == ordinary.stat().st_mode
+
+
+def test_a_private_file_is_private_while_it_is_written(tmp_path):
+    path, seen = tmp_path / "private.txt", []
+    path.touch(0o600)
+
+    def write(temporary):
+        seen.append(stat.S_IMODE(temporary.stat().st_mode))
+        temporary.write_text("secret")
+
+    replace_file(path, write)
+    assert seen == [0o600] and path.read_text() == "secret"
+
+
 def test_a_name_in_capitals_is_kept(tmp_path):
     bw.save_npz(tmp_path / "BAGS.NPZ", BAGS, Y)
     assert [path.name for path in tmp_path.iterdir()] == ["BAGS.NPZ"]

@@ -8,10 +8,12 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.stats import binom
+from sklearn.linear_model import LinearRegression
 
 import bagwise as bw
 from bagwise import plots
 from bagwise.explaining import explain
+from bagwise.instances import OutOfFold
 from bagwise.plots import style
 from bagwise.regressors import PoolPredictions
 
@@ -117,6 +119,17 @@ def test_learned_function(axis):
     (counts,) = (other for other in axis.figure.axes if other is not axis)
     inside = (predictions.instances >= grid[0]) & (predictions.instances <= grid[-1])
     assert sum(bar.get_height() for bar in counts.patches) == inside.sum()
+
+
+def test_learned_function_of_bags_with_covariates_is_at_their_mean(axis):
+    bags = BAGS.with_covariates(Y + rng.normal(size=40), ["angle"])
+    model = bw.method("instance-kme").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
+    predictions = model[:-1].transform(bags)
+    plots.learned_function(axis, model[-1], predictions)
+    grid, h = axis.lines[1].get_data()
+    mean = np.full(len(grid), bags.covariates.mean())
+    alone = bw.from_arrays(list(np.asarray(grid)[:, None])).with_covariates(mean, ["angle"])
+    np.testing.assert_allclose(h, model[-1].predict(alone), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "line"), [("contributions", 1.0), ("weights", 1 / 3), ("leave-one-out", 0.0)])

@@ -58,6 +58,7 @@ def test_a_report_beside_the_run(evaluated, folder):
 
 
 def test_quiet_elsewhere_without_explorer(folder):
+    (folder / "new").mkdir()
     result, said = typed("report", folder / "run", "--out", folder / "new" / "aod.html", "--no-explorer", "--quiet")
     assert (result.exit_code, said, result.stdout) == (0, "", "")
     assert Report(folder / "new" / "aod.html").explorer is None

@@ -8,8 +8,9 @@ from toy_runs import MeanOfFirst, instance_kme
 
 import bagwise as bw
 from bagwise.explaining import explain
+from bagwise.intervals import Intervals
 from bagwise.reports import write_model_report
-from bagwise.reports.explorer import explain_bags
+from bagwise.reports.explorer import explain_bags, learned_function
 from bagwise.reports.numbers import shown
 from bagwise.testing.contracts import sample
 
@@ -38,6 +39,8 @@ def test_held_out_of_another_length_is_refused(tmp_path):
     bags, y = sample(30)
     with pytest.raises(ValueError, match=r"held_out has shape \(29,\) for 30 bags; give one prediction per bag"):
         write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y, held_out=y[1:])
+    with pytest.raises(ValueError, match=r"fold has shape \(29,\) for 30 bags; give the fold of every bag"):
+        write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y, held_out=y, fold=np.zeros(29))
 
 
 class Automatic(MeanOfFirst):
@@ -58,6 +61,64 @@ def test_the_account_of_an_automatic_method(tmp_path):
     assert report.words("members", "member") == ["<b>aggregated", "prime"]
     assert report.values("members", "rmse") == [0.5, None] and "Tried <two> members." in report.text
     assert "RMSE 0.500 on bags it never saw" in report.text
+
+
+@pytest.mark.parametrize("kind", ["cv+", "split"])
+def test_the_account_inside_intervals(tmp_path, kind):
+    bags, y = sample(40)
+    report = write(tmp_path, Intervals(Automatic(), kind=kind, scale="none").fit(bags, y), bags, y)
+    assert report.words("members", "member") == ["<b>aggregated", "prime"] and "Tried <two> members." in report.text
+    assert ("RMSE 0.500 on bags it never saw" in report.text) == (kind == "cv+")  # split: fitted on some of the bags
+
+
+@pytest.mark.parametrize("n_covariates", [1, 3])
+def test_the_learned_function_of_bags_with_covariates(tmp_path, n_covariates):
+    bags, y = sample(30)
+    bags = bags.with_covariates(np.random.default_rng(0).normal(size=(30, n_covariates)))
+    model = instance_kme().fit(bags, y)
+    assert model[-1].n_covariates_in_ == n_covariates
+    assert "The learned function" in write(tmp_path, model, bags, y).text
+    found = learned_function(model, bags)
+    alone = bw.from_arrays(list(found["grid"][:, None])).with_covariates(
+        np.tile(bags.covariates.mean(axis=0), (160, 1))
+    )
+    np.testing.assert_array_equal(found["h"], model[-1].predict(alone))
+
+
+def test_a_page_without_a_learned_function_is_better_than_none(tmp_path, monkeypatch):
+    def fault(*_, **options):
+        raise RuntimeError("no function today")
+
+    bags, y = sample(30)
+    monkeypatch.setattr("bagwise.reports.explorer.function_on_grid", fault)
+    report = write(tmp_path, instance_kme().fit(bags, y), bags, y)
+    assert "The learned function" not in report.text and "was fitted on 30 bags" in report.text
+
+
+class Slow(MeanOfFirst):
+    """Takes a millisecond for every bag, and counts them."""
+
+    def predict(self, bags, return_std=False):
+        self.clock_.seconds += 1e-3 * len(bags)
+        return super().predict(bags, return_std)
+
+
+class Clock:
+    seconds = 0.0
+
+
+def test_leaving_out_takes_no_longer_than_it_may(tmp_path, monkeypatch):
+    bags = bw.from_arrays(list(np.random.default_rng(0).normal(size=(200, 10, 1))))
+    y = np.random.default_rng(1).normal(size=200)
+    model = Slow().fit(bags, y)
+    model.clock_ = Clock()
+    monkeypatch.setattr("bagwise.reports.explorer.perf_counter", lambda: model.clock_.seconds)
+    monkeypatch.setattr("bagwise.reports.explorer.MOST_SECONDS", 1.1)
+    report = write(tmp_path, model, bags, y)
+    told = [bag is not None for bag in report.explorer["bags"]]  # the worst first: 11 predictions of each
+    assert told == [True] * 100 + [False] * 100
+    assert "so 100 of 200 bags are explained: those of at most 400 instances and, from the largest error" in report.text
+    assert model.clock_.seconds < 3.0  # of 2.2 for all of them, and the look at the first
 
 
 @pytest.mark.parametrize("additive", [True, False])

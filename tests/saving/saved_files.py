@@ -65,6 +65,12 @@ def plain(value) -> dict:
     return node("JsonNode", "builtins.str", content=json.dumps(value), is_json=True)
 
 
+def state(attributes: dict) -> dict:
+    """The node of a dictionary with names for keys."""
+    types = node("ListNode", "builtins.list", content=[node("TypeNode", "builtins.str") for _ in attributes])
+    return node("DictNode", "builtins.dict", content=attributes, key_types=types)
+
+
 def as_npy(array) -> bytes:
     stream = io.BytesIO()
     np.save(stream, array)

@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from saved_files import as_npy, file_of, head_of, node, plain, resealed, small_file, small_model
+from saved_files import as_npy, file_of, head_of, node, plain, put_into_head, resealed, small_file, small_model, state
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
@@ -116,6 +116,28 @@ def test_boosted_trees_stay_inside(field, value, words, tmp_path):
         edited(arrays, first["content"]["content"]["nodes"]["file"], put(field, value))
 
     refused(resealed(BOOSTED, change), words, tmp_path)
+
+
+def test_a_forest_holds_its_trees_where_they_are_seen(tmp_path):
+    def as_set(plan, arrays):
+        head_of(plan)["estimators_"].update(__loader__="SetNode", __class__="set")
+
+    forest = file_of(small_model(RandomForestRegressor(2, random_state=0)))
+    refused(resealed(forest, as_set), "a forest holds a set where a tree should be", tmp_path)
+
+
+def test_boosted_trees_compare_the_width_themselves(tmp_path):
+    """With a preprocessor, or inside fit, scikit-learn hands on what it is given without a look at its width."""
+    first = node("ObjectNode", "sklearn.decomposition._pca.PCA", content=state({}))
+
+    def preprocessed(plan, arrays):
+        head_of(plan)["_preprocessor"] = first
+
+    def in_fit(plan, arrays):
+        put_into_head(plan, {"_in_fit": plain(True)})
+
+    for change in (preprocessed, in_fit):
+        refused(resealed(BOOSTED, change), "a tree is given what others made of the features", tmp_path)
 
 
 def network_file() -> bytes:

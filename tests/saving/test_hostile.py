@@ -19,14 +19,20 @@ from saved_files import (
     resealed,
     small_file,
     small_model,
+    state,
     steps_of,
 )
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LassoCV, LassoLars
+from sklearn.tree import DecisionTreeRegressor
 from skops.io._audit import NODE_TYPE_MAPPING
 
+from bagwise.embeddings import KernelMean
+from bagwise.regressors import EmbeddingRidge
 from bagwise.saving import open_model
 from bagwise.saving.allowed import is_allowed
 from bagwise.saving.archive import pack, unpack
+from bagwise.saving.schema import nodes
 from bagwise.testing.contracts import sample
 
 LOADERS = sorted({loader for loader, _ in NODE_TYPE_MAPPING})
@@ -123,6 +129,7 @@ def test_a_module_that_is_not_ours_is_not_even_imported(loader, tmp_path, monkey
         ("OperatorFuncNode", "operator.attrgetter"),
         ("ConstructorFromReduceNode", "bagwise.instances.network_ensemble.NetworkEnsemble"),
         ("ConstructorFromReduceNode", "numpy.random.mtrand.RandomState"),
+        ("ConstructorFromReduceNode", "bagwise.bags.container.Bags"),
         ("BytesNode", "builtins.bytes"),
         ("FunctionNode", "numpy.load"),
         ("FunctionNode", "numpy.frompyfunc"),
@@ -141,6 +148,7 @@ def test_a_module_that_is_not_ours_is_not_even_imported(loader, tmp_path, monkey
         ("ObjectNode", "sklearn.externals._packaging.version.Version"),
         ("ObjectNode", "sklearn.tree.tests.test_tree.DecisionTreeRegressor"),
         ("ObjectNode", "sklearn.neighbors._kd_tree.KDTree"),
+        ("ObjectNode", "sklearn.ensemble._iforest.IsolationForest"),
         ("ObjectNode", "sklearn.gaussian_process.kernels.namedtuple"),
         ("ObjectNode", "builtins.object"),
         ("NewNode", "builtins.str"),
@@ -209,6 +217,68 @@ def test_keys_cannot_call_an_object(tmp_path):
         "keys of no plain type",
         tmp_path,
     )
+
+
+@pytest.mark.parametrize(
+    "name", ["predict", "_decision_function", "__sklearn_tags__", "_parameter_constraints", "path"]
+)
+def test_attributes_cannot_stand_for_what_the_class_defines(name, tmp_path):
+    whole = file_of(small_model(LassoCV(cv=3)))  # path: a static method
+    other = node("FunctionNode", "numpy.multiply")
+    words = f"a LassoCV has a '{name}' of its own, which its class defines"
+    refused(resealed(whole, lambda plan, arrays: put_into_head(plan, {name: other})), words, tmp_path)
+
+
+def test_a_tree_cannot_be_kept_from_looking_at_the_width(tmp_path):
+    whole = file_of(small_model(DecisionTreeRegressor(max_depth=2)))
+    unseen = {"_validate_X_predict": node("FunctionNode", "numpy.multiply")}
+    words = "a DecisionTreeRegressor has a '_validate_X_predict' of its own"
+    refused(resealed(whole, lambda plan, arrays: put_into_head(plan, unseen)), words, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        node(
+            "ListNode", "builtins.list", content=[node("TupleNode", "builtins.tuple", content=[plain("fit"), plain(1)])]
+        ),
+        plain({"transform": 1}),
+    ],
+)
+def test_the_state_of_an_object_is_made_of_attributes(other, tmp_path):
+    def change(plan, arrays):
+        steps_of(plan)[0]["content"][1]["content"] = other
+
+    refused(resealed(small_file(), change), "the state of a Pool is not made of attributes", tmp_path)
+
+
+def test_a_default_of_the_class_may_be_chosen_otherwise(tmp_path):
+    model = small_model(LassoLars(0.01, positive=True))  # the class says: positive = False, for a relative of it
+    (tmp_path / "m").write_bytes(file_of(model))
+    assert open_model(tmp_path / "m")[-1].positive
+
+
+def test_stored_bags_are_checked_like_those_of_a_user(tmp_path):
+    bags, y = sample()
+    whole = file_of(EmbeddingRidge(KernelMean(map="exact")).fit(bags, y))
+
+    def training(plan):
+        (found,) = (one for one in nodes(plan) if one["__class__"] == "make_bags")
+        return found["content"]["content"]
+
+    def beyond(plan, arrays):
+        arrays[training(plan)[1]["file"]] = as_npy(bags.offsets * 10**6)
+
+    def infinite(plan, arrays):
+        arrays[training(plan)[0]["file"]] = as_npy(np.full(bags.instances.shape, np.inf))
+
+    def fewer(plan, arrays):
+        training(plan).pop()
+
+    refused(resealed(whole, beyond), "damaged .*offsets", tmp_path)
+    refused(resealed(whole, infinite), "damaged .*infinite", tmp_path)
+    refused(resealed(whole, fewer), "damaged .*covariate_names", tmp_path)
+    refused(with_head(more=node("ObjectNode", "bagwise.bags.container.Bags", content=state({}))), "it names", tmp_path)
 
 
 def test_another_protocol_of_skops_is_refused(tmp_path):

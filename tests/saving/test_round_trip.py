@@ -22,7 +22,10 @@ from sklearn.preprocessing import StandardScaler
 
 import bagwise as bw
 from bagwise.automatic import AutoRegressor
+from bagwise.embeddings import KernelMean
 from bagwise.intervals import Intervals
+from bagwise.kernels import Gaussian
+from bagwise.regressors import EmbeddingRidge
 from bagwise.saving import describe_training, open_model, read_header, save
 from bagwise.saving.models import dump
 from bagwise.testing.contracts import sample
@@ -83,6 +86,25 @@ def test_a_grid_search_predicts_the_same(tmp_path):
     again = opened(search, tmp_path / "m")
     np.testing.assert_array_equal(again.predict(bags), search.predict(bags))
     np.testing.assert_array_equal(again.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"])
+
+
+def test_training_bags_are_kept_with_all_they_carry(tmp_path):
+    bags, y = sample(feature_names=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    bags = bw.Bags(
+        bags.instances.astype(np.float32),
+        bags.offsets,
+        np.array([i if i % 2 else f"bag {i}" for i in range(len(bags))], dtype=object),
+        groups=np.arange(len(bags)) // 2,
+        feature_names=bags.feature_names,
+        weights=rng.uniform(1, 2, size=bags.n_instances),
+    )
+    model = EmbeddingRidge(KernelMean(Gaussian(), units="label", map="exact")).fit(bags, y)
+    again = opened(model, tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+    assert again.embedding_.training_ == model.embedding_.training_
+    with pytest.raises(AttributeError, match="Bags cannot be changed"):
+        again.embedding_.training_.weights = None
 
 
 def test_wrapped_in_intervals_predicts_the_same(tmp_path):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags import Bags, check_bags, from_arrays
+from bagwise.bags import Bags, check_bags
 from bagwise.bags.naming import label
 from bagwise.bags.segments import segment_quantiles
+from bagwise.explaining.function import function_on_grid
 from bagwise.plots.inputs import columns
 from bagwise.plots.style import BLUE, INK, ORANGE, legend, quiet
 
@@ -62,22 +63,22 @@ def learned_function(axis, head, predictions):
     axis : matplotlib axis
     head : fitted last step of a method such as instance-kme, ``model[-1]``
     predictions : Bags of one column, ``model[:-1].transform(bags)``
+        If they carry covariates, h is that of a bag with the mean of each.
     """
     if not isinstance(predictions, Bags) or predictions.n_features != 1:
         raise ValueError(
             "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme"
         )
-    values = predictions.instances[:, 0]
-    low, high = np.quantile(values, [0.002, 0.998])
-    grid = np.linspace(low, high, 300)
+    grid, h = function_on_grid(head, predictions, points=300)
+    low, high = grid[[0, -1]]
     counts = axis.twinx()
-    counts.hist(values, bins=80, range=(low, high), color=INK, alpha=0.3)
+    counts.hist(predictions.instances[:, 0], bins=80, range=(low, high), color=INK, alpha=0.3)
     counts.set_yticks([])
     quiet(counts)
     counts.spines[:].set_visible(False)
     axis.set_zorder(counts.get_zorder() + 1)  # the lines before the bars
     axis.plot([low, high], [low, high], color=INK, linewidth=1, label="identity: the plain mean")
-    axis.plot(grid, head.predict(from_arrays(list(grid[:, None]))), color=BLUE, linewidth=2, label="h, learned")
+    axis.plot(grid, h, color=BLUE, linewidth=2, label="h, learned")
     legend(axis, loc="upper left")
     title = "A bag's prediction is the mean of h over its instances"
     return quiet(axis, xlabel="prediction of an instance", ylabel="h: its vote on the bag's target", title=title)

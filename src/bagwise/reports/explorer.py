@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import numpy as np
 
-from bagwise.bags import Bags, from_arrays
+from bagwise.bags import Bags
 from bagwise.explaining import explain
+from bagwise.explaining.function import function_on_grid
 from bagwise.explaining.verbs import unwrapped
 from bagwise.regressors import EmbeddingRidge
 from bagwise.reports.held_out import HeldOut
@@ -16,6 +19,8 @@ MOST_BAGS, MOST_INSTANCES = 300, 200
 MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
 MOST_FEATURES = 20
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
+MOST_SECONDS = 15.0  # for all of those bags, as far as the first of them, some SOME_SECONDS, can tell
+SOME_SECONDS = 0.5
 
 NAMES = {
     "instance_predictions": "prediction",
@@ -39,7 +44,7 @@ def explain_bags(model, bags: Bags) -> dict:
     """Columns of numbers for the instances of every bag, as plain lists, cut to what a page can hold.
 
     Of a large bag those instances are kept whose numbers are the largest. ``bags`` has an entry for each bag, None for
-    one that cannot be told of in reasonable time.
+    one that cannot be told of in reasonable time: of slow methods the first bags are. ``words`` tells if some are not.
     """
     kept, explanation = _explained(model, bags)
     columns = {name: np.asarray(values) for name, values in explanation.table().items() if name in NAMES}
@@ -63,17 +68,40 @@ def explain_bags(model, bags: Bags) -> dict:
         "features": [shortened(name, 100) for name in names[:features]],
         "most": most,
         "bags": shown,
+        "words": _left_words(len(kept), len(bags)),
     }
 
 
 def _explained(model, bags: Bags):
     """The bags that can be explained, and how: leaving out instances one by one is for bags that are not too large."""
-    smallest = explain(model, bags[[int(np.argmin(bags.sizes))]])
-    fine = bags.sizes <= MOST_LEFT_OUT if smallest.kind == "leave-one-out" else np.ones(len(bags), dtype=bool)
-    kept = np.flatnonzero(fine)
+    if explain(model, bags[[int(np.argmin(bags.sizes))]]).kind != "leave-one-out":
+        return np.arange(len(bags)), explain(model, bags)
+    kept = np.flatnonzero(bags.sizes <= MOST_LEFT_OUT)
     if not len(kept):
         raise ValueError(f"every bag has more than {MOST_LEFT_OUT} instances, too many to leave each out in turn")
+    kept = kept[: _in_time(model, bags[kept])]
     return kept, explain(model, bags[kept])
+
+
+def _in_time(model, bags: Bags) -> int:
+    """How many bags, from the first on, can be explained in `MOST_SECONDS`, at least one."""
+    count, seconds = 0, 0.0
+    while seconds < SOME_SECONDS and count < len(bags):
+        count = min(max(1, 4 * count), len(bags))
+        start = perf_counter()
+        explain(model, bags[:count])
+        seconds = perf_counter() - start
+    work = np.cumsum(bags.sizes**2)  # a bag of L instances is predicted L times, with all but one
+    return max(1, int(np.searchsorted(work, work[count - 1] * MOST_SECONDS / seconds, side="right")))
+
+
+def _left_words(told: int, n_bags: int) -> str:
+    if told == n_bags:
+        return ""
+    return (
+        f" Leaving out instances one by one takes time, so {told:,} of {n_bags:,} bags are explained: those of at most "
+        f"{MOST_LEFT_OUT} instances and, from the largest error on, as many as {MOST_SECONDS:g} seconds allow."
+    )
 
 
 def _fits(sizes: np.ndarray, width: int) -> int:
@@ -115,10 +143,8 @@ def learned_function(model, bags: Bags) -> dict | None:
     predictions = model[:-1].transform(bags)
     if predictions.n_features != 1:
         return None
-    values = predictions.instances[:, 0]
-    low, high = np.quantile(values, [0.002, 0.998])
-    if not high > low:
+    grid, h = function_on_grid(model[-1], predictions, points=160)
+    if not grid[-1] > grid[0]:
         return None
-    grid = np.linspace(low, high, 160)
-    counts, _ = np.histogram(values, bins=40, range=(low, high))
-    return {"grid": grid, "h": model[-1].predict(from_arrays(list(grid[:, None]))), "counts": counts}
+    counts, _ = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
+    return {"grid": grid, "h": h, "counts": counts}

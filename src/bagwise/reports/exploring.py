@@ -60,7 +60,7 @@ def _instances(results, label: str, model, bags: Bags) -> dict:
         told = explain_bags(model, bags)
     except Exception as error:
         return {"why_not": f"{label}: {error}."}
-    words = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too."
+    words = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too.{told['words']}"
     if label in results.methods and not is_as_it_was(results, label):
         words += f" {label} has changed since the run was made: this is how it is now."
     return {"explorer": told | {"what": "held out"}, "more_words": words}
@@ -75,7 +75,15 @@ def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> di
             if not label:
                 return None
             model = _fit(results, label, bags, y, tell)
+    except Exception:
+        return None
+    return function_section(label, model, bags)
+
+
+def function_section(label: str, model, bags: Bags) -> dict | None:
+    """The learned function as a plot; None where there is none, or it cannot be had: the section is left out."""
+    try:
         found = learned_function(model, bags)
     except Exception:
-        return None  # the section is left out
+        return None
     return draw_function(label, found) if found else None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
+from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
+
 LEVEL = 0.9  # of the intervals that are drawn
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
@@ -18,6 +20,7 @@ class HeldOut:
 
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
     ``repeat`` tells which round of folds it was. ``in_sample`` marks predictions of the bags the model was trained on.
+    ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
     """
 
     label: str
@@ -29,6 +32,7 @@ class HeldOut:
     std: np.ndarray | None = None
     repeat: int | None = None
     in_sample: bool = False
+    unit: np.ndarray | None = None
 
     @property
     def residual(self) -> np.ndarray:
@@ -38,17 +42,20 @@ class HeldOut:
         """Half the width of the central interval of every bag; infinite where too few bags tell.
 
         With standard deviations, those of the normal distribution. Else cross-conformal: with R the absolute residuals
-        of the n bags of the other folds (of the other bags, where there is one fold only), the ceil((n + 1) level)-th
-        smallest of R. If bags are exchangeable, that covers a new one with about the probability ``level``.
+        of the n bags of the other folds (of the other bags or groups, where there is one fold only), the
+        ceil((n + 1) level)-th smallest of R; of grouped bags the `conformal_quantile` in which every group counts
+        the same. If bags (groups) are exchangeable, that covers a new one with about the probability ``level``.
         """
         if self.std is not None:
             return norm.ppf((1 + level) / 2) * self.std
         errors = np.abs(self.residual)
-        folds = np.unique(self.fold)
-        if len(folds) == 1:
+        unit = _numbered(np.arange(len(errors)) if self.unit is None else self.unit)
+        fold = _numbered(self.fold)
+        fold = fold if fold.any() else unit
+        if fold.max() == unit.max() == len(errors) - 1:
             return _left_out_quantile(errors, level)
-        each = {fold: conformal_quantile(errors[self.fold != fold], level) for fold in folds.tolist()}
-        return np.array([each[fold] for fold in self.fold.tolist()])
+        others = (fold != one for one in range(fold.max() + 1))
+        return np.array([_quantile(errors[rest], unit[rest], level) for rest in others])[fold]
 
     def covered(self, level: float = LEVEL) -> np.ndarray:
         """Whether the target of every bag lies in its interval."""
@@ -61,17 +68,23 @@ class HeldOut:
         ]
 
 
-def conformal_quantile(errors: np.ndarray, level: float) -> float:
-    """The ceil((n + 1) level)-th smallest of n errors; infinite if there are not so many.
+def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
+    """The conformal quantile of the errors of some bags; infinite where they are of too few units.
 
     Examples
     --------
     >>> import numpy as np
-    >>> conformal_quantile(np.arange(1.0, 10.0), 0.9), conformal_quantile(np.arange(1.0, 9.0), 0.9)
+    >>> _quantile(np.arange(1.0, 10.0), np.arange(9), 0.9), _quantile(np.arange(1.0, 9.0), np.arange(8), 0.9)
     (9.0, inf)
     """
-    rank = math.ceil((len(errors) + 1) * level - 1e-9)
-    return float(np.sort(errors)[rank - 1]) if 1 <= rank <= len(errors) else math.inf
+    if len(np.unique(unit)) < units_needed(level):
+        return math.inf
+    return float(conformal_quantile(errors[None], unit_shares(_numbered(unit)), level)[0])
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    """Labels as numbers 0, 1, ..."""
+    return np.unique(labels, return_inverse=True)[1]
 
 
 def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:

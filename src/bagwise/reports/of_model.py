@@ -8,11 +8,14 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from bagwise.bags import check_fit
+from bagwise.explaining.verbs import unwrapped
+from bagwise.intervals.order_statistics import units_of
 from bagwise.protocol.fingerprints import describe, of_data, of_library, versions
 from bagwise.protocol.metrics import METRICS, score
 from bagwise.reports.columns import Column, filled, numbers, words
-from bagwise.reports.drawing import draw_function, draw_predictions
-from bagwise.reports.explorer import choose_bags, explain_bags, learned_function
+from bagwise.reports.drawing import draw_predictions
+from bagwise.reports.explorer import choose_bags, explain_bags
+from bagwise.reports.exploring import function_section
 from bagwise.reports.held_out import HeldOut
 from bagwise.reports.numbers import counted, duration, shown
 from bagwise.reports.page import blank, sections, write_page
@@ -66,25 +69,39 @@ def write_model_report(
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
         "bags": listed | _instances(label, model, bags[places], held),
+        "function": function_section(label, model, bags),
         "facts": _facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
-    function = learned_function(model, bags)
-    content["function"] = draw_function(label, function) if function else None
     content["sections"] = sections(content)
     return write_page(path, content)
 
 
 def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
-    held_out = getattr(model, "held_out_", None) if held_out is None else held_out
-    fold = getattr(model, "fold_", None) if fold is None else fold
+    source = model if held_out is not None else _keeper(model, len(y))
+    held_out = getattr(source, "held_out_", None) if held_out is None else held_out
+    fold = _fold(source, len(y)) if fold is None else np.asarray(fold)
     in_sample = held_out is None
     prediction = np.asarray(model.predict(bags) if in_sample else held_out, dtype=np.float64)
     if prediction.shape != y.shape:
         raise ValueError(f"held_out has shape {prediction.shape} for {len(y)} bags; give one prediction per bag")
-    fold = np.zeros(len(y), dtype=int) if fold is None else np.asarray(fold)
+    if fold.shape != y.shape:
+        raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
-    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample)
+    unit = units_of(bags)
+    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample, unit=unit)
+
+
+def _fold(source, n_bags: int) -> np.ndarray:
+    """The folds that a model knows of all bags, or one for all: intervals by a split know those of some."""
+    fold = getattr(source, "fold_", None)
+    return np.asarray(fold) if np.shape(fold) == (n_bags,) else np.zeros(n_bags, dtype=int)
+
+
+def _keeper(model, n_bags: int):
+    """Who has held-out predictions: a method inside intervals, if it was fitted on all bags, or the model itself."""
+    inner = unwrapped(model)
+    return inner if np.shape(getattr(inner, "held_out_", None)) == (n_bags,) else model
 
 
 def _verdict(held: HeldOut) -> dict:
@@ -108,7 +125,8 @@ def _tiles(held: HeldOut) -> list[dict]:
 
 
 def _account(model) -> dict | None:
-    """What an automatic method tried: its rows as a table, its own words as text."""
+    """What an automatic method tried, also inside intervals: its rows as a table, its own words as text."""
+    model = unwrapped(model)
     rows = getattr(model, "account_", None)
     told = getattr(model, "summary", None)
     try:
@@ -135,7 +153,8 @@ def _instances(label: str, model, bags, held: HeldOut) -> dict:
         explorer = explain_bags(model, bags) | {"what": "fitted" if held.in_sample else "held out"}
     except Exception as error:  # a report with one section less is better than none
         return {"why_not": f"{label}: {error}."}
-    return {"explorer": explorer, "more_words": f"Choose a bag to see its instances as {label} sees them."}
+    words = f"Choose a bag to see its instances as {label} sees them.{explorer['words']}"
+    return {"explorer": explorer, "more_words": words}
 
 
 def _facts(bags, y, label: str, command) -> list[tuple[str, str]]:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from bagwise.saving.allowed import is_allowed
 from bagwise.saving.arrays import check_array
 from bagwise.saving.refusing import AGAIN, Refused
+from bagwise.saving.states import check_state
+from bagwise.saving.stored_bags import in_parts
 from bagwise.saving.trees import check_tree_sizes
 
 PROTOCOL = 2  # of skops: how the nodes below are written
@@ -46,6 +48,7 @@ def simplified(schema: dict) -> tuple[dict, dict[str, str]]:
     """
     files: dict[str, str] = {}
     for node in nodes(schema):
+        in_parts(node)
         node.pop("__id__", None)
         if "file" in node:
             node["file"] = files.setdefault(node["file"], f"{len(files)}.npy")
@@ -134,6 +137,7 @@ def _check_loss(node, parts) -> None:
 
 
 _CHECKS = {
+    "ObjectNode": check_state,
     "DictNode": _check_keys,
     "NdArrayNode": _check_file,
     "RandomGeneratorNode": _check_seed,

@@ -33,7 +33,9 @@ def check_tree(tree, holder) -> None:
 
 
 def check_predictor(tree, holder) -> None:
-    """A tree of histogram boosting."""
+    """A tree of histogram boosting; its holder compares the width only without a preprocessor, and outside of fit."""
+    if getattr(holder, "_preprocessor", None) is not None or hasattr(holder, "_in_fit"):
+        raise Refused(f"a tree is given what others made of the features, which are never categories here; {AGAIN}")
     rows = tree.nodes
     if rows["is_categorical"].any():
         raise Refused(f"a tree splits by category, which features of instances never do; {AGAIN}")
@@ -43,7 +45,9 @@ def check_predictor(tree, holder) -> None:
 def check_forest(forest, holder=None) -> None:
     """Forests and boosted trees count the features once and hand them to every member."""
     for member in np.asarray(forest.estimators_, dtype=object).ravel():
-        if hasattr(member, "tree_") and _width(member) != _width(forest):
+        if not hasattr(member, "tree_"):  # a set of trees, say, which an array does not look into
+            raise Refused(f"a forest holds a {type(member).__name__} where a tree should be; {AGAIN}")
+        if _width(member) != _width(forest):
             raise Refused(f"a tree has other features than its forest; {AGAIN}")
 
 

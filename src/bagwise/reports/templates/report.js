@@ -159,7 +159,7 @@
     const words = make("p", { class: "small" }, `${size} ${size === "1" ? "instance" : "instances"}; target ${target}, ${data.what} ${guess}, error ${error}.`);
     panel.hidden = false;
     if (!bag) {
-      panel.replaceChildren(title, words, make("p", {}, "This bag is too large to be explained here."));
+      panel.replaceChildren(title, words, make("p", {}, "This bag is not explained here: it is too large, or there was no time for it."));
       return;
     }
     words.append(` The final model says ${short(bag.prediction)}.`);
