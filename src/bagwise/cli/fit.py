@@ -23,7 +23,7 @@ def fit(
         bool, typer.Option(help="Whether predictions get intervals; they cost a fit per fold.")
     ] = True,
     time_budget: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds that auto may take. Example: --time-budget 300")
+        float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
     groups: o.Groups = None,

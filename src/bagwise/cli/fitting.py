@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 SMALL = 200_000  # numbers in a table
+BUDGET = 480.0  # seconds: with what comes after, ten minutes
 
 
 def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int, seed: int):
@@ -15,10 +16,11 @@ def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: 
     [entry] = as_entries([name], tune=False)
     model = entry.make(seed)
     model.set_params(**{key: n_jobs for key in model.get_params() if key == "n_jobs" or key.endswith("__n_jobs")})
-    if time_budget is not None:
-        if "time_budget" not in model.get_params():
-            raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
-        model.set_params(time_budget=time_budget)
+    limited = "time_budget" in model.get_params()
+    if time_budget is not None and not limited:
+        raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
+    if limited:
+        model.set_params(time_budget=time_budget or BUDGET)
     return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
 
 
