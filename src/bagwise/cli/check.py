@@ -12,6 +12,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": None}
 
 
 def check(
+    context: typer.Context,
     table: o.Tables,
     bag: o.Bag = None,
     target: o.Target = None,
@@ -32,18 +33,8 @@ def check(
     import bagwise as bw
     from bagwise.cli.speaking import speaking
 
-    named = o.columns(
-        bag=bag,
-        target=target,
-        groups=groups,
-        features=feature,
-        ignore=ignore,
-        missing=missing,
-        weights=weights,
-        bag_features=bag_feature,
-    )
     with speaking("check", quiet=False):
-        found = bw.inspect_table(o.sources(table), **named)
+        found = bw.inspect_table(o.sources(table), **o.columns(context))
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:

@@ -53,9 +53,7 @@ def evaluate(
     from bagwise.execution import Dask
     from bagwise.protocol import evaluate as run
 
-    columns = o.columns(
-        bag=bag, target=target, features=feature, missing=missing, weights=weights, bag_features=bag_feature
-    )
+    columns = {name: value for name, value in o.columns(context).items() if name not in ("groups", "ignore")}
     roles = [name for name in (groups, fold_column, split_column) if name is not None]
     ignore = list(dict.fromkeys([*(ignore or []), *roles]))
     options = _options(columns, groups, ignore)

@@ -46,16 +46,7 @@ def fit(
     from bagwise.cli.loading import load
     from bagwise.cli.speaking import as_typed, speaking
 
-    columns = o.columns(
-        bag=bag,
-        target=target,
-        groups=groups,
-        features=feature,
-        ignore=ignore,
-        missing=missing,
-        weights=weights,
-        bag_features=bag_feature,
-    )
+    columns = o.columns(context)
     with speaking("fit", quiet=quiet) as voice:
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))

@@ -69,11 +69,18 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no message
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def columns(**named) -> dict:
-    """The options that were given, by the names `bagwise.load` has for them."""
-    if named.get("bag_features") == ["auto"]:
-        named["bag_features"] = "auto"
-    return {name: value for name, value in named.items() if value is not None}
+# Options, and the names that `bagwise.load` has for them.
+COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights")}
+COLUMNS |= {"feature": "features", "bag_feature": "bag_features"}
+
+
+def columns(context: typer.Context) -> dict:
+    """The options of a verb that say how its table is read, as keywords of `bagwise.load`; those that were given."""
+    given = {keyword: context.params.get(option) for option, keyword in COLUMNS.items()}
+    if list(given["bag_features"] or []) == ["auto"]:
+        given["bag_features"] = "auto"
+    # Of several values click makes a list or a tuple, empty where there are none.
+    return {keyword: value if isinstance(value, str) else list(value) for keyword, value in given.items() if value}
 
 
 def sources(tables: list[str]) -> list[str] | str:
