@@ -5,7 +5,7 @@ from __future__ import annotations
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
-from bagwise.methods.catalogue import Card, register
+from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import second_stage
 from bagwise.methods.learners import default_network
 from bagwise.regressors import BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
@@ -53,12 +53,21 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
     return BagPipeline([("instances", stage), ("head", head)])
 
 
+PRIORS = {
+    "kernel": "Prior of an embedding: the kernel at the landmarks.",
+    "nonstationary": "Prior: the kernel smoothed by a normal density as wide as the instances; shrinkageC there.",
+    "between": "Prior: the covariance between the bags seen, and a little of the kernel; ours.",
+}
+
+
 def _priors(factory, *names) -> dict:
     """A preset per prior: the first is the default, the others go by their name."""
-    return {
-        ("default" if i == 0 else name): lambda _name=name, **options: factory(_name, **options)
-        for i, name in enumerate(names)
-    }
+    found = {name: variant(f"{_about(factory)} {PRIORS[name]}", factory, name) for name in names}
+    return {"default": found.pop(names[0]), **found}
+
+
+def _about(factory) -> str:
+    return " ".join(factory.__doc__.split("\n\n")[0].split())
 
 
 register(

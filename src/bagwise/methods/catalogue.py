@@ -45,6 +45,16 @@ class Card:
         return list(self.presets)
 
 
+def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable[..., Any]:
+    """A preset: a factory with some parameters fixed, and a sentence that says what is different."""
+
+    def make(**options):
+        return factory(*first, **fixed, **options)
+
+    make.__doc__ = text
+    return make
+
+
 def register(card: Card) -> None:
     if card.name in CATALOGUE:
         raise ValueError(f"the catalogue has a method {card.name!r} already")

@@ -12,7 +12,7 @@ from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
-from bagwise.methods.catalogue import Card, register
+from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.learners import default_network, standardised
 from bagwise.regressors import BagPipeline, EmbeddingRidge
 
@@ -139,7 +139,10 @@ register(
         assumes="instance predictions carry the target; how they are distributed in the bag says how to read them",
         cites="Kolouri, Zou, Rohde (2016), on the predictions of Uriot (2019)",
         cost="D networks on N instances; then O(N log L)",
-        presets={"default": quantile, "linear": lambda **options: quantile(second=[k.Linear()], **options)},
+        presets={
+            "default": quantile,
+            "linear": variant("Ridge on the quantiles themselves.", quantile, second=[k.Linear()]),
+        },
         search_space={"head__embedding__embedding__n": [20, 100]},
     )
 )
@@ -154,8 +157,10 @@ register(
         cost="O(M N log L), M = 200 directions",
         presets={
             "default": sliced,
-            "paper": lambda **options: sliced(directions=100, quantiles=100, **options),
-            "sw1": lambda **options: sliced(distance="l1", **options),
+            "paper": variant(
+                "100 directions and 100 quantiles, as in the source.", sliced, directions=100, quantiles=100
+            ),
+            "sw1": variant("The distance SW_1 in place of SW_2.", sliced, distance="l1"),
         },
         search_space={"head__embedding__embedding__directions": [50, 200, 500]},
     )

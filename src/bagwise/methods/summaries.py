@@ -8,7 +8,7 @@ from bagwise.embeddings.similarity import MinusDistance, Similarity
 from bagwise.embeddings.statistics import Statistics
 from bagwise.heads import LassoPath, RidgePath
 from bagwise.kernels import Gaussian
-from bagwise.methods.catalogue import Card, register
+from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.embedded import scaled
 from bagwise.regressors import BagPipeline, EmbeddingRidge
 
@@ -69,7 +69,10 @@ register(
         assumes="the presence of instances of some kind moves the target",
         cites="Chen, Bi, Wang (2006); El-Manzalawy (2009), MILESReg",
         cost="O(N P), P = 500 prototypes",
-        presets={"default": miles, "sparse": lambda **options: miles(head=LassoPath(), **options)},
+        presets={
+            "default": miles,
+            "sparse": variant("The lasso in place of ridge: few prototypes keep a weight.", miles, head=LassoPath()),
+        },
         search_space={"head__embedding__prototypes": [200, 500, 1000], "head__embedding__pool": ["max", "mean"]},
     )
 )
