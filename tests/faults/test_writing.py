@@ -35,6 +35,12 @@ WRITERS = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def saved_once(tmp_path_factory):
+    """What saving imports is imported by root: nobody may not be allowed to enter the environment."""
+    bw.save(MODEL, tmp_path_factory.mktemp("once") / "model.bagwise")
+
+
 @pytest.fixture(params=WRITERS)
 def writer(request, monkeypatch):
     """(name, write): what is written where."""

@@ -6,6 +6,7 @@ import json
 import platform
 import warnings
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 
 import numpy as np
@@ -53,7 +54,9 @@ def make_header(model, *, method: str | None, target: str | None, training: dict
     }
 
 
+@cache
 def versions() -> dict[str, str]:
+    """Asked of the installed packages once: their records may be out of reach when a model is saved later."""
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
 
 
