@@ -57,20 +57,31 @@ class Group:
 
 def upload(problems: list[Problem], recipe: Recipe, device) -> Data:
     """The rows of the problems on the device, in single precision unless a network needs more."""
-    columns = [np.column_stack([problem.X, problem.y]) for problem in problems]
-    scaled = np.array([recipe.standardise] * problems[0].X.shape[1] + [recipe.scale_target])
-    centre = np.stack([np.where(scaled, part.mean(axis=0), 0.0) for part in columns])
-    size = np.stack([np.where(scaled & (part.std(axis=0) > 0), part.std(axis=0), 1.0) for part in columns])
-    dtype = np.float32 if _steepest(problems, size) <= STEEP else np.float64
-    rows = np.concatenate([((p - c) / s).astype(dtype) for p, c, s in zip(columns, centre, size, strict=True)])
-    features = rows.shape[1] - 1
-    X = np.zeros((len(rows), layout((features, 1))[0, ROWS]), dtype=dtype)
-    X[:, :features] = rows[:, :-1]
-    weight = np.concatenate([problem.weight for problem in problems])
-    weight = None if (weight == 1).all() else torch.from_numpy(weight).to(device)
-    starts = np.cumsum([0] + [len(part) for part in columns])
-    targets = torch.from_numpy(np.ascontiguousarray(rows[:, -1])).to(device)
-    return Data(torch.from_numpy(X).to(device), targets, weight, starts, centre, size)
+    parts = [_standardised(problem, recipe, device) for problem in problems]
+    centre, size = (np.stack([part[i] for part in parts]) for i in (1, 2))
+    dtype = torch.float32 if _steepest(problems, size) <= STEEP else torch.float64
+    starts = np.cumsum([0] + [len(problem.y) for problem in problems])
+    features = problems[0].X.shape[1]
+    X = torch.zeros((starts[-1], layout((features, 1))[0, ROWS]), dtype=dtype, device=device)
+    targets = torch.empty(starts[-1], dtype=dtype, device=device)
+    for start, (rows, *_) in zip(starts, parts, strict=False):
+        X[start : start + len(rows), :features] = rows[:, :-1]
+        targets[start : start + len(rows)] = rows[:, -1]
+    plain = all((problem.weight == 1).all() for problem in problems)
+    weight = None if plain else torch.from_numpy(np.concatenate([p.weight for p in problems])).to(device)
+    return Data(X, targets, weight, starts, centre, size)
+
+
+def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """Features and target as columns, and what was taken off and divided by (nothing, where scaling is not wanted)."""
+    X, y = (torch.from_numpy(np.ascontiguousarray(a)).to(device).double() for a in (problem.X, problem.y))
+    rows = torch.cat([X, y[:, None]], dim=1)
+    scaled = torch.tensor([recipe.standardise] * X.shape[1] + [recipe.scale_target], device=device)
+    centre = torch.where(scaled, rows.mean(dim=0), 0.0)
+    rows -= centre
+    size = (rows**2).mean(dim=0).sqrt()
+    size = torch.where(scaled & (size > 0), size, 1.0)
+    return rows / size, centre.cpu().numpy(), size.cpu().numpy()
 
 
 def _steepest(problems: list[Problem], size: np.ndarray) -> float:
@@ -86,7 +97,8 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
     draws = [_draw(plan, recipe, k) for _, k in members]
     rows, counts = _own_rows(problems, data, members)
     batches = [recipe.batch(int(count)) for count in counts]
-    mean = [problems[j].weight[problems[j].rows(k)].mean() for j, k in members] if data.weight is not None else 1.0
+    plain = data.weight is None
+    mean = [1.0 if plain else float(problems[j].weight[problems[j].rows(k)].mean()) for j, k in members]
     parameters = np.zeros((len(members), -(-len(draws[0][0]) // 16) * 16), dtype=np.float32)
     parameters[:, : len(draws[0][0])] = [draw[0] for draw in draws]
     start = torch.from_numpy(parameters).to(device)
@@ -95,7 +107,7 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
         data, plan, rows, torch.tensor(counts, dtype=torch.int32, device=device),
         torch.tensor(batches, dtype=torch.int32, device=device),
         *(torch.as_tensor(part, dtype=dtype, device=device) for part in _scaling(problems, data, members)),
-        torch.as_tensor(np.broadcast_to(recipe.weight_decay * np.asarray(mean), len(members)).astype(np.float32)).to(device),
+        recipe.weight_decay * torch.tensor(mean, device=device),
         torch.from_numpy(keys).to(device), start, torch.zeros_like(start), torch.zeros_like(start),
     )  # fmt: skip
 

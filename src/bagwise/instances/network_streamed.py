@@ -12,11 +12,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bagwise.instances.network_fused import PRODUCTS, adam, read, rectified, width, write
 from bagwise.instances.network_group import Group
 from bagwise.instances.network_layout import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT
 from bagwise.instances.network_problem import LEAST
+from bagwise.instances.network_triton import adam, read, rectified, width, write
 
+PRODUCTS = {"float32": "tf32x3", "tf32": "tf32"}  # three products of ten-bit parts are as good as one in full
 WIDEST = 128  # inputs, padded to a power of two, that a program holds for a chunk of rows
 
 
@@ -87,7 +88,11 @@ def train_epoch(
             at, k = od[:, None] * H + oh[None, :], (od < D)[:, None] & kh[None, :]
             w = tl.load(P + at, k, 0.0)
             b, o = tl.load(P + B_AT + oh, kh, 0.0), tl.load(P + O_AT + oh, kh, 0.0)
-            g, gb, go = tl.zeros((DP, BLOCK), tl.float32), tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
+            g, gb, go = (
+                tl.zeros((DP, BLOCK), tl.float32),
+                tl.zeros((BLOCK,), tl.float32),
+                tl.zeros((BLOCK,), tl.float32),
+            )
             for c in range(start, stop, CHUNK):
                 x, r, live = inputs(X, order, x_shift, x_factor, c, stop, D, DP, CHUNK)
                 error = tl.load(errors + c - start + oc)
@@ -120,7 +125,7 @@ def fits(plan) -> bool:
 class Streamed:
     """A launch per epoch, all networks at once."""
 
-    chunk, block, warps = 64, 64, 4
+    chunk, block, warps, stages = 32, 128, 8, 3
 
     def __init__(self, group: Group, precision: str = "float32"):
         self.group, self.precision = group, PRODUCTS[precision]
@@ -142,6 +147,7 @@ class Streamed:
             group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, sizes, losses, self.errors,
             group.parameters, group.first, group.second,
             order.shape[1], group.parameters.shape[1], self.errors.shape[1], epoch,
-            **self.shape, CHUNK=self.chunk, BLOCK=self.block, PRECISION=self.precision, num_warps=self.warps,
+            **self.shape, CHUNK=self.chunk, BLOCK=self.block, PRECISION=self.precision,
+            num_warps=self.warps, num_stages=self.stages,
         )  # fmt: skip
         return losses

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -70,7 +71,9 @@ def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs
     group = gather(problems, data, members, recipe)
     kept = run_epochs(group, recipe, precision)
     held = [problems[j].held(k) for j, k in members]
-    outputs = [_held_outputs(group, parameters, held, data.starts[[j for j, _ in members]], precision) for parameters in kept]
+    outputs = [
+        _held_outputs(group, parameters, held, data.starts[[j for j, _ in members]], precision) for parameters in kept
+    ]
     parameters = torch.stack(kept, dim=1)[:, :, : int(group.plan[-1, BIAS_AT]) + 1].cpu().numpy()
     trained = []
     for e, (j, k) in enumerate(members):
@@ -112,13 +115,7 @@ def _held_outputs(group: Group, parameters: Tensor, held, starts, precision: str
     with products(precision):
         for at in range(0, len(held), step):
             some = slice(at, at + step)
-            part = _some(group, some)
+            part = replace(group, x_shift=group.x_shift[some], x_factor=group.x_factor[some])
             x = scaled_rows(part, torch.from_numpy(rows[some]).to(group.rows.device))
             said[some] = forward(parameters[some], group.plan, x)[-1][..., 0].cpu().numpy()
     return said
-
-
-def _some(group: Group, which: slice) -> Group:
-    from dataclasses import replace
-
-    return replace(group, x_shift=group.x_shift[which], x_factor=group.x_factor[which])
