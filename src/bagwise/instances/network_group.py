@@ -74,7 +74,7 @@ def upload(problems: list[Problem], recipe: Recipe, device) -> Data:
 
 def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.ndarray, np.ndarray]:
     """Features and target as columns, and what was taken off and divided by (nothing, where scaling is not wanted)."""
-    X, y = (torch.from_numpy(np.ascontiguousarray(a)).to(device).double() for a in (problem.X, problem.y))
+    X, y = (torch.tensor(a, device=device).double() for a in (problem.X, problem.y))
     rows = torch.cat([X, y[:, None]], dim=1)
     scaled = torch.tensor([recipe.standardise] * X.shape[1] + [recipe.scale_target], device=device)
     centre = torch.where(scaled, rows.mean(dim=0), 0.0)
