@@ -12,8 +12,9 @@ from torch import Tensor
 
 from bagwise.instances import network_orders
 from bagwise.instances.network_batched import Batched, forward, products, scaled_rows
+from bagwise.instances.network_ensemble import NetworkEnsemble
 from bagwise.instances.network_group import Data, Group, gather, upload
-from bagwise.instances.network_layout import BIAS_AT, COLUMNS, layout
+from bagwise.instances.network_layout import BIAS_AT, COLUMNS, ROWS, layout
 from bagwise.instances.network_problem import Problem, Recipe, Trained, refuse_divergence
 
 SHARE = 0.6  # of the free memory that one group of networks may take
@@ -119,3 +120,25 @@ def _held_outputs(group: Group, parameters: Tensor, held, starts, precision: str
             x = scaled_rows(part, torch.from_numpy(rows[some]).to(group.rows.device))
             said[some] = forward(parameters[some], group.plan, x)[-1][..., 0].cpu().numpy()
     return said
+
+
+@torch.no_grad()
+def predict_on(device: str, ensemble: NetworkEnsemble, X: np.ndarray) -> np.ndarray:
+    """What ``ensemble.predict(X)`` gives, to rounding, computed on a device."""
+    plan, D = layout(ensemble.sizes), ensemble.sizes[0]
+    flat = torch.tensor(ensemble.parameters, device=device)
+    parts = (
+        ensemble.x_shift[:, None],
+        ensemble.x_factor[:, None],
+        ensemble.y_shift[:, None],
+        ensemble.y_scale[:, None],
+    )
+    x_shift, x_factor, y_shift, y_scale = (torch.tensor(part, dtype=torch.float64, device=device) for part in parts)
+    step = max(1, LARGEST // (len(ensemble) * int(plan[:, [ROWS, COLUMNS]].max())))
+    said = []
+    with products("float32"):
+        for at in range(0, len(X), step):
+            rows = (torch.tensor(X[at : at + step], device=device).double() - x_shift) * x_factor
+            rows = torch.nn.functional.pad(rows.float(), (0, int(plan[0, ROWS]) - D))
+            said.append((y_shift + y_scale * forward(flat, plan, rows)[-1][..., 0]).mean(dim=0))
+    return torch.cat(said).cpu().numpy()
