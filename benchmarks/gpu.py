@@ -11,7 +11,6 @@ import json
 import time
 from importlib.metadata import version
 from pathlib import Path
-from threading import Thread
 
 import numpy as np
 import torch
@@ -135,13 +134,10 @@ def table_row(ceiling, *, n_bags=800, repeats=10, folds=FOLDS, epochs=100, devic
     once = evaluation(cells[0], brief[0])
     judged(*once)  # compiled
     start = time.perf_counter()
-    run = Parallel(n_jobs=-1, max_nbytes=None)
-    ready = Thread(target=run, args=([delayed(judged)(*once) for _ in range(effective_n_jobs(-1))],))
-    ready.start()  # the processes wake up while the networks are trained
     regressor = NetworkRegressor((128,), epochs=epochs, device=device)
     fits = regressor.cross_fit_together([problem(train) for train, _ in cells])
     middle = time.perf_counter()
-    ready.join()
+    run = Parallel(n_jobs=-1, max_nbytes=None)
     errors = run(delayed(judged)(*evaluation(*pair)) for pair in zip(cells, fits, strict=True))
     stop = time.perf_counter()
     yield {

@@ -76,7 +76,7 @@ class Batched:
         miss = values.pop()[..., 0] - target.float()
         errors = weight * torch.where(live, miss, 0.0)
         self._backward(values, errors[..., None])
-        share = 1 / torch.maximum(weight.sum(dim=1), LEAST * live.sum(dim=1))
+        share = 1 / torch.maximum(weight.sum(dim=1), LEAST * live.sum(dim=1).clamp(min=1))  # finite also while waiting
         waiting = step >= self.n_steps
         before = [part[waiting] for part in self._state()] if waiting.any() else None
         self._adam(share[:, None], size[:, None])

@@ -75,7 +75,7 @@ def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs
     outputs = [
         _held_outputs(group, parameters, held, data.starts[[j for j, _ in members]], precision) for parameters in kept
     ]
-    parameters = torch.stack(kept, dim=1)[:, :, : int(group.plan[-1, BIAS_AT]) + 1].cpu().numpy()
+    parameters = torch.stack(kept, dim=1)[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
     trained = []
     for e, (j, k) in enumerate(members):
         said = np.stack([column[e, : len(held[e])] for column in outputs], axis=1).astype(np.float64)
