@@ -264,6 +264,21 @@ def test_too_little_memory_means_fewer_at_once_and_then_the_cpu(monkeypatch):
     assert_array_equal(first.predictions, train_networks(problem(how), how)[0].predictions)
 
 
+def test_a_kernel_too_large_for_the_card_gives_way_to_batched_products(monkeypatch):
+    class OutOfResources(Exception):
+        pass
+
+    class Large(Batched):
+        def epoch(self, *_):
+            raise OutOfResources
+
+    how = recipe()
+    expected = network_together.train_together([problem(how)], how, "cpu")[0]
+    monkeypatch.setattr(network_together, "engines", lambda plan, device: (Large, network_orders.shuffled))
+    for one, same in zip(network_together.train_together([problem(how)], how, "cpu")[0], expected, strict=True):
+        assert_array_equal(one.predictions, same.predictions)
+
+
 def test_divergence_is_an_error():
     how = recipe(learning_rate=1e30)
     with pytest.raises(ValueError, match="diverged in epoch .* lower learning_rate, now 1e"):

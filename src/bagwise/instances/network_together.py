@@ -89,7 +89,14 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
     Engine, shuffled = engines(group.plan, group.rows.device)
     engine, sizes, kept = Engine(group, precision), step_sizes(group, recipe), []
     for epoch in range(recipe.epochs[-1]):
-        loss = engine.epoch(shuffled(group.rows, group.counts, group.keys[epoch]), sizes, epoch)
+        order = shuffled(group.rows, group.counts, group.keys[epoch])
+        try:
+            loss = engine.epoch(order, sizes, epoch)
+        except Exception as error:
+            if type(error).__name__ != "OutOfResources":  # triton's: this card has no room for such a kernel
+                raise
+            engine = Batched(group, precision)
+            loss = engine.epoch(order, sizes, epoch)
         refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
         if epoch + 1 in recipe.epochs:
             kept.append(group.parameters.clone())
