@@ -56,8 +56,8 @@ class Interpolant:
     def _polynomials(self, values: np.ndarray) -> np.ndarray:
         """T_j(x) for every value, (r, values), by the three-term recurrence."""
         x = (2.0 * values - (self.low + self.high)) / (self.high - self.low)
-        live = np.abs(x) <= 1.0
-        x = np.where(live, x, 0.0)
+        live = self.inside(values)
+        x = np.where(live, np.clip(x, -1.0, 1.0), 0.0)  # the ends of the interval may round to just beyond one
         T = np.empty((self.length, len(x)))
         T[0] = live
         T[1] = x

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.devices import say, settled
 
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
+WORTH = 1e9  # pairs of instances from which a GPU is worth waking: about ten seconds of one core
+PRECISIONS = ("float64", "float32")
 
 
-def mean_gram(kernel, left: Bags, right: Bags | None = None) -> np.ndarray:
+def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
     r"""K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), for bags of any sizes; symmetric when ``right`` is left out.
 
     With instance weights, of either side, the means are weighted: Σ_l Σ_m w_il w_jm k(x_il, x_jm) / Σ_l w_il Σ_m w_jm.
+
+    ``device`` is "cpu", "cuda" or "auto" (a GPU, if there is one and the pairs are many); on a GPU the kernel is
+    evaluated in ``precision``, "float64" or "float32".
     """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be 'float64' or 'float32', not {precision!r}")
+    pairs = float(left.n_instances) * (left if right is None else right).n_instances
+    place = settled(device, worth=pairs >= WORTH)
+    if place != "cpu":
+        say("kernel means", place)
+        on_device = import_module("bagwise.embeddings.device_gram").mean_gram_on
+        return on_device(place, kernel, left, right, precision=precision)
     symmetric = right is None
     right = left if right is None else right
     share, other_share = (None if bags.weights is None else bags.shares() for bags in (left, right))

@@ -47,6 +47,10 @@ class KernelMean(BaseEstimator):
     beyond : {"kernel", "clip"}
         Whether a new value outside the range of training is what the kernel makes of it, or counts as the nearest end
         of that range: what was learned there is then carried on unchanged.
+    device : {"cpu", "cuda", "auto"}
+        Where sums over pairs are made; "auto" takes a GPU if torch sees one and the pairs are many. Series need none.
+    precision : {"float64", "float32"}
+        Of kernel values on a GPU; sums over blocks are in double precision.
 
     Attributes
     ----------
@@ -80,6 +84,8 @@ class KernelMean(BaseEstimator):
         columns="features",
         tolerance: float = 1e-12,
         beyond: str = "kernel",
+        device: str = "cpu",
+        precision: str = "float64",
     ):
         self.kernel = kernel
         self.units = units
@@ -87,6 +93,8 @@ class KernelMean(BaseEstimator):
         self.columns = columns
         self.tolerance = tolerance
         self.beyond = beyond
+        self.device = device
+        self.precision = precision
 
     def fit(self, bags, y=None) -> KernelMean:
         self._fit(check_bags(bags, allow_weights=True))
@@ -101,7 +109,7 @@ class KernelMean(BaseEstimator):
             scaled = scaled.replace(np.clip(scaled.instances, *self.range_))
         if self.map_ == "chebyshev":
             return self._from_series(scaled)
-        gram = mean_gram(self.kernel_, scaled, self.training_)
+        gram = mean_gram(self.kernel_, scaled, self.training_, device=self.device, precision=self.precision)
         return gram if self.columns == "gram" else gram @ self.to_features_
 
     def squared_norms(self, bags) -> np.ndarray:
@@ -180,7 +188,7 @@ class KernelMean(BaseEstimator):
 
     def _fit_exact(self, bags: Bags) -> np.ndarray:
         self.map_, self.training_ = "exact", bags
-        gram = mean_gram(self.kernel_, bags)
+        gram = mean_gram(self.kernel_, bags, device=self.device, precision=self.precision)
         if self.columns == "gram":
             return gram
         values, vectors = np.linalg.eigh(gram)

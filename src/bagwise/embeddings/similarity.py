@@ -31,7 +31,7 @@ class MinusDistance(Kernel):
         pass
 
     def _of_squared_distance(self, d2):
-        return -np.sqrt(d2)
+        return -(d2**0.5)
 
 
 class Similarity(BaseEstimator):

@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from bagwise.instances.cross_fit import CrossFit
+from bagwise.instances.network_devices import train_problems
 from bagwise.instances.network_ensemble import NetworkEnsemble
-from bagwise.instances.network_fitting import Recipe, train_networks
+from bagwise.instances.network_problem import Problem, Recipe
 
 _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
@@ -53,6 +54,13 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         the problem is that of `MLPRegressor`, and the units of y matter.
     validation_fraction : float
         Share of the bags held out to choose among candidates in `fit`.
+    device : {"cpu", "cuda", "auto"}
+        Where networks are trained ("cuda:1" names one of several GPUs). "auto" takes a GPU if torch sees one and the
+        work is worth it. A GPU trains the networks of all folds together; from the same first weights, but with
+        its own permutations of the rows, so that its networks are as good as the CPU's and not the same. The same
+        seed gives the same networks on the same GPU. Prediction is the CPU's in any case.
+    precision : {"float32", "tf32"}
+        Of matrix products on a GPU. "tf32" rounds their inputs to ten bits, which is quicker.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Networks trained at once, and blocks of rows predicted at once. The numbers do not depend on it.
@@ -104,6 +112,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         standardise=True,
         scale_target=True,
         validation_fraction=0.1,
+        device="cpu",
+        precision="float32",
         random_state=0,
         n_jobs=None,
     ):
@@ -115,6 +125,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         self.standardise = standardise
         self.scale_target = scale_target
         self.validation_fraction = validation_fraction
+        self.device = device
+        self.precision = precision
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -126,7 +138,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         choosing = len(recipe.epochs) > 1
         held = self._held_out(groups, weight, recipe.seed) if choosing else np.zeros(len(X), dtype=bool)
         fold = np.where(held, 0, 1)  # network 0 learns from the rows of fold 1
-        (trained,) = train_networks(X, y, weight, fold, recipe, n_networks=1, n_jobs=self.n_jobs)
+        ((trained,),) = self._train([Problem.of(X, y, weight, fold, recipe, n_networks=1)], recipe, self.n_jobs)
         squares = (trained.predictions.T - y[held]) ** 2
         errors = np.average(squares, axis=1, weights=weight[held]) if choosing else []
         best = int(np.argmin(errors)) if choosing else 0
@@ -153,21 +165,28 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         n_jobs : int, optional
             Overrides the estimator's.
         """
-        X, y = check_X_y(X, y, **_INPUT)
-        y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
-        fold = column_or_1d(fold)
-        check_consistent_length(X, fold)
-        labels, fold = np.unique(fold, return_inverse=True)
-        if len(labels) < 2:
-            raise ValueError("cross-fitting needs at least two folds, but every row is in the same one")
+        return self.cross_fit_together([(X, y, fold, sample_weight)], n_jobs=n_jobs)[0]
+
+    def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
+        """`cross_fit` of several problems, each (X, y, fold, sample_weight), whose networks are trained as one job.
+
+        That is for a GPU, which has room for the networks of all folds of all repeats of an evaluation. The results
+        are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
+        """
         recipe, n_jobs = self._recipe(), self.n_jobs if n_jobs is None else n_jobs
-        folds = train_networks(X, y, weight, fold, recipe, n_networks=len(labels), n_jobs=n_jobs)
-        predictions = np.empty((len(X), len(recipe.epochs)))
-        for trained in folds:
-            predictions[trained.rows] = trained.predictions
+        checked = [_checked(*problem) for problem in problems]
+        if len({X.shape[1] for X, *_ in checked}) > 1:
+            raise ValueError("problems trained together must have the same number of features")
+        prepared = [Problem.of(*parts, recipe, n_networks=parts[-1].max() + 1) for parts in checked]
+        trained = self._train(prepared, recipe, n_jobs)
         regressor = clone(self).set_params(random_state=recipe.seed, n_jobs=n_jobs)
-        predictor = _Predictor(regressor, recipe.epochs, [t.networks for t in folds], (X, y, sample_weight))
-        return CrossFit(predictions, tuple({"epochs": epochs} for epochs in recipe.epochs), predictor)
+        return [
+            _assembled(folds, regressor, recipe.epochs, (X, y, problem[3]))
+            for folds, (X, y, *_), problem in zip(trained, checked, problems, strict=True)
+        ]
+
+    def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
+        return train_problems(problems, recipe, device=self.device, precision=self.precision, n_jobs=n_jobs)
 
     def _recipe(self) -> Recipe:
         """The parameters, checked, with the seed drawn."""
@@ -204,6 +223,26 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         n_held = int(np.clip(round(self.validation_fraction * len(bags)), 1, len(bags) - 1))
         chosen = np.random.default_rng([seed, 1]).choice(len(bags), n_held, replace=False)
         return np.isin(groups, bags[chosen])
+
+
+def _checked(X, y, fold, sample_weight) -> tuple:
+    """X, y, weights and folds, the latter numbered from 0."""
+    X, y = check_X_y(X, y, **_INPUT)
+    y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
+    fold = column_or_1d(fold)
+    check_consistent_length(X, fold)
+    labels, fold = np.unique(fold, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError("cross-fitting needs at least two folds, but every row is in the same one")
+    return X, y, weight, fold
+
+
+def _assembled(folds, regressor, epochs: tuple[int, ...], data: tuple) -> CrossFit:
+    predictions = np.empty((len(data[0]), len(epochs)))
+    for trained in folds:
+        predictions[trained.rows] = trained.predictions
+    predictor = _Predictor(regressor, epochs, [trained.networks for trained in folds], data)
+    return CrossFit(predictions, tuple({"epochs": number} for number in epochs), predictor)
 
 
 @dataclass(frozen=True)

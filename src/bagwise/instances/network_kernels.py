@@ -18,9 +18,9 @@ import numpy as np
 from numba import from_dtype, njit, types
 
 from bagwise.instances.network_layout import BIAS_AT, COLUMNS, INPUTS, ROWS, SPACE_AT, UNITS, WEIGHT_AT
+from bagwise.instances.network_problem import LEAST
 from bagwise.instances.network_vectors import LANES, load, multiply_add, spread, spread_from, store, where_positive
 
-LEAST = 0.1  # weight of a batch, per row: one of next to nothing must not be a step like any other
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
 
 # NaN and infinity must survive (divergence is detected by them), so not the whole of fastmath.

@@ -47,14 +47,14 @@ class Gaussian(Kernel):
     """
 
     def _of_squared_distance(self, d2):
-        return np.exp(d2 * (-0.5 / self.bandwidth**2))
+        return _exp(d2 * (-0.5 / self.bandwidth**2))
 
 
 class InverseMultiquadric(Kernel):
     r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse"."""
 
     def _of_squared_distance(self, d2):
-        return 1.0 / np.sqrt(d2 + self.bandwidth**2)
+        return 1.0 / _sqrt(d2 + self.bandwidth**2)
 
 
 class RationalQuadratic(Kernel):
@@ -92,7 +92,7 @@ class Exponential(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        return np.exp(np.sqrt(d2) * (-0.5 / self.bandwidth**2))
+        return _exp(_sqrt(d2) * (-0.5 / self.bandwidth**2))
 
 
 class Matern32(Kernel):
@@ -101,8 +101,8 @@ class Matern32(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = np.sqrt(3.0 * d2) / self.bandwidth
-        return (1.0 + s) * np.exp(-s)
+        s = _sqrt(3.0 * d2) / self.bandwidth
+        return (1.0 + s) * _exp(-s)
 
 
 class Matern52(Kernel):
@@ -111,8 +111,8 @@ class Matern52(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = np.sqrt(5.0 * d2) / self.bandwidth
-        return (1.0 + s + s * s / 3.0) * np.exp(-s)
+        s = _sqrt(5.0 * d2) / self.bandwidth
+        return (1.0 + s + s * s / 3.0) * _exp(-s)
 
 
 class Polynomial(Kernel):
@@ -166,14 +166,31 @@ def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0."""
     A, B = _columns(A), _columns(B)
     if A.shape[1] == 1:
-        return np.subtract.outer(A[:, 0], B[:, 0]) ** 2
+        return (A[:, 0, None] - B[None, :, 0]) ** 2
+    if _is_tensor(A):
+        return ((A * A).sum(dim=1)[:, None] + (B * B).sum(dim=1) - 2.0 * A @ B.T).clamp_(min=0.0)
     d2 = A @ (-2.0 * B.T)
     d2 += np.einsum("ij,ij->i", A, A)[:, None]
     d2 += np.einsum("ij,ij->i", B, B)[None, :]
     return np.maximum(d2, 0.0, out=d2)
 
 
+def _is_tensor(A) -> bool:
+    """Of torch, which need not be there: every formula is evaluated where its array lies."""
+    return type(A).__module__ == "torch"
+
+
+def _exp(a):
+    return a.exp() if _is_tensor(a) else np.exp(a)
+
+
+def _sqrt(a):
+    return a.sqrt() if _is_tensor(a) else np.sqrt(a)
+
+
 def _columns(A) -> np.ndarray:
+    if _is_tensor(A):
+        return A
     A = np.asarray(A)
     A = A if A.dtype == np.float32 else A.astype(np.float64, copy=False)
     return A[:, None] if A.ndim == 1 else A

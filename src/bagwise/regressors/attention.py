@@ -54,6 +54,9 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         keeps all, 1 the best alone.
     device : str
         "auto" is a GPU if there is one, else the CPU.
+    precision : {"float32", "bfloat16"}
+        Of matrix products in training: mixed precision, "bfloat16", rounds what they multiply to eight bits and sums
+        in single precision. Weights, softmax and Adam stay as they are.
     random_state : int, RandomState or None
     n_jobs : int, optional
         Jobs at once, where bags are so large that the networks are several. The numbers do not depend on it.
@@ -105,6 +108,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         restarts: int = 5,
         keep: float = 0.3,
         device: str = "auto",
+        precision: str = "float32",
         random_state=0,
         n_jobs: int | None = None,
     ):
@@ -122,6 +126,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         self.restarts = restarts
         self.keep = keep
         self.device = device
+        self.precision = precision
         self.random_state = random_state
         self.n_jobs = n_jobs
 

@@ -26,6 +26,7 @@ RULES = {
     "learning_rate": (lambda v: isinstance(v, Real) and 0 < v < float("inf"), "a number above zero"),
     "weight_decay": (lambda v: isinstance(v, Real) and 0 <= v < float("inf"), "a number, 0 for none"),
     "validation_fraction": (lambda v: isinstance(v, Real) and 0 < v <= 0.5, "above 0 and at most 0.5"),
+    "precision": (lambda v: v in ("float32", "bfloat16"), "'float32' or 'bfloat16'"),
     "keep": (lambda v: isinstance(v, Real) and 0 <= v <= 1, "from 0 to 1"),
 }
 
@@ -39,6 +40,7 @@ class Recipe:
     batch_size: int
     learning_rate: float
     weight_decay: float
+    precision: str
     seed: int
     device: str
 
@@ -49,7 +51,7 @@ class Recipe:
             value = getattr(estimator, name)
             if not holds(value):
                 raise ValueError(f"{name} must be {words}, not {value!r}")
-        same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay")
+        same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay", "precision")
         settings = {name: getattr(estimator, name) for name in same}
         return cls(**settings, seed=_seed(estimator.random_state), device=_device(estimator.device))
 

@@ -119,7 +119,9 @@ class _State:
 
     def step(self, positions: np.ndarray) -> None:
         at = torch.from_numpy(positions).to(self.vectors.device)
-        predictions, _ = self.network(self.network.unpack(self.vectors), self.samples.batch(positions))
+        mixed = self.recipe.precision == "bfloat16"
+        with torch.autocast(self.vectors.device.type, torch.bfloat16, enabled=mixed):  # biases keep the sums in float32
+            predictions, _ = self.network(self.network.unpack(self.vectors), self.samples.batch(positions))
         squares = (predictions - self.targets.index_select(0, at)) ** 2
         loss = (self.learn.index_select(0, at) * squares).mean(dim=0).sum()
         (slope,) = torch.autograd.grad(loss, self.vectors)
