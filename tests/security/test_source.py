@@ -20,6 +20,7 @@ ALLOWED = {
     ("protocol/table1_files.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
     ("testing/conduct.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
     ("__init__.py", "importlib.import_module"): "rooms of the package, by a table in the same file",
+    ("instances/network_together.py", "importlib.import_module"): "three modules of the room, named in the same line",
     ("saving/allowed.py", "importlib.import_module"): "modules on the list of that file, after the name was compared",
     ("saving/states.py", "importlib.import_module"): "the same, of a type that was compared before",
     ("reports/svg.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",

@@ -20,7 +20,17 @@ from bagwise.bags import Bags
 # Rooms whose code is known by a version; the source of any other estimator is part of its fingerprint.
 _VERSIONED = ("bagwise", "sklearn")
 # Rooms that numbers can depend on.
-_NUMERIC_ROOMS = ("bags", "kernels", "instances", "embeddings", "heads", "regressors", "methods")
+_NUMERIC_ROOMS = (
+    "bags",
+    "kernels",
+    "instances",
+    "embeddings",
+    "heads",
+    "regressors",
+    "methods",
+    "automatic",
+    "intervals",
+)
 
 
 def digest(*parts) -> str:
