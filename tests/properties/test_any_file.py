@@ -121,6 +121,20 @@ def test_an_array_of_an_unknown_version_is_refused(tmp_path):
         bw.load(claims_many_rows(tmp_path, version=b"\x03"))
 
 
+def test_a_part_that_cannot_be_judged_hides_none_behind_it(tmp_path):
+    """One part of an unknown compression ended the judging of all, and the next could claim what it liked."""
+    path = tmp_path / "odd.npz"
+    with zipfile.ZipFile(claims_many_rows(tmp_path)) as sound, zipfile.ZipFile(path, "w") as odd:
+        odd.writestr("first.npy", b"anything")
+        odd.writestr("instances.npy", sound.read("instances.npy"))
+    raw = bytearray(path.read_bytes())
+    raw[8] = 99  # the compression of the first part, in its own header and in the directory
+    raw[raw.index(b"PK\x01\x02") + 10] = 99
+    path.write_bytes(bytes(raw))
+    with pytest.raises(ValueError, match=r"odd.npz cannot be read; .*compression"):
+        bw.load(path)
+
+
 def test_an_archive_that_lies_about_its_sizes(tmp_path):
     """The directory of the zip says 4 GB for a part of a few bytes."""
     path = claims_many_rows(tmp_path)
