@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.prototypes import pick_prototypes, whitening
 from bagwise.instances.random_features import FourierFeatures
@@ -19,7 +20,7 @@ LANDMARKS = (100, 500)  # the fewest and the most that are taken unasked
 PAIRS = 10**8  # of instance and landmark, a few seconds' work: above it landmarks get fewer
 
 
-class FeatureMean(BaseEstimator):
+class FeatureMean(Embedding):
     r"""The mean over a bag of any feature map of its instances, z_i = 1/L_i Σ_l φ(x_il).
 
     With random Fourier features, φ(x)·φ(x') ≈ k(x, x') and z_i·z_j ≈ 1/(L_i L_j) ΣΣ k(x_il, x_jm): the kernel mean in
@@ -47,7 +48,6 @@ class FeatureMean(BaseEstimator):
     Rahimi & Recht (2007), Random features for large-scale kernel machines.
     """
 
-    columns = "features"
     is_mean = True
 
     def __init__(self, features=None):
@@ -60,15 +60,12 @@ class FeatureMean(BaseEstimator):
         remember_columns(self, bags)
         return self
 
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
-
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return mean_of_features(self.features_.transform, bags)
 
 
-class NystroemMean(BaseEstimator):
+class NystroemMean(Embedding):
     r"""The kernel mean seen from m landmarks: rows for any positive definite kernel, in O(N m).
 
     With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) C^{-1/2}. The inner product z_i·z_j is that
@@ -108,7 +105,6 @@ class NystroemMean(BaseEstimator):
     Williams & Seeger (2001), Using the Nyström method to speed up kernel machines.
     """
 
-    columns = "features"
     is_mean = True
 
     def __init__(
@@ -134,9 +130,6 @@ class NystroemMean(BaseEstimator):
         self.whitening_ = whitening(self.kernel_(self.landmarks_, self.landmarks_))
         remember_columns(self, bags)
         return self
-
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)

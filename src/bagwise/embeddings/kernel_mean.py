@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.embeddings.chebyshev import fit_interpolant
+from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.gram import mean_gram, squared_norms
 from bagwise.kernels import Gaussian, with_bandwidth
 
@@ -16,7 +16,7 @@ MAPS = ("auto", "chebyshev", "exact")
 BEYOND = ("kernel", "clip")
 
 
-class KernelMean(BaseEstimator):
+class KernelMean(Embedding):
     r"""The mean of k(·, x) over the instances x of a bag, as a row of numbers.
 
     Rows z_i are such that z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags

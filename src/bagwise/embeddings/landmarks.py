@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.embeddings.embedding import Embedding
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.drawing import draw_instances
 from bagwise.threads import one_thread
@@ -17,7 +17,7 @@ DRAWN = 5000  # instances from which landmarks are made
 PLACEMENTS = ("kmeans", "random", "quantiles")
 
 
-class LandmarkMean(BaseEstimator):
+class LandmarkMean(Embedding):
     r"""μ̂_i = mean over the instances x of bag i of φ(x) = [k(x, u_1) .. k(x, u_s)].
 
     The features are standardised and divided by sqrt(median squared distance / 2) before the kernel sees them, so that
@@ -64,7 +64,6 @@ class LandmarkMean(BaseEstimator):
     Law, Sutherland, Sejdinovic, Flaxman (2018), Bayesian approaches to distribution regression.
     """
 
-    columns = "features"
     is_mean = True
 
     def __init__(self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", random_state: int = 0):

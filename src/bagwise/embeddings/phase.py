@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from bagwise.bags import check_bags, remember_columns
+from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.feature_mean import mean_of_features
 from bagwise.instances.random_features import FourierFeatures
 
 
-class PhaseMean(BaseEstimator):
+class PhaseMean(Embedding):
     r"""The direction, without the length, of the characteristic function of a bag at random frequencies.
 
     With c = mean cos(ω·x) and s = mean sin(ω·x) over the instances of a bag, the features of frequency ω are
@@ -50,8 +50,6 @@ class PhaseMean(BaseEstimator):
     Law, Yau, Sejdinovic (2017), Testing and learning on distributions with symmetric noise invariance.
     """
 
-    columns = "features"
-
     def __init__(
         self, n_features: int = 500, *, bandwidth: float = 1.0, kernel: str = "gaussian", random_state: int = 0
     ):
@@ -72,9 +70,6 @@ class PhaseMean(BaseEstimator):
         self.fourier_ = fourier.fit(bags.instances)
         remember_columns(self, bags)
         return self
-
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from bagwise.bags import check_bags, remember_columns
 from bagwise.bags.segments import (
@@ -14,12 +13,13 @@ from bagwise.bags.segments import (
     segment_quantiles,
     segment_sum,
 )
+from bagwise.embeddings.embedding import Embedding
 
 STATISTICS = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-class Pool(BaseEstimator):
+class Pool(Embedding):
     """Statistics of every feature over the instances of a bag, side by side.
 
     Parameters
@@ -40,8 +40,6 @@ class Pool(BaseEstimator):
     [[2.0, 3.0], [5.0, 5.0]]
     """
 
-    columns = "features"
-
     def __init__(self, statistics=("mean",), *, quantiles=QUANTILES):
         self.statistics = statistics
         self.quantiles = quantiles
@@ -55,9 +53,6 @@ class Pool(BaseEstimator):
         self._check()
         remember_columns(self, check_bags(bags, allow_weights=True))
         return self
-
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags, y).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)

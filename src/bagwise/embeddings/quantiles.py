@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_cumsum, segment_search
+from bagwise.embeddings.embedding import Embedding
 
 ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it
 BLOCK_VALUES = 2**22  # projections held at a time: 32 MB
 
 
-class QuantileRows(BaseEstimator):
+class QuantileRows(Embedding):
     r"""The quantiles of a bag of scalars: ‖z_i - z_j‖² is the squared Wasserstein distance W_2² of bags i and j.
 
     On the line, W_2² = ∫ (Q_i(p) - Q_j(p))² dp with Q the quantile function. It is taken at n midpoints,
@@ -40,8 +40,6 @@ class QuantileRows(BaseEstimator):
     Kolouri, Zou, Rohde (2016), Sliced Wasserstein kernels for probability distributions.
     """
 
-    columns = "features"
-
     def __init__(self, n: int = 100):
         self.n = n
 
@@ -53,15 +51,12 @@ class QuantileRows(BaseEstimator):
         remember_columns(self, bags)
         return self
 
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
-
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return step_quantiles(bags.instances.T, bags, self.n)[:, 0] / np.sqrt(self.n)
 
 
-class SlicedQuantiles(BaseEstimator):
+class SlicedQuantiles(Embedding):
     r"""Quantiles of the instances projected onto random directions: distances are sliced Wasserstein distances.
 
     With M directions θ on the unit sphere and N quantiles each, SW_2² = 1/M Σ_θ W_2²(θ·P, θ·Q) = ‖z_P - z_Q‖². A
@@ -91,8 +86,6 @@ class SlicedQuantiles(BaseEstimator):
     Meunier, Pontil, Ciliberto (2022), Distribution regression with sliced Wasserstein kernels.
     """
 
-    columns = "features"
-
     def __init__(self, directions: int = 100, quantiles: int = 100, *, random_state: int = 0):
         self.directions = directions
         self.quantiles = quantiles
@@ -107,9 +100,6 @@ class SlicedQuantiles(BaseEstimator):
         self.directions_ = draws / np.sqrt((draws**2).sum(axis=0))
         remember_columns(self, bags)
         return self
-
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.spatial.distance import cdist
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.embeddings.covariates import CovariatesBeside
+from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.feature_mean import NystroemMean
 from bagwise.embeddings.prototypes import pick_prototypes, whitening
 from bagwise.kernels import Gaussian, Linear
@@ -17,7 +18,7 @@ UNITS = ("spread", "label")
 SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
 
 
-class SecondKernel(BaseEstimator):
+class SecondKernel(Embedding):
     r"""K_ij = κ(μ_i, μ_j): a second kernel κ on the embeddings μ of the bags, instead of their inner product.
 
     The rows of the first embedding have the distances of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from bagwise.bags import check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_max
+from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.feature_mean import BLOCK_ROWS, mean_of_features
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.prototypes import pick_prototypes
@@ -34,7 +34,7 @@ class MinusDistance(Kernel):
         return -(d2**0.5)
 
 
-class Similarity(BaseEstimator):
+class Similarity(Embedding):
     r"""s(c_k, bag) = max_l k(x_l, c_k): how close the nearest instance of a bag comes to each of P prototypes c_k.
 
     A linear model on these columns reads "the target is high when some instance looks like c_k", which a mean cannot
@@ -73,8 +73,6 @@ class Similarity(BaseEstimator):
     Weka takes it to regression with smallest distances.
     """
 
-    columns = "features"
-
     def __init__(self, kernel=None, *, prototypes: int = 500, pick="random", pool="max", random_state: int = 0):
         self.kernel = kernel
         self.prototypes = prototypes
@@ -96,9 +94,6 @@ class Similarity(BaseEstimator):
         self.prototypes_ = chosen / self.spread_
         remember_columns(self, bags)
         return self
-
-    def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self.fit(bags).transform(bags)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=self.pool == "mean")
