@@ -121,3 +121,10 @@ def test_columns_with_another_role_are_no_features(frame):
     found = bw.inspect_table(other, bag="site", target="aod", weights="area", bag_features=["sza"])
     assert [feature["name"] for feature in found.features] == ["red", "nir"] and found.bag_features == ["sza"]
     assert found.ok and found.left_out == {}
+
+
+def test_what_is_ignored_on_purpose_is_no_finding(frame):
+    found = bw.inspect_table(frame.assign(note="x"), bag="site", target="aod", ignore=["note", "nir"])
+    assert found.findings == [] and found.left_out == {"nir": "ignored", "note": "ignored"}
+    found = bw.inspect_table(frame, bag="site", target="aod", features=["red"])
+    assert found.findings == [] and found.left_out == {"nir": "not asked for"}

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "500"}
-BAGWISE = [sys.executable, "-c", "from bagwise.cli import app; app()"]
+BAGWISE = [sys.executable, "-c", "from bagwise.cli import run; run()"]
 
 
 @contextmanager

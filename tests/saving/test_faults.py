@@ -1,10 +1,4 @@
-"""Faults while saving leave the old file as it was, and nothing beside it."""
-
-import errno
-import os
-import resource
-from contextlib import contextmanager
-from pathlib import Path
+"""What goes wrong inside a model leaves the old file as it was; what goes wrong outside is tried in tests/faults."""
 
 import numpy as np
 import pytest
@@ -29,58 +23,6 @@ def old(tmp_path):
 def another_model():
     bags, y = sample(random_state=1)
     return bw.method("aggregated").fit(bags, y)
-
-
-@contextmanager
-def files_of_at_most(size: int):
-    """Writing past this size fails half-way, as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def test_a_write_that_stops_half_way(old):
-    model = another_model()
-    with files_of_at_most(4096), pytest.raises(OSError) as caught:
-        save(model, old)
-    assert caught.value.errno == errno.EFBIG
-
-
-def test_a_full_disk(old, monkeypatch):
-    def full(path, data):
-        with open(path, "wb") as stream:
-            stream.write(data[:1000])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left on device"):
-        save(another_model(), old)
-
-
-@contextmanager
-def as_nobody():
-    """Without the rights of root, where the tests have them."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-def test_a_folder_without_permission(old):
-    model = another_model()
-    old.parent.chmod(0o555)
-    try:
-        with as_nobody(), pytest.raises(PermissionError, match="Permission denied"):
-            save(model, old)
-    finally:
-        old.parent.chmod(0o755)
 
 
 def test_a_model_that_cannot_be_saved(old):

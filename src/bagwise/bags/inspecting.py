@@ -119,7 +119,7 @@ def _look(found: Inspection, table, bag, target, options) -> None:
     if groups is not None:
         found.groups = len(table.factorise(groups)[1])
     _look_at_features(found, table, names, codes, ids, target)
-    _look_at_the_rest(found, table, {*names, *roles.values(), *found.bag_features})
+    _look_at_the_rest(found, table, {*names, *roles.values(), *found.bag_features}, as_list(options.get("ignore", ())))
 
 
 def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
@@ -185,12 +185,12 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
         found.say(level, f"{_names(marked)}: {text}")
 
 
-def _look_at_the_rest(found: Inspection, table, used) -> None:
+def _look_at_the_rest(found: Inspection, table, used, ignored) -> None:
     for name in table.names:
         if name not in used:
             kind = table.kind(name)
-            found.left_out[str(name)] = "ignored" if kind == "number" else kind
-    texts = [name for name, kind in found.left_out.items() if kind not in ("ignored", "boolean")]
+            found.left_out[str(name)] = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
+    texts = [name for name, kind in found.left_out.items() if kind not in ("ignored", "not asked for", "boolean")]
     if texts:
         found.say("note", f"{_names(texts)}: not numeric, so left out; encode what should count as a feature")
 

@@ -138,7 +138,7 @@ class Intervals(RegressorMixin, BaseEstimator):
         counted, bags, y, weights = _counted(bags, y, check_weights(sample_weight, bags))
         fold, self.lacking_ = deal(self, bags)
         if self.lacking_ is not None:
-            warnings.warn(f"{self.lacking_}; until then predict works, predict_interval does not", stacklevel=2)
+            warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals", stacklevel=2)
             self.method_, self.left_out_ = fit_once(method, bags, y, weights), None
             return self
         found = self._calibrate(method, bags, y, weights, fold)
