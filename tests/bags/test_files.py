@@ -113,7 +113,9 @@ def test_loading_imports_only_what_it_needs(tmp_path):
 def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no file .*none.csv"):
         bw.load(tmp_path / "none.csv", bag="site")
-    with pytest.raises(IsADirectoryError, match="is a folder"):
+    with pytest.raises(
+        FileNotFoundError, match=r"the folder .* has no Parquet file \(named \*.parquet\), nor any other"
+    ):
         bw.load(tmp_path, bag="site")
     (tmp_path / "t.xlsx").touch()
     with pytest.raises(ValueError, match=r"t.xlsx is a spreadsheet, which is not read; export the sheet as .csv"):

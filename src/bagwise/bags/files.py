@@ -12,7 +12,10 @@ from bagwise.bags.choosing import as_list
 from bagwise.bags.container import Bags
 from bagwise.bags.matlab import load_mat
 from bagwise.bags.npz import load_npz
-from bagwise.bags.reading import read_arrow, read_csv, read_parquet, reading
+from bagwise.bags.parquet import Part, read_parts
+from bagwise.bags.partitioned import ENDINGS as PARQUET
+from bagwise.bags.partitioned import find_parts, is_data_set
+from bagwise.bags.reading import is_row_number, read_arrow, read_csv, read_parquet, reading
 from bagwise.bags.several import find_files, stack
 from bagwise.bags.tables import from_table
 
@@ -44,11 +47,14 @@ def load(
       as arrays by name. There ``bag``, ``target`` and ``groups`` are names of arrays. Pickled arrays are never read.
 
     Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
-    follow each other, and a bag may be spread over them.
+    follow each other, and a bag may be spread over them. So are the Parquet files below a folder, or at a URL that
+    fsspec knows (``s3://bucket/lake``). A folder named ``year=2020`` gives the files in it a column ``year``, if that
+    is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
+    larger than memory is read by `scan`.
 
     Parameters
     ----------
-    source : data frame, path, pattern, or list of paths
+    source : data frame, path, pattern, folder, URL, or list of paths
     bag, target, features, ignore, groups, missing, weights, bag_features
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
@@ -70,55 +76,68 @@ def load(
     columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
     columns |= {"weights": weights, "bag_features": bag_features}
     options = columns | {"missing": missing}
-    if not _names_files(source):
+    if not names_files(source):
         return from_table(source, **options)
-    paths = find_files(source)
-    if len(paths) > 1:
-        return from_table(_read_several(paths, **columns), **options)
-    path = paths[0]
-    ending = _ending(path)
-    if ending == ".mat":
+    table = _read_files(source, bag, groups, _asked(**columns), only=features is not None and bag is not None)
+    path = None if table is not None else find_files(source)[0]
+    if path is not None and _ending(path) == ".mat":
         return load_mat(path, variable=variable, **options)
     if variable is not None:
-        raise ValueError(f"variable= chooses a matrix of a .mat file; {path.name} is not one")
-    if ending == ".npz":
-        return load_npz(path, **options)
-    return from_table(_read(path, ending, **columns), **options)
+        raise ValueError(f"variable= chooses a matrix of a .mat file; {path.name if path else source} is not one")
+    return from_table(table, **options) if path is None else load_npz(path, **options)
 
 
-def read_table(source, *, bag=None, target=None, groups=None) -> nw.DataFrame | None:
-    """The whole long table of a source, as `load` sees it; None for an archive (.mat, .npz), which is no data frame."""
-    if not _names_files(source):
+def read_table(
+    source, *, bag=None, target=None, groups=None, features=None, ignore=(), weights=None, bag_features=None
+) -> nw.DataFrame | None:
+    """The whole long table of a source, as `load` sees it; None for an archive (.mat, .npz), which is no data frame.
+
+    The names only say which columns of row numbers and of partitions are wanted.
+    """
+    if not names_files(source):
         return nw.from_native(source, eager_only=True)
-    paths, columns = (
-        find_files(source),
-        {"bag": bag, "target": target, "groups": groups, "features": None, "ignore": ()},
-    )
-    if len(paths) > 1:
-        return _read_several(paths, **columns)
-    ending = _ending(paths[0])
-    return None if ending in (".mat", ".npz") else _read(paths[0], ending, **columns)
+    asked = _asked(bag, target, features, ignore, groups, weights, bag_features)
+    return _read_files(source, bag, groups, asked, only=False)
 
 
-def _names_files(source) -> bool:
+def _read_files(source, bag, groups, asked: list, only: bool) -> nw.DataFrame | None:
+    """One table of all files, with only the columns asked for where a format allows it; None for an archive."""
+    parts = find_parts(source)
+    if is_data_set(source) or _is_partitioned(parts, asked):
+        return read_parts(parts, asked, only=only)
+    paths = find_files(source)
+    endings = [_ending(path) for path in paths]
+    odd = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
+    if odd and len(paths) > 1:
+        raise ValueError(f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {odd[0]} is not one")
+    if odd:
+        return None
+    frames = [_read(path, ending, bag, groups, asked, only) for path, ending in zip(paths, endings, strict=True)]
+    return frames[0] if len(frames) == 1 else stack(frames, paths)
+
+
+def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:
+    """Whether these are Parquet files in folders that have a column which is asked for."""
+    columns = {value.column for part in parts for value in part.values}
+    return any(name in columns for name in asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
+
+
+def _asked(bag, target, features, ignore, groups, weights, bag_features) -> list:
+    """Every column that is named somewhere."""
+    roles = [name for name in (bag, target, groups, weights) if name is not None]
+    roles += [] if bag_features is None or bag_features == "auto" else as_list(bag_features)
+    return list(dict.fromkeys(roles + as_list([] if features is None else features) + as_list(ignore)))
+
+
+def names_files(source) -> bool:
     """Whether a source is a path or a list of them, not a data frame."""
     if isinstance(source, list | tuple):
         return all(isinstance(one, str | os.PathLike) for one in source)
     return isinstance(source, str | os.PathLike)
 
 
-def _read_several(paths: list[Path], **columns) -> nw.DataFrame:
-    endings = [_ending(path) for path in paths]
-    odd = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
-    if odd:
-        raise ValueError(f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {odd[0]} is not one")
-    return stack([_read(path, ending, **columns) for path, ending in zip(paths, endings, strict=True)], paths)
-
-
 def _ending(path: Path) -> str:
     ending = next((one for one in ENDINGS if path.name.lower().endswith(one)), None)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the path of one file")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
@@ -128,16 +147,11 @@ def _ending(path: Path) -> str:
     return ending
 
 
-def _read(
-    path: Path, ending: str, *, bag, target, features, ignore, groups, weights=None, bag_features=None
-) -> nw.DataFrame:
+def _read(path: Path, ending: str, bag, groups, asked: list, only: bool) -> nw.DataFrame:
     """The table in a file, without the unnamed row numbers unless they are asked for."""
-    roles = [name for name in (bag, target, groups, weights) if name is not None]
-    roles += [] if bag_features is None or bag_features == "auto" else as_list(bag_features)
-    asked = list(dict.fromkeys(roles + as_list(features or []) + as_list(ignore)))
     if ending == ".parquet":
         # reading some columns only is what the format is for; with features left open, all must be looked at
-        frame = read_parquet(path, asked if features is not None and bag is not None else None)
+        frame = read_parquet(path, asked if only else None)
     elif ending in (".feather", ".arrow"):
         frame = read_arrow(path)
     else:
@@ -145,8 +159,4 @@ def _read(
     with reading(path):  # names that are no text show themselves here
         frame = nw.from_native(frame, eager_only=True)
         names = frame.columns
-    return frame.drop([name for name in names if _is_row_number(name) and name not in asked])
-
-
-def _is_row_number(name: str) -> bool:
-    return name == "" or name.startswith(("__index_level_", "Unnamed: "))
+    return frame.drop([name for name in names if is_row_number(name) and name not in asked])

@@ -82,7 +82,8 @@ def inspect_table(source, *, bag=None, target=None, **options) -> Inspection:
 
 def _columns(source, bag, target, options):
     """The columns of a source, the names of its bag and target, and options; archives are spread out into columns."""
-    table = read_table(source, bag=bag, target=target, groups=options.get("groups"))
+    columns = {name: value for name, value in options.items() if name not in ("missing", "variable")}
+    table = read_table(source, bag=bag, target=target, **columns)
     if table is not None:
         return FrameColumns(table), bag, target, options
     bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})

@@ -16,12 +16,14 @@ _NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # polars knows only th
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(path: Path | str) -> Iterator[None]:
     """Turn whatever a library raises on a damaged file into one sentence that names the file."""
     try:
         yield
     except (ImportError, PermissionError):
         raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no file {path}") from error
     except MemoryError as error:
         raise MemoryError(
             f"there is not enough memory to read {path}; read fewer columns with features=, or it is damaged ({error})"
@@ -135,6 +137,11 @@ def _read_csv_arrow(path: Path, separator: str, as_text=None):
         # Types are inferred from the first block; a later one may hold fractions or text. Try all as one block.
         whole = csv.ReadOptions(block_size=1 << 30)
         return csv.read_csv(path, parse_options=layout, read_options=whole)
+
+
+def is_row_number(name: str) -> bool:
+    """Whether a column is the unnamed row numbers that pandas writes."""
+    return name == "" or name.startswith(("__index_level_", "Unnamed: "))
 
 
 def _library(path: Path, *names: str) -> str:

@@ -9,8 +9,7 @@ from bagwise.bags.parts import LARGEST, absent
 
 
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
-    if table.kind(bag) in ("list", "vector") or table.kind(bag).startswith(("List", "Array", "Struct")):
-        raise TypeError(f"bag ids must be text, integers or dates; column {bag!r} holds lists or records")
+    refuse_no_labels(table, bag, "bag ids")
     codes, ids = table.factorise(bag)
     unknown = absent(ids)[codes]
     if unknown.any():
@@ -21,9 +20,18 @@ def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
     return codes, ids
 
 
-def one_target(table, target, codes, first, ids) -> np.ndarray:
+def refuse_no_labels(table, name, what: str) -> None:
+    if table.kind(name) in ("list", "vector") or table.kind(name).startswith(("List", "Array", "Struct")):
+        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
+
+
+def refuse_no_target(table, target) -> None:
     if table.kind(target) not in ("number", "boolean"):
         raise TypeError(f"the target must be numbers; column {target!r} is {table.kind(target)}")
+
+
+def one_target(table, target, codes, first, ids) -> np.ndarray:
+    refuse_no_target(table, target)
     values = np.asarray(table.numbers(target), dtype=np.float64)
     unknown = ~np.isfinite(values)
     if unknown.any():

@@ -50,12 +50,26 @@ def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
     # Whole numbers in one file and fractions in another are both numbers; whole numbers of two widths stay whole.
     as_numbers = [nw.col(name).cast(_common(name, frames, paths)) for name in mixed]
     frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
-    if frames[0].implementation.is_pyarrow():  # two libraries may write one text type in two widths
+    if frames[0].implementation.is_pyarrow():
         import pyarrow as pa
 
-        tables = [frame.to_native() for frame in frames]
+        tables = _one_text([frame.to_native() for frame in frames])
         return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
     return nw.concat(frames, how="vertical")
+
+
+def _one_text(tables: list) -> list:
+    """Tables of pyarrow in which a text is of one type: libraries write it in two widths, or as a view."""
+    import pyarrow as pa
+
+    def texts(kind) -> bool:
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+
+    for k, name in enumerate(tables[0].column_names):
+        kinds = {table.schema.field(k).type for table in tables}
+        if len(kinds) > 1 and all(map(texts, kinds)):
+            tables = [table.set_column(k, name, table.column(k).cast(pa.large_string())) for table in tables]
+    return tables
 
 
 def _common(name, frames: list[nw.DataFrame], paths: list[Path]):

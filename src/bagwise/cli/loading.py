@@ -10,8 +10,7 @@ def load(tables: list[str], columns: dict, voice):
     import bagwise as bw
     from bagwise.bags.files import read_table
 
-    roles = {name: columns.get(name) for name in ("bag", "target", "groups")}
-    frame = read_table(o.sources(tables), **roles)
+    frame = read_table(o.sources(tables), **{name: value for name, value in columns.items() if name != "missing"})
     source = o.sources(tables) if frame is None else frame
     bags, y = bw.load(source, **columns)
     if y is None:

@@ -1,0 +1,89 @@
+"""A Parquet data set: a folder, a pattern or a URL, the files that make it up, and what their folders say of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+from bagwise.bags.parquet import Part, Value
+from bagwise.bags.several import find_files
+from bagwise.bags.urls import expand_url, is_url
+
+ENDINGS = (".parquet", ".parq", ".pq")
+_NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
+
+
+def find_parts(source) -> tuple[Part, ...]:
+    """The Parquet files of a path, pattern, folder, URL, or a list of them; each with the values its folders name.
+
+    Files come in sorted order. Those below a folder whose own name, or that of a folder between, starts with ``_`` or
+    ``.`` are no data.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for year in ("year=2020", "year=2019", "_log"):
+    ...     (folder / year).mkdir()
+    ...     (folder / year / "part-0.parquet").touch()
+    >>> [part.values[0][:2] for part in find_parts(folder)]
+    [('year', 2019), ('year', 2020)]
+    """
+    sources = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not sources:
+        raise ValueError("the list of files is empty; give at least one path or pattern")
+    names = list(dict.fromkeys(name for one in sources for name in _expand(one)))
+    texts = [_texts(name) for name in names]
+    columns = {column for values in texts for column in values}
+    whole = {c for c in columns if all(re.fullmatch(r"-?\d{1,18}", values.get(c) or "0") for values in texts)}
+    return tuple(
+        Part(
+            name if is_url(name) else os.path.abspath(name),  # a worker may stand in another folder
+            name,
+            tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()),
+        )
+        for name, values in zip(names, texts, strict=True)
+    )
+
+
+def is_data_set(source) -> bool:
+    """Whether a source, or one of a list of them, is a folder or a URL."""
+    sources = [source] if isinstance(source, str | os.PathLike) else source
+    return any(is_url(one) or Path(one).expanduser().is_dir() for one in sources)
+
+
+def _texts(name: str) -> dict[str, str | None]:
+    pairs = [folder.split("=", 1) for folder in re.split(r"[/\\]", name)[:-1] if re.match("[^=]+=", folder)]
+    return {unquote(column): None if value in ("", _NULL) else unquote(value) for column, value in pairs}
+
+
+def _expand(source) -> list[str]:
+    found = expand_url(str(source)) if is_url(source) else [(str(one), _walk(one)) for one in find_files(source)]
+    return [name for one, below in found for name in ([one] if below is None else _data(one, below))]
+
+
+def _walk(folder: Path) -> list[str] | None:
+    """All files below a folder; None for a file."""
+    if not folder.is_dir():
+        return None
+    found = []
+    for root, folders, names in os.walk(folder, followlinks=True):
+        found += [str(Path(root) / name) for name in names]
+        # links are followed, but not back up: there would be no end
+        folders[:] = [one for one in folders if not Path(root).resolve().is_relative_to(Path(root, one).resolve())]
+    return sorted(found)
+
+
+def _data(folder: str, names: list[str]) -> list[str]:
+    """The Parquet files below a folder."""
+    shown = [name for name in names if not re.search(r"[/\\][_.]", name[len(folder.rstrip("/\\")) :])]
+    found = [name for name in shown if name.lower().endswith(ENDINGS)]
+    if not found:
+        what = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"
+        raise FileNotFoundError(
+            f"the folder {folder} has no Parquet file (named *.parquet), {what}; "
+            "tables of other types are read by a path or a pattern such as 'folder/*.csv'"
+        )
+    return found

@@ -1,0 +1,144 @@
+"""Which rows are read: conditions on columns, as tuples or as one text such as ``year >= 2019 and site == 'A'``."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from dataclasses import dataclass
+from datetime import date
+
+OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
+
+# A condition of a text: a name, an operator, and a value or several in brackets.
+_NUMBER, _QUOTED = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", r"'[^']*'|\"[^\"]*\""
+_VALUE = rf"(?:{_QUOTED}|{_NUMBER}|True|False)"
+_CONDITION = re.compile(
+    rf"\s*(?P<name>[^\W\d][\w.]*|`[^`]+`)\s*(?P<operator>==|=|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b)\s*"
+    rf"(?P<value>{_VALUE}|\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*,?\s*\))\s*(?P<and>\band\b|$)"
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """Conditions (column, operator, value): all those of one of the lists hold."""
+
+    any_of: tuple[tuple[tuple, ...], ...]
+
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(name for all_of in self.any_of for name, _, _ in all_of))
+
+    def expression(self):
+        """What pyarrow evaluates."""
+        from pyarrow.parquet import filters_to_expression
+
+        return filters_to_expression([list(all_of) for all_of in self.any_of])
+
+    def keep(self, table):
+        """The rows of a table that satisfy the conditions, in their order; a null satisfies none."""
+        return table.filter(self.expression())
+
+    def fitting(self, schema) -> Where:
+        """The same with dates for the texts that a column of dates is compared with; refused if types cannot be."""
+        any_of = tuple(tuple(_fit(one, schema) for one in all_of) for all_of in self.any_of)
+        for all_of in any_of:
+            for one in all_of:
+                _try(one, schema)
+        return Where(any_of)
+
+    def by_statistics(self, schema):
+        """What the least and greatest value of a row group can refute, as an expression; None if nothing.
+
+        NaN is in no statistics, but differs from everything: conditions of inequality say nothing of fractions.
+        """
+        import pyarrow as pa
+
+        def certain(one) -> bool:
+            return one[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(one[0]).type)
+
+        kept = tuple(tuple(one for one in all_of if certain(one)) for all_of in self.any_of)
+        return Where(kept).expression() if all(kept) else None
+
+
+def as_where(where) -> Where | None:
+    """Conditions from one text, a list of tuples that all hold, or lists of tuples of which one holds.
+
+    Examples
+    --------
+    >>> as_where("year >= 2019 and site in ('A', 'B')").any_of
+    ((('year', '>=', 2019), ('site', 'in', ['A', 'B'])),)
+    >>> as_where([("year", ">=", 2019)]).names
+    ['year']
+    """
+    if where is None:
+        return None
+    if isinstance(where, str):
+        return Where((tuple(_parse(where)),))
+    if not isinstance(where, list | tuple) or not len(where):
+        raise _wrong(where)
+    flat = not all(isinstance(one, list) for one in where)
+    return Where(tuple(tuple(_condition(one, where) for one in all_of) for all_of in ([where] if flat else where)))
+
+
+def _parse(text: str) -> list[tuple]:
+    conditions, position, more = [], 0, True
+    while more:
+        found = _CONDITION.match(text, position)
+        if found is None:
+            raise ValueError(
+                f"where={text!r} cannot be read from {text[position:].strip()!r} on; write comparisons joined by "
+                "'and', such as \"year >= 2019 and site in ('A', 'B')\"; names with blanks stand in `backquotes`"
+            )
+        operator, value = " ".join(found["operator"].split()), literal_eval(found["value"].strip())
+        several = found["value"].startswith("(")
+        if several != operator.endswith("in"):
+            raise ValueError(f"where={text!r}: {operator!r} takes {'one value' if several else 'values in brackets'}")
+        value = [*(value if isinstance(value, tuple) else (value,))] if several else value
+        conditions.append((found["name"].strip("`"), operator, value))
+        position, more = found.end(), bool(found["and"])
+    return conditions
+
+
+def _condition(one, where) -> tuple:
+    if not isinstance(one, tuple) or len(one) != 3 or not isinstance(one[0], str) or one[1] not in OPERATORS:
+        raise _wrong(where)
+    if one[1] in ("in", "not in") and (isinstance(one[2], str) or not hasattr(one[2], "__iter__")):
+        raise ValueError(f"where: {one[1]!r} takes a list of values, not {one[2]!r}")
+    return one[0], one[1], list(one[2]) if one[1] in ("in", "not in") else one[2]
+
+
+def _wrong(where) -> ValueError:
+    return ValueError(
+        f"where={where!r} is not understood; give a list of tuples (column, operator, value) that all hold, lists of "
+        f"such lists of which one holds, or a text; operators are {', '.join(OPERATORS)}"
+    )
+
+
+def _fit(one: tuple, schema) -> tuple:
+    import pyarrow as pa
+
+    name, operator, value = one
+    kind = schema.field(name).type
+    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+        return one
+    values = value if isinstance(value, list) else [value]
+    try:
+        values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
+        values = [pa.scalar(v).cast(kind) for v in values]
+    except (ValueError, pa.ArrowException) as error:
+        raise _mismatch(one, schema) from error
+    return name, operator, [v.as_py() for v in values] if isinstance(value, list) else values[0].as_py()
+
+
+def _try(one: tuple, schema) -> None:
+    import pyarrow as pa
+
+    try:
+        Where(((one,),)).keep(schema.empty_table())
+    except (pa.ArrowException, TypeError) as error:
+        raise _mismatch(one, schema) from error
+
+
+def _mismatch(one: tuple, schema) -> ValueError:
+    name, operator, value = one
+    return ValueError(f"where: column {name!r} is {schema.field(name).type} and cannot be {operator} {value!r}")
