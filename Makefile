@@ -2,13 +2,14 @@
 #   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
 #   make slow    the tests that take minutes         make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
-#   make docs    the site, offline; into docs/_build/html
+#   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
+#   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint slow bench compare reproduce docs clean
+.PHONY: demo test lint slow bench bench-scale gpu compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -28,6 +29,13 @@ slow: $(FULL)/.ready
 
 bench: $(FULL)/.ready
 	$(FULL)/bin/python benchmarks/speed.py --json bench.json
+
+gpu: $(FULL)/.ready
+	$(FULL)/bin/python benchmarks/gpu.py
+
+bench-scale: $(FULL)/.ready
+	$(FULL)/bin/python benchmarks/scale.py $(if $(DATA),--data $(DATA)) --json bench-scale.json
+	$(FULL)/bin/python benchmarks/scale.py --paper bench-scale.json
 
 compare: $(FULL)/.ready
 	$(FULL)/bin/python benchmarks/compare.py

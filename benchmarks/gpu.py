@@ -1,4 +1,4 @@
-"""What a GPU does, as one table. `python benchmarks/gpu.py [--parts a b c accuracy others] [--json FILE]`.
+"""What a GPU does, as one table. `python benchmarks/gpu.py [--parts a b c layers accuracy others] [--json FILE]`.
 
 Kernels are compiled before anything is timed. Ratios are taken side by side in one run; the loop of batched products
 and the CPU's engine are timed on some steps, or some networks, and scaled up.
@@ -10,24 +10,25 @@ import argparse
 import json
 import time
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 
 import bagwise as bw
-from bagwise.embeddings import KernelMean, mean_gram
-from bagwise.heads import RidgePath
-from bagwise.instances import BagKFold, NetworkRegressor, bag_folds
+from bagwise.embeddings import mean_gram
+from bagwise.instances import NetworkRegressor, network_orders
 from bagwise.instances.network_batched import Batched, products
 from bagwise.instances.network_fitting import train_networks
 from bagwise.instances.network_group import gather, upload
 from bagwise.instances.network_problem import Problem, Recipe
-from bagwise.instances.network_together import engines, predict_on, run_epochs, train_together
-from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
-from bagwise.regressors import AttentionRegressor, EmbeddingRidge
+from bagwise.instances.network_together import engines, run_epochs, step_sizes, train_together
+from bagwise.kernels import Gaussian
+from bagwise.protocol import ahead
+from bagwise.protocol.table1 import reproduce
+from bagwise.regressors import AttentionRegressor
 
 FOLDS, CELLS = 50, 50  # networks of a cross-fit, and cross-fits of ten times five folds
 
@@ -55,12 +56,12 @@ def ceilings() -> dict[str, float]:
     return found
 
 
-def problems(n_bags: int, features: int, hidden: int, epochs: int):
-    """`CELLS` problems of `FOLDS` networks each, bags of 100."""
-    recipe = Recipe((hidden,), (epochs,), 200, 1e-3, 0.05, True, True, 0)
+def problems(n_bags: int, features: int, hidden: tuple[int, ...], epochs: int, cells: int = CELLS):
+    """Problems of `FOLDS` networks each, bags of 100."""
+    recipe = Recipe(hidden, (epochs,), 200, 1e-3, 0.05, True, True, 0)
     fold = np.repeat(np.arange(n_bags) % FOLDS, 100)
     made = []
-    for cell in range(CELLS):
+    for cell in range(cells):
         rng = np.random.default_rng(cell)
         X = rng.standard_normal((n_bags * 100, features), dtype=np.float32)
         y = np.abs(X[:, 0]) + X[:, 1] * X[:, 2] + np.repeat(rng.normal(size=n_bags), 100)
@@ -73,8 +74,10 @@ def networks(label: str, made: list[Problem], recipe: Recipe, ceiling: dict[str,
     short = Recipe(**(vars(recipe) | {"epochs": (1,)}))
     plan_name = engines(_group(made[:1], short).plan, "cuda")[0].__name__
     rows = sum(float(p.n_networks) * len(p.y) * (1 - 1 / FOLDS) for p in made) * recipe.epochs[-1]
-    D, H = made[0].X.shape[1], recipe.hidden[0]
-    work, moved = rows * (4 * D * H + 6 * H), rows * 4 * (D + 2)
+    D = made[0].X.shape[1]
+    sizes = (D, *recipe.hidden, 1)  # of all products but the first layer's there are three
+    work = rows * (6 * sum(a * b for a, b in pairwise(sizes)) - 2 * D * sizes[1])
+    moved = rows * 4 * (D + 2)
     times = {}
     for precision in ("float32", "tf32"):
         run_epochs(_group(made[:1], short), short, precision)  # compiled
@@ -105,7 +108,8 @@ def networks(label: str, made: list[Problem], recipe: Recipe, ceiling: dict[str,
 
 def _group(made: list[Problem], recipe: Recipe):
     members = [(j, k) for j in range(len(made)) for k in range(FOLDS)]
-    return gather(made, upload(made, recipe, "cuda"), members, recipe)
+    ((_, data),) = upload(made, recipe, "cuda")
+    return gather(made, data, members, recipe)
 
 
 def _batched_steps(group, precision: str) -> float:
@@ -115,46 +119,80 @@ def _batched_steps(group, precision: str) -> float:
         return seconds(lambda: loop._step(group.rows, size, 1), 100)[0]
 
 
-def table_row(ceiling, *, n_bags=800, repeats=10, folds=FOLDS, epochs=100, device="cuda"):
-    """(c): instance-kme on 800 bags of 100 x 16, ten times five folds: networks, embeddings, the whole grid, errors."""
-    bags, y = bw.datasets.make_aerosol(n_bags, instances=100, random_state=0)
+ROWS = ["instance-kme-MIR (INV)", "instance-kme-MIR (RBF)"]
+
+
+def table_row(ceiling):
+    """(c): both rows of instance-kme in Table 1 by `reproduce`, on 800 bags of 100 x 16: ten times five folds of 50."""
+    bags, y = bw.datasets.make_aerosol(800, instances=100, random_state=0)
     y = 100 * y  # the units of the paper's bandwidths
-    cells = [split for r in range(repeats) for split in BagKFold(5, random_state=r).split(bags)]
+    spent, train = [], ahead.train_ahead
 
-    def problem(train):
-        some = bags[train]
-        return some.instances, some.expand(y[train]), some.expand(bag_folds(some, folds, random_state=0)), None
+    def timed(asked):
+        spent.append(time.perf_counter())
+        trained = train(asked)
+        spent.append(time.perf_counter())
+        return trained
 
-    def evaluation(split, fit):
-        (train, test), ensemble = split, fit.predictor(0, "fold-mean")
-        said = predict_on(device, ensemble, bags[test].instances)
-        return bags[train].replace(fit.predictions), y[train], bags[test].replace(said), y[test]
-
-    brief = NetworkRegressor((128,), epochs=1, device=device).cross_fit_together([problem(cells[0][0])])
-    once = evaluation(cells[0], brief[0])
-    judged(*once)  # compiled
-    start = time.perf_counter()
-    regressor = NetworkRegressor((128,), epochs=epochs, device=device)
-    fits = regressor.cross_fit_together([problem(train) for train, _ in cells])
-    middle = time.perf_counter()
-    run = Parallel(n_jobs=-1, max_nbytes=None)
-    errors = run(delayed(judged)(*evaluation(*pair)) for pair in zip(cells, fits, strict=True))
-    stop = time.perf_counter()
+    ahead.train_ahead = timed
+    how = {"rows": ROWS, "device": "cuda", "n_jobs": -1}
+    reproduce("MISR1", bags[:80], y[:80], inner_folds=2, **how)  # kernels compiled, worker processes started
+    spent.clear()
+    taken, rows = seconds(lambda: reproduce("MISR1", bags, y, **how))
+    ahead.train_ahead = train
+    networks_taken = sum(spent[1::2]) - sum(spent[::2])
+    errors = ", ".join(f"{row['row']} {row['paper'] / 100:.2f}, nested {row['nested'] / 100:.2f}" for row in rows)
     yield {
-        "what": f"(c) the MISR1-sized row of Table 1, {len(cells)} evaluations", "seconds": stop - start,
-        "note": f"networks {middle - start:.1f} s; predictions, embeddings, grid of 2 x 14 x 16 and errors on "
-        f"{effective_n_jobs(-1)} cores {stop - middle:.1f} s; 100 x RMSE {np.mean(errors):.2f}",
+        "what": f"(c) the MISR1-sized rows of Table 1, {CELLS} evaluations", "seconds": taken,
+        "note": f"networks {networks_taken:.1f} s in {len(spent) // 2} job(s); predictions, embeddings, 2 x 14 x 16 "
+        f"settings and errors on {effective_n_jobs(-1)} cores the rest; {sum(row['failed'] for row in rows)} failed; "
+        f"100 x RMSE {errors}",
     }  # fmt: skip
 
 
-def kernels():
-    return [kernel(theta) for kernel in (Gaussian, InverseMultiquadric) for theta in PAPER_BANDWIDTHS]
+def layers(ceiling):
+    """Kernels against batched products, step by step; problems together and alone; what a second layer costs."""
+    for sizes in ((16, 128), (16, 64, 64), (16, 20, 7), (92, 512), (16, 20, 20, 20)):
+        made, recipe = problems(128, sizes[0], sizes[1:], 2, cells=4)
+        whole = Recipe(**(vars(recipe) | {"batch_size": 10**9, "epochs": (1,)}))
+        slopes = [run(_group(made, whole), whole).first for run in (_by_kernels, _by_products)]
+        taken, found = seconds(lambda m=made, r=recipe: _by_kernels(_group(m, r), r))
+        start, expected = _group(made, recipe), _by_products(_group(made, recipe), recipe)
+        gap, way = found.parameters - expected.parameters, expected.parameters - start.parameters
+        note = (
+            f"gradient of a first step over all rows: difference {_share(slopes[0] - slopes[1], slopes[1]):.0e}; "
+            f"after 126 steps {_share(gap, way):.0e} of the way the weights went; "
+            f"trained together as alone, to the last bit: {_as_alone(made, recipe)}"
+        )
+        name = engines(start.plan, "cuda")[0].__name__
+        yield {"what": f"{name} against batched products, {sizes}", "seconds": taken, "note": note}
+    made, recipe = problems(640, 16, (64, 64), 20)
+    yield from networks("2,500 networks, 16-64-64-1, 20 epochs of 62,720 rows", made, recipe, ceiling)
 
 
-def judged(column, y, new, target) -> float:
-    """RMSE on new bags of the setting chosen on out-of-fold predictions."""
-    search = EmbeddingRidge(KernelMean(units="label"), RidgePath(PAPER_PENALTIES), grid={"kernel": kernels()})
-    return float(np.sqrt(np.mean((search.fit(column, y).predict(new) - target) ** 2)))
+def _by_kernels(group, recipe: Recipe):
+    run_epochs(group, recipe, "float32")
+    return group
+
+
+def _by_products(group, recipe: Recipe):
+    loop, sizes = Batched(group), step_sizes(group, recipe)
+    for epoch in range(recipe.epochs[-1]):
+        loop.epoch(network_orders.shuffled(group.rows, group.counts, group.keys[epoch]), sizes, epoch)
+    return group
+
+
+def _as_alone(made: list[Problem], recipe: Recipe) -> bool:
+    together, alone = train_together(made, recipe, "cuda")[0], train_together(made[:1], recipe, "cuda")[0]
+    return all(
+        np.array_equal(one.predictions, two.predictions)
+        and np.array_equal(one.networks.parameters, two.networks.parameters)
+        for one, two in zip(together, alone, strict=True)
+    )
+
+
+def _share(difference: torch.Tensor, of: torch.Tensor) -> float:
+    return float(difference.norm() / of.norm())
 
 
 def accuracy(ceiling):
@@ -201,16 +239,17 @@ def others(ceiling):
 
 
 def small_networks(ceiling):
-    made, recipe = problems(640, 16, 128, 100)
+    made, recipe = problems(640, 16, (128,), 100)
     yield from networks("(a) 2,500 networks, 16-128-1, 100 epochs of 62,720 rows", made, recipe, ceiling)
 
 
 def wide_networks(ceiling):
-    made, recipe = problems(128, 92, 512, 75)
+    made, recipe = problems(128, 92, (512,), 75)
     yield from networks("(b) 2,500 networks, 92-512-1, 75 epochs of 12,544 rows", made, recipe, ceiling)
 
 
-PARTS = {"a": small_networks, "b": wide_networks, "c": table_row, "accuracy": accuracy, "others": others}
+PARTS = {"a": small_networks, "b": wide_networks, "c": table_row, "layers": layers}
+PARTS |= {"accuracy": accuracy, "others": others}
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ COMMANDS = re.findall(r"^bagwise (.*)$", README, re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The two tables that the README speaks of."""
+    """The two tables that the README speaks of, and the first as a folder of files."""
     place = tmp_path_factory.mktemp("readme")
     for name, seed in (("pixels", 0), ("new_pixels", 1)):
         bags, y = bw.datasets.make_aerosol(40, instances=5, ragged=True, random_state=seed)
@@ -28,6 +28,9 @@ def folder(tmp_path_factory):
         frame["site"] = [f"s{i}" for i in bags.expand(bags.ids)]
         if name == "pixels":
             frame["aod"] = bags.expand(y)
+            frame.assign(part=range(len(frame))).eval("part = part % 3").to_parquet(
+                place / "lake", partition_cols=["part"]
+            )
         frame.to_parquet(place / f"{name}.parquet")
     return place
 
@@ -46,7 +49,7 @@ def test_the_example_runs(folder, monkeypatch):
 def test_the_commands_run_in_their_order(folder, monkeypatch):
     monkeypatch.chdir(folder)
     verbs = [command.split()[0] for command in COMMANDS]
-    assert verbs == ["check", "fit", "predict", "evaluate", "report"]
+    assert verbs == ["check", "fit", "predict", "evaluate", "report", "fit", "predict"]
     # As typed, but on little data and in little time.
     shorter = {
         "fit": ["--time-budget", "3"],
@@ -55,9 +58,11 @@ def test_the_commands_run_in_their_order(folder, monkeypatch):
     }
     for command in COMMANDS:
         words = shlex.split(command)
-        result = CliRunner().invoke(app, words + shorter.get(words[0], []))
+        more = [] if "--engine" in words else shorter.get(words[0], [])
+        result = CliRunner().invoke(app, words + more)
         assert result.exit_code == 0, f"bagwise {command}: {result.output}"
     assert (folder / "aod.html").exists() and (folder / "predictions.csv").exists()
+    assert len(pd.read_parquet(folder / "predictions")) == 40
 
 
 def test_the_commands_are_targets_of_the_makefile():

@@ -13,8 +13,8 @@ import bagwise
 
 # In the order in which data walks through them (ARCHITECTURE.md), then what stands around.
 ORDER = (
-    *("bags", "geo", "kernels", "instances", "embeddings", "heads", "regressors", "methods", "automatic", "intervals"),
-    *("explaining", "saving", "datasets", "protocol", "execution", "plots", "reports", "testing"),
+    *("bags", "geo", "lake", "kernels", "instances", "embeddings", "heads", "regressors", "methods", "automatic"),
+    *("intervals", "explaining", "saving", "sums", "datasets", "protocol", "execution", "plots", "reports", "testing"),
 )
 HEAD = """API
 ===

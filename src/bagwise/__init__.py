@@ -16,17 +16,32 @@ _ROOMS = {
     "bagwise.bags": (
         *("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "inspect_table", "load", "save_npz"),
     ),
+    "bagwise.execution": ("cluster",),
     "bagwise.explaining": ("Explanation", "explain"),
     "bagwise.geo": ("from_raster",),
     "bagwise.intervals": ("Intervals",),
+    "bagwise.lake": ("scan",),
     "bagwise.methods": ("card", "method", "method_names"),
     "bagwise.protocol": ("Results", "evaluate"),
     "bagwise.saving": ("open_model", "save"),
+    "bagwise.sums": ("fit_scan", "predict_scan"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = (
     *("bags", "datasets", "embeddings", "execution", "heads", "instances", "kernels", "methods", "protocol"),
-    *("automatic", "explaining", "geo", "intervals", "plots", "regressors", "reports", "saving", "testing"),
+    *(
+        "automatic",
+        "explaining",
+        "geo",
+        "intervals",
+        "lake",
+        "plots",
+        "regressors",
+        "reports",
+        "saving",
+        "sums",
+        "testing",
+    ),
 )
 
 __all__ = sorted([*_HOME, "datasets"])

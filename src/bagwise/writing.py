@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,6 +33,35 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
         if error.errno is None:  # its text is all there is
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a folder beside ``path``, then put it in place in one step; an error leaves nothing behind.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "parts"
+    >>> new_folder(folder, lambda path: (path / "part-0.txt").write_text("whole"))
+    >>> [file.name for file in folder.iterdir()]
+    ['part-0.txt']
+    """
+    place = Path(path).resolve()
+    refuse_filled(path)
+    temporary = place.with_name(f".{place.name}-{secrets.token_hex(4)}")
+    temporary.mkdir()
+    try:
+        write(temporary)
+        temporary.replace(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_filled(path: Path | str) -> None:
+    """A folder may be new, or there and empty: results of two runs must not be mixed."""
+    place = Path(path)
+    if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        raise FileExistsError(f"{path} is there already; give the name of a new folder, or remove what it holds")
 
 
 def _swap(place: Path, write: Callable[[Path], object]) -> None:

@@ -127,6 +127,17 @@ def test_a_table_without_targets_is_refused(tmp_path):
     assert result.exit_code == 1 and "name its column with --target" in " ".join(result.stderr.split())
 
 
+@pytest.mark.parametrize("command", ["evaluate", "reproduce"])
+def test_a_device_is_asked_for_by_name_and_refused_where_there_is_none(table, tmp_path, monkeypatch, command):
+    monkeypatch.setattr("bagwise.devices.gpu", lambda: False)
+    write_aerosol(tmp_path, "MISR1", n_bags=12)
+    out, device = tmp_path / "run", ("--device", "cuda")
+    runs = {"evaluate": evaluated, "reproduce": lambda _, out, *more: run("reproduce", tmp_path, "--out", out, *more)}
+    result = runs[command](table, out, *device)
+    assert result.exit_code != 0 and "torch sees no GPU here" in " ".join(result.output.split())
+    assert not list(out.rglob("cells/*.json"))
+
+
 # reproduce ------------------------------------------------------------------------------------------------------
 
 

@@ -218,6 +218,8 @@ def test_doubts_about_a_table_are_voiced_while_fitting(folder, tmp_path):
 
 def test_the_version():
     assert run("--version").stdout.strip() == bw.__version__
+    module = subprocess.run([sys.executable, "-m", "bagwise", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout.strip() == bw.__version__
 
 
 def test_an_output_that_cannot_be_written_is_one_line():

@@ -49,7 +49,7 @@ def page_module(monkeypatch):
 
 
 QUICK = ["start", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report"]  # saving, weights and raster are tested beside their code
+SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
 
 
 @pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])

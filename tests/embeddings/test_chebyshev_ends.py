@@ -23,7 +23,7 @@ def test_a_wide_kernel_always_has_a_short_series(kernel):
 def test_values_at_the_ends_count():
     for low, high in np.random.default_rng(1).uniform(0.0, 40.0, (300, 2)):
         interpolant = Interpolant(min(low, high), max(low, high), 8)
-        ends = interpolant._polynomials(np.array([interpolant.low, interpolant.high]))
+        ends = interpolant.polynomials(np.array([interpolant.low, interpolant.high]))
         np.testing.assert_allclose(ends, [[(-1.0) ** j, 1.0] for j in range(8)])
 
 

@@ -12,6 +12,7 @@ Z, Z_new = rng.normal(size=(30, 5)), rng.normal(size=(7, 5))
 y = Z @ [1.0, -2.0, 0.0, 0.5, 0.0] + 3.0 + rng.normal(size=30)
 w = rng.uniform(0.2, 3.0, size=30)
 GROUPS = np.repeat(np.arange(10), 3)
+LARGE_GROUPS = np.arange(30) % 3  # each has more bags than there are columns
 
 
 @pytest.mark.parametrize("weights", [None, w], ids=["equal", "weighted"])
@@ -43,8 +44,19 @@ def test_gram_equals_features(intercept, weights):
 
 
 @pytest.mark.parametrize("kernel", ["linear", "precomputed"])
+@pytest.mark.parametrize("scaling", ["n", "none"])
+def test_the_path_is_a_fit_with_every_penalty(kernel, scaling):
+    columns, new = (Z, Z_new) if kernel == "linear" else (Z @ Z.T, Z_new @ Z.T)
+    penalties = (1e-16, 1e-3, 1.0)
+    path = RidgePath(penalties, scaling=scaling, kernel=kernel).fit(columns, y, sample_weight=w)
+    for found, penalty in zip(path.predict_path(new).T, penalties, strict=True):
+        one = RidgePath((penalty,), scaling=scaling, kernel=kernel).fit(columns, y, sample_weight=w)
+        np.testing.assert_array_equal(found, one.predict(new))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "precomputed"])
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("groups", [None, GROUPS], ids=["bags", "groups"])
+@pytest.mark.parametrize("groups", [None, GROUPS, LARGE_GROUPS], ids=["bags", "groups", "large groups"])
 @pytest.mark.parametrize("penalty", [1e-3, 1.0])
 def test_left_out_residuals_equal_refits(kernel, intercept, groups, penalty):
     columns = Z if kernel == "linear" else Z @ Z.T
@@ -59,6 +71,12 @@ def test_left_out_residuals_equal_refits(kernel, intercept, groups, penalty):
 
     head = RidgePath((penalty,), scaling="none", fit_intercept=intercept, kernel=kernel).fit(columns, y, groups=groups)
     np.testing.assert_allclose(head.residuals_, naive.left_out_residuals(refit, 30, groups), rtol=1e-8, atol=1e-10)
+
+
+def test_a_large_group_that_is_fitted_exactly_is_no_candidate():
+    apart = np.column_stack([LARGE_GROUPS == 0, Z[:, 0]])  # without its own group this column is unknown
+    head = RidgePath((1e-12, 1.0), scaling="none", fit_intercept=False).fit(apart, y, groups=LARGE_GROUPS)
+    assert np.isinf(head.errors_[0]) and np.isfinite(head.errors_[1])
 
 
 def test_weighted_left_out_residuals_equal_weighted_refits():

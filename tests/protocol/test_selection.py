@@ -44,8 +44,31 @@ def test_reusing_the_fitted_steps_equals_refitting_the_whole():
     reused = [p for p, _ in predict_settings(kme(), settings, BAGS[train], Y[train], BAGS[test])]
     for setting, prediction in zip(settings, reused, strict=True):
         plain = clone(kme()).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test])
-        np.testing.assert_array_equal(prediction, plain)
+        np.testing.assert_allclose(prediction, plain, rtol=1e-9)
     assert len(reused) == 4
+
+
+def test_penalties_share_one_decomposition_and_give_the_numbers_of_a_fit_each(monkeypatch):
+    kernels = [Gaussian(1.0), InverseMultiquadric(10.0)]
+    settings = (
+        *as_settings({"head__embedding__kernel": kernels, "head__head__penalties": [(1e-1,), 1e-3, np.array([1e-16])]}),
+        {"head__head__penalties": (1e-2, 1e-4)},  # a choice of its own
+        {"head__head__penalties": (1e-2,), "head__grid": {"kernel": kernels}},  # here the penalty chooses the kernel
+        {"head__head__penalties": (1e-4,), "head__grid": {"kernel": kernels}},
+        {"head__head__penalties": (1e-2,)},
+        {"instances__folds": 4, "head__head__penalties": (1e-2,)},
+        {"instances__folds": 5, "head__head__penalties": (1e-3,)},
+    )
+    train, test = np.arange(30), np.arange(30, 40)
+    model = kme().set_params(head__offset="mean")
+    expected = [
+        clone(model).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test]) for setting in settings
+    ]
+    fits, fit = [], RidgePath.fit
+    monkeypatch.setattr(RidgePath, "fit", lambda self, *rest, **more: fits.append(1) or fit(self, *rest, **more))
+    found = [p for p, _ in predict_settings(model, settings, BAGS[train], Y[train], BAGS[test])]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert len(fits) == 2 + 1 + 2 * 2 + 1 + 2
 
 
 def test_untouched_steps_are_fitted_once():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -203,7 +202,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         seconds = sum(trial.seconds for trial in chosen) / (screen.fold.max() + 1)
         self.predictor_ = self.predictor if seconds <= screen.clock.left else "fold-mean"
         if self.predictor_ == "refit":
-            fits = Parallel(n_jobs=self.n_jobs)(delayed(screen.fit_whole)(trial.member) for trial in chosen)
+            fits = screen.fit_whole([trial.member for trial in chosen])
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
     def _curve(self, trials: list[Trial], screen: Screen) -> Curve | None:

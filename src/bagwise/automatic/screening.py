@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
@@ -94,14 +94,17 @@ class Screen:
         trial = Trial(member)
         try:
             trial.status, trial.why = self._cross_fit(trial, [rival for rival in rivals if rival.done])
+        except ConnectionError:  # a cluster is gone, for which no member is to blame
+            raise
         except Exception as error:  # whatever it is, the others go on
             trial.status, trial.why = "failed", _first_line(error)
         trial.seconds = time.perf_counter() - started
         return trial
 
-    def fit_whole(self, member: Member):
-        """The member fitted to all bags."""
-        return fit_member(member, self.bags, self.y, self.sample_weight, self.random_state)
+    def fit_whole(self, members: Sequence[Member]) -> list:
+        """The members fitted to all bags."""
+        data = self.bags, self.y, self.sample_weight, self.random_state
+        return Parallel(n_jobs=self.n_jobs)(delayed(fit_member)(member, *data) for member in members)
 
     def _cross_fit(self, trial: Trial, rivals: list[Trial]) -> tuple[str, str]:
         """Fill in the trial, and say what became of it. The first fold tells if a costly member is worth the others."""
@@ -159,10 +162,11 @@ class Screen:
         some = np.sort(order[:: min(PROBE, max(1, len(order) // FEWEST))])
         started = time.perf_counter()
         weight = None if self.sample_weight is None else self.sample_weight[some]
-        fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
+        with parallel_config(backend="sequential"):  # as in a worker
+            fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
         folds = self.fold.max() + 1
         each = (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / folds)
-        return each * folds / max(1, self.n_jobs or 1)
+        return each * folds / min(folds, effective_n_jobs(self.n_jobs))
 
 
 def fit_without(member: Member, bags: Bags, y, fold, k: int, sample_weight, random_state: int):

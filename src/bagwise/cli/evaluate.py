@@ -38,8 +38,9 @@ def evaluate(
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
     metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
-    n_jobs: o.Jobs = 1,
-    scheduler: Annotated[str | None, typer.Option(help="A Dask cluster. Example: --scheduler tcp://host:8786")] = None,
+    n_jobs: o.Jobs = None,
+    scheduler: o.Scheduler = None,
+    device: o.Device = None,
     seed: o.Seed = 0,
     retry_failed: Annotated[bool, typer.Option(help="Run cells that failed before once more.")] = False,
     as_json: o.Json = False,
@@ -50,14 +51,13 @@ def evaluate(
     Example: bagwise evaluate aod.csv --bag site --target aod --method aggregated --method instance-kme --out runs/aod
     """
     from bagwise.cli.speaking import as_typed, speaking
-    from bagwise.execution import Dask
     from bagwise.protocol import evaluate as run
 
     columns = {name: value for name, value in o.columns(context).items() if name not in ("groups", "ignore")}
     roles = [name for name in (groups, fold_column, split_column) if name is not None]
     ignore = list(dict.fromkeys([*(ignore or []), *roles]))
     options = _options(columns, groups, ignore)
-    with speaking("evaluate", quiet=quiet) as voice:
+    with speaking("evaluate", quiet=quiet) as voice, o.workers(scheduler):
         bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)
         voice.say(f"{o.stem(table)}: {bags}.")
         with voice.progress(metric) as progress:
@@ -74,7 +74,7 @@ def evaluate(
                 metric=metric,
                 out=out,
                 n_jobs=n_jobs,
-                executor=None if scheduler is None else Dask(scheduler),
+                device=device,
                 random_state=seed,
                 name=o.stem(table),
                 origin={"path": o.places(table), "options": options, "command": as_typed(context)},

@@ -33,6 +33,9 @@ def fit(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     n_jobs: o.Jobs = None,
+    engine: o.Engine = "memory",
+    scheduler: o.Scheduler = None,
+    where: o.Where = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -42,24 +45,34 @@ def fit(
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
     import bagwise as bw
+    from bagwise.cli import streaming
     from bagwise.cli.fitting import account, build, held_out, jobs_for
     from bagwise.cli.loading import load
     from bagwise.cli.speaking import as_typed, speaking
 
     columns = o.columns(context)
-    with speaking("fit", quiet=quiet) as voice:
+    with speaking("fit", quiet=quiet) as voice, o.workers(scheduler if engine == "memory" else None):
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
-        bags, y = load(table, columns, voice)
-        n_jobs = n_jobs or jobs_for(bags, method)
-        model = build(method, level=level if intervals else None, time_budget=time_budget, n_jobs=n_jobs, seed=seed)
-        with voice.fitting(model, method):
-            model.fit(bags, y)
-        if bags.covariate_names is not None:
-            columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
-        training = bw.saving.describe_training(bags, y) | {"columns": columns, "table": o.stem(table)}
+        if engine != "memory":
+            streaming.refuse_options(context, *streaming.IN_MEMORY)
+            method = streaming.method_for(context, method, voice)
+            with streaming.executor(engine, scheduler, n_jobs) as who:
+                scan = streaming.scanned(table, columns, where, voice)
+                with voice.waiting(f"fitting {method}"):
+                    model, training, told = streaming.fit(method, scan, who, seed=seed)
+        else:
+            streaming.refuse_where(where)
+            bags, y = load(table, columns, voice)
+            n_jobs = n_jobs or (jobs_for(bags, method) if scheduler is None else None)
+            model = build(method, level=level if intervals else None, time_budget=time_budget, n_jobs=n_jobs, seed=seed)
+            with voice.fitting(model, method):
+                model.fit(bags, y)
+            if bags.covariate_names is not None:
+                columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
+            training, told = bw.saving.describe_training(bags, y), account(model, method, y)
+        training |= {"columns": columns, "table": o.stem(table)}
         bw.save(model, out, method=method, target=target, training=training)
-        told = account(model, method, y)
         if report is not None:
             from bagwise.reports import write_model_report
 

@@ -8,7 +8,7 @@ SMALL = 200_000  # numbers in a table
 BUDGET = 480.0  # seconds: with what comes after, ten minutes
 
 
-def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int, seed: int):
+def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int | None, seed: int):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
     from bagwise.protocol.entries import as_entries
@@ -50,6 +50,12 @@ def account(model, name: str, y: np.ndarray) -> dict:
         )
     told = {"method": name, "bags": len(y), "held_out": scores, "paragraph": text}
     return told | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
+
+
+def tell(name: str, y: np.ndarray, known: np.ndarray | None) -> dict:
+    """The same of a method without more to say: ``known`` are predictions of bags that were held out, if there are."""
+    scores = None if known is None else _scores(known, y)
+    return {"method": name, "bags": len(y), "held_out": scores, "paragraph": _paragraph(name, len(y), scores)}
 
 
 def _paragraph(name: str, n_bags: int, scores: dict | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,6 +55,19 @@ def _known_methods(names):
 
 
 Jobs = Annotated[int | None, typer.Option(callback=_some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
+Scheduler = Annotated[
+    str | None, typer.Option(help="A Dask cluster that does the work. Example: --scheduler tcp://host:8786")
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda or auto: where networks are trained. Example: --device cuda")
+]
+Engine = Annotated[
+    Literal["memory", "stream", "dask"],
+    typer.Option(help="Load the table; or read it piece by piece, here or on a cluster. Example: --engine stream"),
+]
+Where = Annotated[
+    str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
+]
 Method = Annotated[
     str, typer.Option(callback=_known_methods, help="auto, or one of `bagwise methods`. Example: --method em:gate")
 ]
@@ -81,6 +95,13 @@ def columns(context: typer.Context) -> dict:
         given["bag_features"] = "auto"
     # Of several values click makes a list or a tuple, empty where there are none.
     return {keyword: value if isinstance(value, str) else list(value) for keyword, value in given.items() if value}
+
+
+def workers(scheduler: str | None):
+    """A context in which the workers of a cluster do what can be done side by side, if one was named."""
+    from bagwise.execution import cluster
+
+    return nullcontext() if scheduler is None else cluster(scheduler)
 
 
 def sources(tables: list[str]) -> list[str] | str:

@@ -13,10 +13,13 @@ from bagwise.cli import options as o
 
 
 def predict(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
     table: o.Tables,
     bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Predictions as .csv or .parquet; default: csv on stdout.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Predictions as .csv or .parquet, or a folder; default: csv on stdout.")
+    ] = None,
     instances: Annotated[
         Path | None, typer.Option(help="A row per instance, with its say. Example: --instances pixels.csv")
     ] = None,
@@ -25,6 +28,10 @@ def predict(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
+    engine: o.Engine = "memory",
+    scheduler: o.Scheduler = None,
+    where: o.Where = None,
+    n_jobs: o.Jobs = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -33,26 +40,35 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
+    from bagwise.cli import streaming
     from bagwise.cli.predicting import instance_table, predictions, scores
     from bagwise.cli.speaking import speaking
     from bagwise.protocol.tables import to_rows, write_table
 
     with speaking("predict", quiet=quiet) as voice:
-        o.refuse_outputs(out, instances, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        parts = engine != "memory" and out is not None and not out.suffix
+        outputs = [instances] if parts else [out, instances]
+        o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.open_model(model), bw.saving.read_header(model)
         new = {name: value for name, value in {"bag": bag, "missing": missing}.items() if value is not None}
-        bags, y = bw.load(o.sources(table), **_columns(header, table) | new, target=target)
-        voice.say(f"{o.stem(table)}: {bags}.")
-        with voice.waiting("predicting"):
-            columns = predictions(fitted, bags, y, level=level)
-        if "lower" not in columns:
-            voice.say("No intervals: the model was fitted without them, or on too few bags.")
-        rows = None
-        if instances is not None:
-            with voice.waiting("asking which instance mattered"):
-                rows = instance_table(fitted, bags)
+        how, rows, y = _columns(header, table) | new, None, None
+        if engine != "memory":
+            streaming.refuse_options(context, "instances", "level", "target", "missing")
+            with streaming.executor(engine, scheduler, n_jobs) as who:
+                columns = streaming.predict(fitted, table, how, where, out, who, voice)
+        else:
+            streaming.refuse_where(where)
+            bags, y = bw.load(o.sources(table), **how, target=target)
+            voice.say(f"{o.stem(table)}: {bags}.")
+            with o.workers(scheduler), voice.waiting("predicting"):
+                columns = predictions(fitted, bags, y, level=level)
+            if "lower" not in columns:
+                voice.say("No intervals: the model was fitted without them, or on too few bags.")
+            if instances is not None:
+                with voice.waiting("asking which instance mattered"):
+                    rows = instance_table(fitted, bags)
         # Both are known before either is written.
-        if out is not None:
+        if out is not None and not parts:
             write_table(out, columns)
             voice.say(f"Wrote {out}")
         if rows is not None:

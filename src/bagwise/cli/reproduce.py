@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from bagwise.cli import options as o
+
 
 def reproduce(
     folder: Annotated[Path, typer.Argument(help="Folder with MISR1.mat, MISR2.mat, MODIS.mat, WHEAT.csv, CORN.csv")],
@@ -23,6 +25,8 @@ def reproduce(
     invalid: Annotated[str, typer.Option(help="Crop pixels that hold 0 or -32767: keep or drop.")] = "keep",
     trust_pickle: Annotated[bool, typer.Option(help="Open WHEAT.p and CORN.p. A pickle can run any code.")] = False,
     n_jobs: Annotated[int, typer.Option(help="Processes; -1 for one per core. Example: --n-jobs 2")] = -1,
+    scheduler: o.Scheduler = None,
+    device: o.Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option(help="No progress, no messages; the tables only.")] = False,
 ) -> None:
@@ -36,7 +40,7 @@ def reproduce(
     from bagwise.protocol.tables import from_rows, to_rows, write_table
 
     rows = []
-    with speaking("reproduce", quiet=quiet) as voice:
+    with speaking("reproduce", quiet=quiet) as voice, o.workers(scheduler):
         wanted = _wanted(data, DATA_SETS)
         found = find_files(folder)
         voice.say(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
@@ -61,6 +65,7 @@ def reproduce(
                     rows=row or None,
                     out=out / name,
                     n_jobs=n_jobs,
+                    device=device,
                     progress=progress,
                 )
         if not rows:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha1
 
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
@@ -13,6 +15,10 @@ LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
 CHECKED = 129  # points at which kernel and series are compared
 ROWS = 2048  # rows at a time: the block of basis values stays in the core's cache
+REMEMBERED = 4  # sets of bags
+LARGEST = 2**22  # numbers in the means of a set that is remembered
+
+_remembered: dict[tuple, np.ndarray] = {}
 
 
 @dataclass(frozen=True)
@@ -43,21 +49,44 @@ class Interpolant:
         return (values >= self.low) & (values <= self.high)
 
     def polynomial_means(self, bags: Bags) -> np.ndarray:
-        """(Weighted) mean of T_0 .. T_{r-1} over every bag of scalars, (bags, r); values outside count as zeros."""
+        """(Weighted) mean of T_0 .. T_{r-1} over every bag of scalars, (bags, r); values outside count as zeros.
+
+        Kernels are tried one after the other on the same bags, and a short series is the beginning of a longer one, so
+        the means over the last few sets of bags, known by their content, are remembered.
+        """
+        key = (self.low, self.high, _fingerprint(bags))
+        means = _remembered.pop(key, None)
+        if means is None or means.shape[1] < self.length:
+            means = self._means(bags)
+        if means.size <= LARGEST:
+            _remembered[key] = means
+            for oldest in list(_remembered)[:-REMEMBERED]:
+                _remembered.pop(oldest, None)
+        return means[:, : self.length].copy()
+
+    def _means(self, bags: Bags) -> np.ndarray:
         values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
         sums = np.zeros((len(bags), self.length))
         for rows, touched, own in row_blocks(bags.offsets, ROWS):
-            basis = self._polynomials(values[rows])
+            basis = self.polynomials(values[rows])
             if share is not None:
                 basis *= share[rows]
             sums[touched] += segment_sum(basis.T, own)
         return sums / bags.sizes[:, None] if share is None else sums
 
-    def _polynomials(self, values: np.ndarray) -> np.ndarray:
+    def evaluate(self, series: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Σ_j series_j T_j of every value inside, by Clenshaw's recurrence; zero outside."""
+        out, live = np.empty(len(values)), self.inside(values)
+        for start in range(0, len(values), ROWS):
+            block = slice(start, start + ROWS)
+            out[block] = chebval(np.clip(self._to_unit(values[block]), -1.0, 1.0), series)
+        return np.where(live, out, 0.0)
+
+    def polynomials(self, values: np.ndarray) -> np.ndarray:
         """T_j(x) for every value, (r, values), by the three-term recurrence."""
-        x = (2.0 * values - (self.low + self.high)) / (self.high - self.low)
         live = self.inside(values)
-        x = np.where(live, np.clip(x, -1.0, 1.0), 0.0)  # the ends of the interval may round to just beyond one
+        # the ends of the interval may round to just beyond one
+        x = np.where(live, np.clip(self._to_unit(values), -1.0, 1.0), 0.0)
         T = np.empty((self.length, len(x)))
         T[0] = live
         T[1] = x
@@ -67,8 +96,18 @@ class Interpolant:
             T[j] -= T[j - 2]
         return T
 
+    def _to_unit(self, values: np.ndarray) -> np.ndarray:
+        return (2.0 * values - (self.low + self.high)) / (self.high - self.low)
+
     def _from_unit(self, x: np.ndarray) -> np.ndarray:
         return 0.5 * (x * (self.high - self.low) + self.low + self.high)
+
+
+def _fingerprint(bags: Bags) -> bytes:
+    total = sha1(np.ascontiguousarray(bags.instances), usedforsecurity=False)
+    for part in (bags.offsets, bags.weights):
+        total.update(b"" if part is None else np.ascontiguousarray(part))
+    return total.digest()
 
 
 def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
@@ -91,7 +130,7 @@ def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[
 def interpolation_error(kernel, interpolant: Interpolant) -> float:
     """Largest difference of kernel and series, between the nodes and at the ends, relative to the kernel."""
     points = interpolant._from_unit(np.cos(np.linspace(0.0, np.pi, CHECKED)))
-    basis = interpolant._polynomials(np.clip(points, interpolant.low, interpolant.high)).T @ interpolant.to_lagrange
+    basis = interpolant.polynomials(np.clip(points, interpolant.low, interpolant.high)).T @ interpolant.to_lagrange
     exact = kernel(points, points)
     nodes = interpolant.nodes
     return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())

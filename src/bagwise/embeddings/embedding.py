@@ -22,3 +22,8 @@ class Embedding(BaseEstimator):
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
         return self.fit(bags, y).transform(bags)
+
+    def project(self, bags, coef: np.ndarray) -> np.ndarray:
+        """``transform(bags) @ coef``: what a linear head asks for. Where it takes no rows, an embedding says so."""
+        # A dot product per row: BLAS may round a row differently in different company.
+        return np.einsum("ij,j->i", self.transform(bags), coef)

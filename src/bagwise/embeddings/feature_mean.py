@@ -55,10 +55,13 @@ class FeatureMean(Embedding):
 
     def fit(self, bags, y=None) -> FeatureMean:
         bags = check_bags(bags, allow_weights=True)
-        features = FourierFeatures(linear=False) if self.features is None else clone(self.features)
-        self.features_ = features.fit(bags.instances)
+        self.features_ = self.fresh_features().fit(bags.instances)
         remember_columns(self, bags)
         return self
+
+    def fresh_features(self):
+        """The unfitted map."""
+        return FourierFeatures(linear=False) if self.features is None else clone(self.features)
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.segments import segment_mean
 from bagwise.embeddings.chebyshev import fit_interpolant
 from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.gram import mean_gram, squared_norms
@@ -104,13 +105,29 @@ class KernelMean(Embedding):
         return self._fit(check_bags(bags, allow_weights=True))
 
     def transform(self, bags) -> np.ndarray:
-        scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
-        if self.beyond == "clip":
-            scaled = scaled.replace(np.clip(scaled.instances, *self.range_))
+        scaled = self._new(bags)
         if self.map_ == "chebyshev":
             return self._from_series(scaled)
         gram = mean_gram(self.kernel_, scaled, self.training_, device=self.device, precision=self.precision)
         return gram if self.columns == "gram" else gram @ self.to_features_
+
+    def _new(self, bags) -> Bags:
+        """New bags as the kernel sees them."""
+        scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
+        return scaled.replace(np.clip(scaled.instances, *self.range_)) if self.beyond == "clip" else scaled
+
+    def project(self, bags, coef: np.ndarray) -> np.ndarray:
+        """``transform(bags) @ coef``, which for a series is the mean over a bag of one function of its values."""
+        if getattr(self, "map_", None) != "chebyshev":
+            return super().project(bags, coef)
+        scaled = self._new(bags)
+        values = scaled.instances[:, 0]
+        function = self.interpolant_.evaluate(self.to_features_ @ coef, values)
+        outside = np.flatnonzero(~self.interpolant_.inside(values))
+        if len(outside):
+            direct = self.kernel_(values[outside], self.interpolant_.nodes)
+            function[outside] = np.einsum("ij,j->i", direct, self.outside_ @ coef)
+        return segment_mean(function, scaled.offsets, scaled.weights)
 
     def squared_norms(self, bags) -> np.ndarray:
         """‖μ_i‖² of every bag; the row of a new bag is shorter where it is a projection (``map_`` "exact")."""
@@ -123,6 +140,44 @@ class KernelMean(Embedding):
         return Gaussian() if self.kernel is None else self.kernel
 
     def _fit(self, bags: Bags) -> np.ndarray:
+        self._check()
+        remember_columns(self, bags)
+        self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
+        scaled = self._scaled(bags)
+        self.range_ = scaled.instances.min(axis=0), scaled.instances.max(axis=0)
+        self.kernel_ = with_bandwidth(self._kernel, scaled)
+        if self._try_series(bags.n_features):
+            if self.columns == "gram":
+                self._compare_with(self.interpolant_.polynomial_means(scaled))
+            return self._from_series(scaled)
+        return self._fit_exact(scaled)
+
+    def fit_sums(self, bags, low: float, high: float, spread: float) -> KernelMean:
+        """As `fit` on scalars of which only the range and the spread are known; the bags say their columns.
+
+        The rows of the training bags are then ``rows_of(means)``, of the means of as many Chebyshev polynomials as
+        ``interpolant_`` is long.
+        """
+        self._check()
+        if self.columns != "features" or hasattr(self._kernel, "bandwidth") and hasattr(self._kernel.bandwidth, "fit"):
+            raise ValueError("from sums, KernelMean takes columns='features' and a kernel whose bandwidth is a number")
+        remember_columns(self, bags)
+        self.spread_ = spread if self.units == "spread" else 1.0
+        self.range_ = np.array([low]) / self.spread_, np.array([high]) / self.spread_
+        self.kernel_ = self._kernel
+        if not self._try_series(1):
+            raise ValueError(
+                f"{self.kernel_} is too narrow for predictions from {low:.4g} to {high:.4g}, their spread being "
+                f"{spread:.4g}; widen the bandwidth, or look for outliers"
+            )
+        return self
+
+    def rows_of(self, polynomial_means: np.ndarray) -> np.ndarray:
+        """The rows of bags, by the means of at least as many Chebyshev polynomials as ``interpolant_`` is long."""
+        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
+
+    def _check(self) -> None:
         for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS), ("beyond", BEYOND)):
             if getattr(self, what) not in known:
                 names = ", ".join(repr(name) for name in known)
@@ -131,28 +186,20 @@ class KernelMean(Embedding):
             raise ValueError(
                 f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"
             )
-        remember_columns(self, bags)
-        self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
-        scaled = self._scaled(bags)
-        self.range_ = scaled.instances.min(axis=0), scaled.instances.max(axis=0)
-        self.kernel_ = with_bandwidth(self._kernel, scaled)
-        if self._try_series(scaled):
-            return self._from_series(scaled)
-        return self._fit_exact(scaled)
 
     def _scaled(self, bags: Bags) -> Bags:
         if self.spread_ == 1.0 and bags.dtype == np.float64:
             return bags
         return bags.replace(np.divide(bags.instances, self.spread_, dtype=np.float64))
 
-    def _try_series(self, bags: Bags) -> bool:
-        possible = bags.n_features == 1 and self.kernel_.smooth
+    def _try_series(self, n_features: int) -> bool:
+        possible = n_features == 1 and self.kernel_.smooth
         if self.map == "chebyshev" and not possible:
             raise ValueError("map='chebyshev' is for one feature and a smooth kernel; use map='auto'")
         if self.map == "exact" or not possible:
             return False
-        values = bags.instances[:, 0]
-        interpolant, error = fit_interpolant(self.kernel_, values.min(), values.max(), self.tolerance)
+        (low,), (high,) = self.range_
+        interpolant, error = fit_interpolant(self.kernel_, low, high, self.tolerance)
         if interpolant is None:
             if self.map == "chebyshev":
                 raise ValueError(
@@ -168,17 +215,18 @@ class KernelMean(Embedding):
             root = np.sqrt(values[keep])
             self.to_features_ = interpolant.to_lagrange @ (vectors[:, keep] * root)
             self.outside_ = vectors[:, keep] / root
-        else:
-            lagrange = interpolant.polynomial_means(bags) @ interpolant.to_lagrange
-            self.to_features_ = interpolant.to_lagrange @ self.kernel_(nodes, nodes) @ lagrange.T
-            self.outside_ = lagrange.T
         return True
+
+    def _compare_with(self, polynomial_means: np.ndarray) -> None:
+        """Columns that are similarities to bags of these means."""
+        nodes, to_lagrange = self.interpolant_.nodes, self.interpolant_.to_lagrange
+        self.outside_ = (polynomial_means @ to_lagrange).T
+        self.to_features_ = to_lagrange @ self.kernel_(nodes, nodes) @ self.outside_
 
     def _from_series(self, bags: Bags) -> np.ndarray:
         """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
         values = bags.instances[:, 0]
-        # einsum, not BLAS: a row must not depend on how many other rows there are.
-        rows = np.einsum("ij,jk->ik", self.interpolant_.polynomial_means(bags), self.to_features_)
+        rows = self.rows_of(self.interpolant_.polynomial_means(bags))
         outside = np.flatnonzero(~self.interpolant_.inside(values))
         if len(outside):
             bag = np.searchsorted(bags.offsets, outside, side="right") - 1

@@ -8,6 +8,7 @@ from sklearn.cluster import KMeans
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.embedding import Embedding
+from bagwise.instances.random_features import sample_rows
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.drawing import draw_instances
 from bagwise.threads import one_thread
@@ -15,6 +16,7 @@ from bagwise.threads import one_thread
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made
 PLACEMENTS = ("kmeans", "random", "quantiles")
+DRAWS = ("bags", "rows")
 
 
 class LandmarkMean(Embedding):
@@ -37,6 +39,9 @@ class LandmarkMean(Embedding):
     placement : {"kmeans", "random", "quantiles"}
         Centres of k-means on at most 5,000 instances (every bag weighing the same); some of those instances; or
         evenly spaced quantiles of them, for one feature.
+    draw : {"bags", "rows"}
+        How those instances are drawn: so that every bag weighs the same, which takes a sort of all instances; or
+        distinct rows by a hash of their content, which can be drawn from a stream of them.
     random_state : int
 
     Attributes
@@ -66,10 +71,19 @@ class LandmarkMean(Embedding):
 
     is_mean = True
 
-    def __init__(self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", random_state: int = 0):
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        landmarks: int = 60,
+        placement: str = "kmeans",
+        draw: str = "bags",
+        random_state: int = 0,
+    ):
         self.kernel = kernel
         self.landmarks = landmarks
         self.placement = placement
+        self.draw = draw
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> LandmarkMean:
@@ -80,14 +94,37 @@ class LandmarkMean(Embedding):
         bags = check_bags(bags, allow_weights=True)
         self._check(bags)
         remember_columns(self, bags)
-        self._place(bags)
+        self._place(*_moments(bags.instances), self._drawn(bags))
         sizes = bags.effective_sizes()
-        several = sizes > 1 + 1e-9
-        # Of shares w, Σ w (φ - μ̂)(φ - μ̂)ᵀ = Σ w φφᵀ - μ̂μ̂ᵀ; unbiased after division by 1 - Σ w² = (N - 1) / N
-        unbias = np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
-        means, second = self._stream(bags, unbias)
-        self.noise_ = (second - (means.T * unbias) @ means) / max(several.sum(), 1)
+        means, second = self._stream(bags, unbiasing(sizes))
+        self.keep_noise(means, second, sizes)
         return means
+
+    def fit_sums(self, bags, mean, deviation, rows) -> LandmarkMean:
+        """As `fit` with ``draw="rows"``, when all that is known of the instances is the mean and deviation of the
+        columns (infinite where nothing varies) and the `sampling`; the bags say their columns.
+
+        `similarities` then gives φ of some instances, and `keep_noise` completes the fit.
+        """
+        self._check(bags)
+        if self.draw != "rows":
+            raise ValueError("from sums, LandmarkMean takes draw='rows': to weigh bags it would have to sort them all")
+        remember_columns(self, bags)
+        self._place(mean, deviation, rows.astype(np.float64))
+        return self
+
+    def sampling(self) -> tuple[int, int]:
+        """How many distinct rows landmarks are made from, and the seed: those of the smallest `row_keys`."""
+        return DRAWN, self.random_state
+
+    def similarities(self, X: np.ndarray) -> np.ndarray:
+        """φ of every row."""
+        return self.kernel_((X - self.centre_) / self.scale_, self.landmarks_)
+
+    def keep_noise(self, means: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> None:
+        """``noise_``, by the bag means of φ and Σ over bags of `unbiasing` times the mean of φφᵀ in the bag."""
+        unbias = unbiasing(sizes)
+        self.noise_ = (second - (means.T * unbias) @ means) / max(np.count_nonzero(unbias), 1)
 
     def transform(self, bags) -> np.ndarray:
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
@@ -99,10 +136,17 @@ class LandmarkMean(Embedding):
             raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
         if self.placement == "quantiles" and bags.n_features != 1:
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
+        if self.draw not in DRAWS:
+            raise ValueError(f"draw must be 'bags' or 'rows', not {self.draw!r}")
 
-    def _place(self, bags: Bags) -> None:
-        self.centre_, self.scale_ = _moments(bags.instances)
-        drawn = (draw_instances(bags, DRAWN, random_state=self.random_state) - self.centre_) / self.scale_
+    def _drawn(self, bags: Bags) -> np.ndarray:
+        if self.draw == "bags":
+            return draw_instances(bags, DRAWN, random_state=self.random_state)
+        return bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64)
+
+    def _place(self, centre: np.ndarray, deviation: np.ndarray, drawn: np.ndarray) -> None:
+        self.centre_, self.scale_ = centre, deviation
+        drawn = (drawn - self.centre_) / self.scale_
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
         self.scale_ = self.scale_ * self.unit_
         drawn /= self.unit_
@@ -126,11 +170,17 @@ class LandmarkMean(Embedding):
         s, share = len(self.landmarks_), bags.shares()
         means, second = np.zeros((len(bags), s)), np.zeros((s, s))
         for rows, own_bags, own in row_blocks(bags.offsets, BLOCK):
-            phi = self.kernel_((bags.instances[rows] - self.centre_) / self.scale_, self.landmarks_)
+            phi = self.similarities(bags.instances[rows])
             means[own_bags] += segment_sum(phi * share[rows, None], own)
             if weights is not None:
                 second += (phi.T * (share[rows] * np.repeat(weights[own_bags], np.diff(own)))) @ phi
         return means, second
+
+
+def unbiasing(sizes: np.ndarray) -> np.ndarray:
+    """N / (N - 1) for every bag of (effective) size N, by which Σ w φφᵀ - μ̂μ̂ᵀ (shares w) becomes unbiased; 0 for 1."""
+    several = sizes > 1 + 1e-9
+    return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
 
 
 def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -145,4 +195,9 @@ def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         squares += ((block - mean) ** 2).sum(axis=0)
         largest = np.maximum(largest, np.abs(block).max(axis=0))
     deviation = np.sqrt(squares / len(X))
-    return mean, np.where(deviation > 1e-12 * largest, deviation, np.inf)
+    return mean, telling(deviation, largest)
+
+
+def telling(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The deviations of columns, infinite where it is no more than the rounding of the largest value."""
+    return np.where(deviation > 1e-12 * largest, deviation, np.inf)

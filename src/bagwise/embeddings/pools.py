@@ -17,6 +17,7 @@ from bagwise.embeddings.embedding import Embedding
 
 STATISTICS = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+POWERS = {"skewness": 3, "kurtosis": 4}
 
 
 class Pool(Embedding):
@@ -89,9 +90,13 @@ def _moment(name: str, bags) -> np.ndarray:
     deviation = np.sqrt(variance)
     if name == "deviation":
         return deviation
-    power = 3 if name == "skewness" else 4
-    moment = mean(centred**power)
+    power = POWERS[name]
+    return shape(power, mean(centred**power), deviation, mean(np.abs(bags.instances)))
+
+
+def shape(power: int, moment: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Skewness (power 3) or kurtosis (4) from the central moment, the deviation and the mean of |x|."""
     # A feature that is constant in a bag has a deviation of rounding size, and no shape.
-    flat = deviation <= 1e-9 * np.maximum(mean(np.abs(bags.instances)), 1e-300)
-    shape = moment / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
-    return np.where(flat, 0.0, shape)
+    flat = deviation <= 1e-9 * np.maximum(size, 1e-300)
+    standardised = moment / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
+    return np.where(flat, 0.0, standardised)

@@ -45,7 +45,10 @@ class Statistics(Pool):
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
         self._check()
         remember_columns(self, bags)
-        rows = self._rows(bags)
+        return self.keep_varying(self._rows(bags))
+
+    def keep_varying(self, rows: np.ndarray) -> np.ndarray:
+        """Learn which columns vary over the training bags, and keep those."""
         self.varies_ = np.ptp(rows, axis=0) > 0
         self.varies_[0] |= not self.varies_.any()
         return rows[:, self.varies_]

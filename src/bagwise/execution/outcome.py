@@ -1,4 +1,4 @@
-"""What comes back instead of a result when whoever ran a task died twice."""
+"""What comes back instead of a result: an error in the task, or the death of whoever ran it."""
 
 from __future__ import annotations
 
@@ -10,3 +10,10 @@ class Lost:
     """A task whose worker died, was given one more try, and died again."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A task that raised an error."""
+
+    error: Exception

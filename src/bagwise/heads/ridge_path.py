@@ -46,6 +46,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
     errors_ : mean squared left-out residual for every penalty (infinite where it cannot be told)
     residuals_ : left-out residuals of the training bags at the chosen penalty
     coef_, intercept_ : of the linear function of the columns
+    coef_path_, intercept_path_ : the same for every penalty, a row each
 
     Examples
     --------
@@ -92,19 +93,28 @@ class RidgePath(RegressorMixin, BaseEstimator):
         self.penalty_ = float(penalties[best])
         self.errors_, self.error_ = errors, float(errors[best])
         self.residuals_ = residuals[best]
-        self.coef_, self.intercept_ = path.coefficients(penalties[best] * scale)
+        coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
+        self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
+        self.coef_, self.intercept_ = coefficients[best], intercepts[best]
         self.n_features_in_ = Z.shape[1]
         self.residuals_[w == 0] = (y - self.predict(Z))[w == 0]  # the fit is the one without them
         return self
 
     def predict(self, Z) -> np.ndarray:
+        return _linear(self._checked(Z), self.coef_, self.intercept_)
+
+    def predict_path(self, Z) -> np.ndarray:
+        """What the fit with every penalty predicts, (rows, penalties)."""
+        Z = self._checked(Z)
+        return np.column_stack([_linear(Z, *one) for one in zip(self.coef_path_, self.intercept_path_, strict=True)])
+
+    def _checked(self, Z) -> np.ndarray:
         if not hasattr(self, "coef_"):
             raise NotFittedError("this RidgePath is not fitted yet; call fit first")
         Z = np.asarray(Z, dtype=np.float64)
         if Z.ndim != 2 or Z.shape[1] != self.n_features_in_:
             raise ValueError(f"RidgePath was fitted on {self.n_features_in_} columns; got shape {Z.shape}")
-        # A dot product per row: BLAS may round a row differently in different company.
-        return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
+        return Z
 
     def _choose(self, penalties, errors, squares, w) -> int:
         best = int(np.argmin(errors))
@@ -134,6 +144,11 @@ class RidgePath(RegressorMixin, BaseEstimator):
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")
         return penalties
+
+
+def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
+    # A dot product per row: BLAS may round a row differently in different company.
+    return np.einsum("ij,j->i", Z, coef) + intercept
 
 
 class _FeaturePath:
@@ -197,23 +212,50 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
                 gap -= path.ones[:, None] ** 2
             left_out = np.where(gap > SMALLEST_GAP, residual / gap, np.nan)
         else:
-            columns = (_groups_left_out(path, r, 1.0 - s, groups) for r, s in zip(residual.T, shrunk.T, strict=True))
-            left_out = np.column_stack(list(columns))
+            left_out = _groups_left_out(path, residual, 1.0 - shrunk, groups)
         return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
 
 
-def _groups_left_out(path, residual, kept, groups) -> np.ndarray:
+def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, groups) -> np.ndarray:
+    """(I - H_g)⁻¹ r_g for every group g and penalty; H_g = V diag(kept) Vᵀ, V its rows of U and of the ones."""
     left_out = np.empty_like(residual)
     groups = np.asarray(groups)
     _, unit = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)
     order = np.argsort(unit, kind="stable")
+    V, kept = path.U, kept.T
+    if path.ones is not None:
+        V, kept = np.column_stack([V, path.ones]), np.column_stack([kept, np.ones(len(kept))])
     for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
-        gap = np.eye(len(rows)) - (path.U[rows] * kept) @ path.U[rows].T
-        if path.ones is not None:
-            gap -= np.outer(path.ones[rows], path.ones[rows])
-        try:
-            np.linalg.cholesky(gap - SMALLEST_GAP * np.eye(len(rows)))  # fails where the fit interpolates the group
-            left_out[rows] = np.linalg.solve(gap, residual[rows])
-        except np.linalg.LinAlgError:
-            left_out[rows] = np.nan
+        # A negative eigenvalue, of an indefinite kernel, has no root.
+        few = len(rows) <= V.shape[1] or (kept < 0).any()
+        left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], kept, residual[rows])
     return left_out
+
+
+def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """One system of the size of the group for every penalty."""
+    out = np.full_like(residual, np.nan)
+    for p, d in enumerate(kept):
+        gap = np.eye(len(V)) - (V * d) @ V.T
+        if _is_apart(gap):
+            out[:, p] = np.linalg.solve(gap, residual[:, p])
+    return out
+
+
+def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """The same by systems of the number of columns: (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept)."""
+    out, inner, along = np.full_like(residual, np.nan), V.T @ V, V.T @ residual
+    for p, root in enumerate(np.sqrt(kept)):
+        gap = np.eye(len(inner)) - root[:, None] * inner * root
+        if _is_apart(gap):
+            out[:, p] = residual[:, p] + V @ (root * np.linalg.solve(gap, root * along[:, p]))
+    return out
+
+
+def _is_apart(gap: np.ndarray) -> bool:
+    """Whether the fit does not interpolate the group: no eigenvalue of I - H_g is almost zero."""
+    try:
+        np.linalg.cholesky(gap - SMALLEST_GAP * np.eye(len(gap)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

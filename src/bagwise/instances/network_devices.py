@@ -19,7 +19,7 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
     """For every problem the list of its networks, `Trained`, by the engine of the device."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'tf32', not {precision!r}")
-    place = settled(device, worth=_worth(problems, recipe))
+    place = placed(problems, recipe, device)
     if place == "cpu":
         return _on_cpu(problems, recipe, n_jobs)
     together = import_module("bagwise.instances.network_together")
@@ -33,6 +33,11 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
             stacklevel=2,
         )
         return _on_cpu(problems, recipe, n_jobs)
+
+
+def placed(problems: list[Problem], recipe: Recipe, device: str) -> str:
+    """Where this work is done: ``"cpu"``, or the name of a GPU."""
+    return settled(device, worth=_worth(problems, recipe))
 
 
 def _worth(problems: list[Problem], recipe: Recipe) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array
 
@@ -90,7 +90,7 @@ class NetworkEnsemble(RegressorMixin, BaseEstimator):
     def predict_checked(self, X: np.ndarray) -> np.ndarray:
         """`predict` of finite, contiguous rows with the right number of columns."""
         blocks = [np.arange(start, min(start + _BLOCK, len(X))) for start in range(0, len(X), _BLOCK)]
-        n_jobs = min(effective_n_jobs(self.n_jobs), len(blocks))
+        n_jobs = min(effective_n_jobs(self.n_jobs), cpu_count(), len(blocks))  # on a cluster, its cores are not ours
         run = Parallel(n_jobs=n_jobs, require="sharedmem")
         return np.concatenate(run(delayed(self._mean)(X, rows) for rows in blocks))
 

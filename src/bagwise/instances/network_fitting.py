@@ -14,24 +14,25 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
     """All networks of a problem.
 
     The arithmetic of a network is sequential and its random stream is its own, so ``n_jobs`` (how many threads, each
-    training one network without the interpreter's lock) changes the time and nothing else.
+    training one network without the interpreter's lock) changes the time and nothing else. Nor does a backend of
+    joblib's that somebody chose: processes, or the workers of a cluster.
     """
     kernels(problem.X.dtype)  # compiled here, rather than by every thread
-
-    def train(k: int) -> Trained:
-        held = problem.held(k)
-        networks = problem.ensemble(k, _train_one(problem, recipe, k), recipe, n_jobs)
-        return Trained(networks, held, networks.predict_each(problem.X, held))
-
     # effective_n_jobs: with None, joblib's context counts, also where it speaks of processes and we take threads
-    run = Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem")
-    return run(delayed(train)(k) for k in range(problem.n_networks))
+    run = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")
+    return run(delayed(_train)(problem, recipe, k, n_jobs) for k in range(problem.n_networks))
+
+
+def _train(problem: Problem, recipe: Recipe, k: int, n_jobs) -> Trained:
+    held = problem.held(k)
+    networks = problem.ensemble(k, _train_one(problem, recipe, k), recipe, n_jobs)
+    return Trained(networks, held, networks.predict_each(problem.X, held))
 
 
 def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
     """The parameters after each number of epochs asked for, shape (epochs, parameters)."""
     X, weight, rows = problem.X, problem.weight, problem.rows(k)
-    compiled, rng = kernels(X.dtype), np.random.default_rng([recipe.seed, k])
+    compiled, rng = kernels(X.dtype), np.random.default_rng([problem.seed, k])
     plan = layout((X.shape[1], *recipe.hidden, 1))
     parameters = initial_parameters(plan, rng)
     memory = np.zeros((3, len(parameters)), dtype=np.float32)

@@ -55,11 +55,24 @@ class Group:
         return len(self.parameters)
 
 
-def upload(problems: list[Problem], recipe: Recipe, device) -> Data:
-    """The rows of the problems on the device, in single precision unless a network needs more."""
+def upload(problems: list[Problem], recipe: Recipe, device) -> list[tuple[list[int], Data]]:
+    """The rows of the problems on the device, with the numbers of the problems.
+
+    Those of single precision come first, then those where a network needs more: a problem is stored as it would be
+    alone.
+    """
     parts = [_standardised(problem, recipe, device) for problem in problems]
+    steep = [_steepest(problem, size) > STEEP for problem, (_, _, size) in zip(problems, parts, strict=True)]
+    uploaded = []
+    for dtype, wanted in ((torch.float32, False), (torch.float64, True)):
+        some = [j for j in range(len(problems)) if steep[j] == wanted]
+        if some:
+            uploaded.append((some, _joined([problems[j] for j in some], [parts[j] for j in some], dtype, device)))
+    return uploaded
+
+
+def _joined(problems: list[Problem], parts: list[tuple], dtype, device) -> Data:
     centre, size = (np.stack([part[i] for part in parts]) for i in (1, 2))
-    dtype = torch.float32 if _steepest(problems, size) <= STEEP else torch.float64
     starts = np.cumsum([0] + [len(problem.y) for problem in problems])
     features = problems[0].X.shape[1]
     X = torch.zeros((starts[-1], layout((features, 1))[0, ROWS]), dtype=dtype, device=device)
@@ -84,17 +97,20 @@ def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.
     return rows / size, centre.cpu().numpy(), size.cpu().numpy()
 
 
-def _steepest(problems: list[Problem], size: np.ndarray) -> float:
-    factors = [(inverse(p.x_scale) * s[:-1]).max(initial=0.0) for p, s in zip(problems, size, strict=True)]
-    factors += [(inverse(p.y_scale) * s[-1]).max(initial=0.0) for p, s in zip(problems, size, strict=True)]
-    return max(factors)
+def _steepest(problem: Problem, size: np.ndarray) -> float:
+    """The most that a network magnifies a column, the target among them."""
+    return max(
+        (inverse(problem.x_scale) * size[:-1]).max(initial=0.0), (inverse(problem.y_scale) * size[-1]).max(initial=0.0)
+    )
 
 
 def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], recipe: Recipe) -> Group:
     """The networks (problem, fold) in ``members`` as one group, with their first weights."""
     device, dtype = data.X.device, data.X.dtype
     plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
-    draws = [_draw(plan, recipe, k) for _, k in members]
+    seeds = [(problems[j].seed, k) for j, k in members]
+    drawn = {seed: _draw(plan, recipe, *seed) for seed in set(seeds)}  # the folds of a repeat share theirs
+    draws = [drawn[seed] for seed in seeds]
     rows, counts = _own_rows(problems, data, members)
     batches = [recipe.batch(int(count)) for count in counts]
     plain = data.weight is None
@@ -112,9 +128,9 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
     )  # fmt: skip
 
 
-def _draw(plan, recipe: Recipe, k: int) -> tuple[np.ndarray, np.ndarray]:
+def _draw(plan, recipe: Recipe, seed: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """First weights, the same as on the CPU, and the keys of the permutations."""
-    rng = np.random.default_rng([recipe.seed, k])
+    rng = np.random.default_rng([seed, k])
     return initial_parameters(plan, rng), epoch_keys(rng, recipe.epochs[-1])
 
 

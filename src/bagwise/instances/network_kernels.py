@@ -200,15 +200,21 @@ def backward(parameters, plan, space, n_rows, errors, gradient, scratch, zeros):
 
 
 @_part
+def flushed(x):
+    """Zero for what is next to it: weights of idle units shrink for ever, and some processors are slow below 1e-38."""
+    return np.float32(0) if abs(x) < np.float32(1e-30) else x
+
+
+@_part
 def adam(w, g, m, v, decay, share, step):
     """One step along the mean gradient (share is one over the batch's weight), which is then set to zero."""
     keep_m, keep_v, small = np.float32(0.9), np.float32(0.999), np.float32(1e-8)
     new_m, new_v = np.float32(0.1), np.float32(0.001)
     for i in range(w.size):
         mean = (g[i] + decay * w[i]) * share
-        m[i] = keep_m * m[i] + new_m * mean
-        v[i] = keep_v * v[i] + new_v * mean * mean
-        w[i] -= step * m[i] / (np.sqrt(v[i]) + small)
+        m[i] = flushed(keep_m * m[i] + new_m * mean)
+        v[i] = flushed(keep_v * v[i] + new_v * mean * mean)
+        w[i] = flushed(w[i] - step * m[i] / (np.sqrt(v[i]) + small))
         g[i] = 0
 
 

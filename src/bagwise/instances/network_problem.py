@@ -44,7 +44,7 @@ class Problem:
     """Network k, for k < n_networks, learns from the rows with fold != k and weight > 0; `of` makes one.
 
     ``weight`` has mean one. ``x_shift``, ``x_scale`` (networks, features) and ``y_shift``, ``y_scale`` (networks,) are
-    mean and deviation over each network's rows.
+    mean and deviation over each network's rows. Network k draws from ``[seed, k]``, whoever is trained beside it.
     """
 
     X: np.ndarray
@@ -52,6 +52,7 @@ class Problem:
     weight: np.ndarray
     fold: np.ndarray
     n_networks: int
+    seed: int
     x_shift: np.ndarray
     x_scale: np.ndarray
     y_shift: np.ndarray
@@ -60,12 +61,16 @@ class Problem:
     @classmethod
     def of(cls, X, y, weight, fold, recipe: Recipe, *, n_networks: int) -> Problem:
         weight = (weight / weight.mean()).astype(np.float32)
-        filled = np.unique(fold[weight > 0])
-        if len(filled) == 1 and filled[0] < n_networks:
+        used = np.flatnonzero(weight > 0)
+        used = used[np.argsort(fold[used], kind="stable")]
+        folds, starts = np.unique(fold[used], return_index=True)
+        if len(folds) == 1 and folds[0] < n_networks:
             raise ValueError("nothing to learn from: all rows of weight above zero are in one fold")
-        x_moments = _moments(X, weight, fold, n_networks, wanted=recipe.standardise)
-        y_moments = _moments(y[:, None], weight, fold, n_networks, wanted=recipe.scale_target)
-        return cls(X, y, weight, fold, n_networks, *x_moments, *(moment[:, 0] for moment in y_moments))
+        parts = dict(zip(folds.tolist(), np.split(used, starts[1:]), strict=True))
+        x_moments = _moments(X, parts, n_networks, wanted=recipe.standardise)
+        y_moments = _moments(y[:, None], parts, n_networks, wanted=recipe.scale_target)
+        moments = (*x_moments, *(moment[:, 0] for moment in y_moments))
+        return cls(X, y, weight, fold, n_networks, recipe.seed, *moments)
 
     def rows(self, k: int) -> np.ndarray:
         return np.flatnonzero((self.weight > 0) & (self.fold != k))
@@ -103,25 +108,24 @@ def inverse(scale):
     return np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
 
 
-def _moments(values, weight, fold, n_networks: int, *, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of every column over each network's training rows, (networks, columns).
 
-    One pass: the moments of every fold are merged over all folds but one. A constant column has standard deviation 0.
+    One pass: the moments of every fold (``parts``: fold -> rows) are merged over all folds but one. A constant column
+    has standard deviation 0.
     """
     shape = (n_networks, values.shape[1])
     if not wanted:
         return np.zeros(shape), np.ones(shape)
-    used = np.flatnonzero(weight > 0)
-    used = used[np.argsort(fold[used], kind="stable")]
-    groups, starts, counts = np.unique(fold[used], return_index=True, return_counts=True)
-    means, squares = np.empty((2, len(groups), values.shape[1]))
-    for j, rows in enumerate(np.split(used, starts[1:])):
+    folds, counts = np.array(list(parts)), np.array([len(rows) for rows in parts.values()])
+    means, squares = np.empty((2, len(folds), values.shape[1]))
+    for j, rows in enumerate(parts.values()):
         part = values[rows]
         means[j] = part.mean(axis=0, dtype=np.float64)
         squares[j] = ((part - means[j]) ** 2).sum(axis=0)
     shift, scale = np.empty(shape), np.empty(shape)
     for k in range(n_networks):
-        others = groups != k
+        others = folds != k
         share = counts[others, None] / counts[others].sum()
         shift[k] = (share * means[others]).sum(axis=0)
         between = share * (means[others] - shift[k]) ** 2

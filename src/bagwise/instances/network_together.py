@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -12,9 +13,8 @@ from torch import Tensor
 
 from bagwise.instances import network_orders
 from bagwise.instances.network_batched import Batched, forward, products, scaled_rows
-from bagwise.instances.network_ensemble import NetworkEnsemble
 from bagwise.instances.network_group import Data, Group, gather, upload
-from bagwise.instances.network_layout import BIAS_AT, COLUMNS, ROWS, layout
+from bagwise.instances.network_layout import BIAS_AT, COLUMNS, layout
 from bagwise.instances.network_problem import Problem, Recipe, Trained, refuse_divergence
 
 SHARE = 0.6  # of the free memory that one group of networks may take
@@ -27,7 +27,25 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
     A network's first weights, rows and permutations do not depend on its company, so the problems could as well be
     trained one by one; only the rounding of batched products may differ.
     """
-    data = upload(problems, recipe, device)
+    try:
+        uploaded = upload(problems, recipe, device)
+    except torch.OutOfMemoryError:
+        if len(problems) == 1:
+            raise
+        torch.cuda.empty_cache()
+        half = len(problems) // 2
+        parts = problems[:half], problems[half:]
+        return [found for part in parts for found in train_together(part, recipe, device, precision, n_jobs)]
+    found: list[list[Trained]] = [[] for _ in problems]
+    for some, data in uploaded:
+        trained = iter(_in_groups([problems[j] for j in some], data, recipe, precision, n_jobs))
+        for j in some:
+            found[j] = [next(trained) for _ in range(problems[j].n_networks)]
+    return found
+
+
+def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
+    """All networks of the problems, as many at a time as the device has room for."""
     members = [(j, k) for j, problem in enumerate(problems) for k in range(problem.n_networks)]
     size, trained, at = _at_once(problems, recipe, data), [], 0
     while at < len(members):
@@ -39,8 +57,7 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
                 raise
             size = max(1, min(size, len(members) - at) // 2)
             torch.cuda.empty_cache()
-    found = iter(trained)
-    return [[next(found) for _ in range(problem.n_networks)] for problem in problems]
+    return trained
 
 
 def engines(plan, device: str):
@@ -70,17 +87,18 @@ def _at_once(problems, recipe: Recipe, data: Data) -> int:
 
 def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
     group = gather(problems, data, members, recipe)
-    kept = run_epochs(group, recipe, precision)
-    held = [problems[j].held(k) for j, k in members]
-    outputs = [
-        _held_outputs(group, parameters, held, data.starts[[j for j, _ in members]], precision) for parameters in kept
-    ]
-    parameters = torch.stack(kept, dim=1)[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
+    kept = torch.stack(run_epochs(group, recipe, precision), dim=1)
+    parameters = kept[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
     trained = []
-    for e, (j, k) in enumerate(members):
-        said = np.stack([column[e, : len(held[e])] for column in outputs], axis=1).astype(np.float64)
-        said = problems[j].y_shift[k] + problems[j].y_scale[k] * said
-        trained.append(Trained(problems[j].ensemble(k, parameters[e], recipe, n_jobs), held[e], said))
+    for j, own in groupby(range(len(members)), lambda e: members[e][0]):
+        own = list(own)
+        held = [problems[j].held(members[e][1]) for e in own]
+        part = slice(own[0], own[-1] + 1)
+        outputs = _held_outputs(group, kept[part], part, [rows + data.starts[j] for rows in held], precision)
+        for e, rows, said in zip(own, held, outputs, strict=True):
+            k = members[e][1]
+            said = problems[j].y_shift[k] + problems[j].y_scale[k] * said[: len(rows)]
+            trained.append(Trained(problems[j].ensemble(k, parameters[e], recipe, n_jobs), rows, said))
     return trained
 
 
@@ -112,40 +130,22 @@ def step_sizes(group: Group, recipe: Recipe) -> Tensor:
 
 
 @torch.no_grad()
-def _held_outputs(group: Group, parameters: Tensor, held, starts, precision: str) -> np.ndarray:
-    """What every network says of the rows held out from it, (networks, longest), in its own units."""
+def _held_outputs(group: Group, kept: Tensor, part: slice, held: list[np.ndarray], precision: str) -> np.ndarray:
+    """What the networks of one problem say of rows held out, (networks, longest, epochs kept), each in its own units.
+
+    One problem at a time: products of other sizes may round differently, and its company must not be felt.
+    """
     rows = np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
-    for e, (own, start) in enumerate(zip(held, starts, strict=True)):
-        rows[e, : len(own)] = own + start
-    said = np.empty(rows.shape, dtype=np.float32)
-    widest = int(group.plan[:, COLUMNS].max()) + group.data.X.shape[1]
-    step = max(1, LARGEST // max(1, rows.shape[1] * widest))
+    for e, own in enumerate(held):
+        rows[e, : len(own)] = own
+    said = np.empty((*rows.shape, kept.shape[1]))
+    step = max(1, LARGEST // max(1, rows.shape[1] * (int(group.plan[:, COLUMNS].max()) + group.data.X.shape[1])))
     with products(precision):
         for at in range(0, len(held), step):
-            some = slice(at, at + step)
-            part = replace(group, x_shift=group.x_shift[some], x_factor=group.x_factor[some])
-            x = scaled_rows(part, torch.from_numpy(rows[some]).to(group.rows.device))
-            said[some] = forward(parameters[some], group.plan, x)[-1][..., 0].cpu().numpy()
+            some = slice(part.start + at, min(part.start + at + step, part.stop))
+            own = replace(group, x_shift=group.x_shift[some], x_factor=group.x_factor[some])
+            x = scaled_rows(own, torch.from_numpy(rows[at : at + step]).to(group.rows.device))
+            for i in range(kept.shape[1]):
+                outputs = forward(kept[at : at + step, i], group.plan, x)[-1][..., 0]
+                said[at : at + step, :, i] = outputs.cpu().numpy()
     return said
-
-
-@torch.no_grad()
-def predict_on(device: str, ensemble: NetworkEnsemble, X: np.ndarray) -> np.ndarray:
-    """What ``ensemble.predict(X)`` gives, to rounding, computed on a device."""
-    plan, D = layout(ensemble.sizes), ensemble.sizes[0]
-    flat = torch.tensor(ensemble.parameters, device=device)
-    parts = (
-        ensemble.x_shift[:, None],
-        ensemble.x_factor[:, None],
-        ensemble.y_shift[:, None],
-        ensemble.y_scale[:, None],
-    )
-    x_shift, x_factor, y_shift, y_scale = (torch.tensor(part, dtype=torch.float64, device=device) for part in parts)
-    step = max(1, LARGEST // (len(ensemble) * int(plan[:, [ROWS, COLUMNS]].max())))
-    said = []
-    with products("float32"):
-        for at in range(0, len(X), step):
-            rows = (torch.tensor(X[at : at + step], device=device).double() - x_shift) * x_factor
-            rows = torch.nn.functional.pad(rows.float(), (0, int(plan[0, ROWS]) - D))
-            said.append((y_shift + y_scale * forward(flat, plan, rows)[-1][..., 0]).mean(dim=0))
-    return torch.cat(said).cpu().numpy()

@@ -106,22 +106,32 @@ class OutOfFold(BaseEstimator):
         """Fit, and return the out-of-fold predictions of the training instances."""
         _one_of(self.predictor, PREDICTORS, "predictor")
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
-        bags = carried.spread()
-        self.fold_ = bag_folds(bags, self.folds, random_state=self.random_state)
-        importance = check_weights(sample_weight, bags)
+        importance = check_weights(sample_weight, carried)
+        self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
         _refuse_one_fold(self.fold_, importance)
-        weights = instance_weights(bags, self.weighting, importance)
-        regressor = prepared(self.regressor, self.scaler, self.random_state)
-        _refuse_deaf(regressor, importance is not None or bags.weights is not None)
+        regressor, (X, target, fold, weights) = self.problem(carried, y, self.fold_, importance)
+        _refuse_deaf(regressor, importance is not None or carried.weights is not None)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else _Loop(regressor)
-        result = train(
-            bags.instances, bags.expand(y), bags.expand(self.fold_), sample_weight=weights, n_jobs=self.n_jobs
-        )
-        chosen = self._choose(result, self._out(carried), y, importance)
+        result = train(X, target, fold, sample_weight=weights, n_jobs=self.n_jobs)
+        return self.adopt(result, carried, y, importance)
+
+    def problem(self, bags: Bags, y: np.ndarray, fold: np.ndarray, weight=None) -> tuple:
+        """What there is to cross-fit: the regressor, and rows, targets, folds and weights of instances."""
+        bags = bags.spread()
+        weights = instance_weights(bags, self.weighting, weight)
+        regressor = prepared(self.regressor, self.scaler, self.random_state)
+        return regressor, (bags.instances, bags.expand(y), bags.expand(fold), weights)
+
+    def adopt(self, result: CrossFit, bags: Bags, y: np.ndarray, weight=None) -> Bags:
+        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions.
+
+        ``bags`` may hold one instance for each bag, ``result.predictions`` being means over bags that are elsewhere.
+        """
+        chosen = self._choose(result, self._out(bags), y, weight)
         self.candidate_ = result.candidates[chosen]
         self.predictor_ = result.predictor(chosen, self.predictor)
-        remember_columns(self, carried)
-        return self._out(carried).replace(result.predictions[:, [chosen]])
+        remember_columns(self, bags)
+        return self._out(bags).replace(result.predictions[:, [chosen]])
 
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -14,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.instances.cross_fit import CrossFit
 from bagwise.instances.random_features import FLOATS, FourierFeatures, row_keys
+from bagwise.instances.ridge_sums import design, ridge_path, trace, uncentred
 from bagwise.threads import one_thread
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
@@ -127,8 +127,8 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         stream = self._stream(X, y, sample_weight, np.arange(len(X)), self.n_jobs)
         with one_thread():
             gram = stream.gram(0, len(X))
-            coef = _ridge(gram, self._penalties() * stream.trace(gram)).coef
-        return self._set(stream.features, float(self.penalty), *stream.uncentred(coef[:, 0].copy()))
+            coef = ridge_path(gram, self._penalties() * trace(gram, stream.origin)).coef
+        return self._set(stream.features, float(self.penalty), *uncentred(coef[:, 0].copy(), stream.origin))
 
     def predict(self, X) -> np.ndarray:
         """One number per row."""
@@ -167,10 +167,28 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
                 f"at every penalty up to {penalties.max():g} some fold is fitted exactly, which leaves its held-out "
                 "predictions to rounding; raise the penalties, even out the weights, or use fewer folds"
             )
-        models = {kind: stream.uncentred(coef[:, usable]) for kind, coef in left_out.coefficients().items()}
+        models = {kind: uncentred(coef[:, usable], stream.origin) for kind, coef in left_out.coefficients().items()}
         predictor = partial(_predictor, clone(self), stream.features, penalties[usable], models)
         candidates = tuple({"penalty": float(penalty)} for penalty in penalties[usable])
         return CrossFit(left_out.predictions[:, usable], candidates, predictor)
+
+    def from_sums(self, features, sums: dict[int, np.ndarray], origin: np.ndarray) -> tuple[dict[int, tuple], CrossFit]:
+        """What `cross_fit` gives when all that is known of the rows is Σ w d dᵀ of every fold.
+
+        Returns the model without each fold, as (β, b) for all penalties, to predict the fold's rows wherever they are;
+        and a `CrossFit` that still lacks those predictions.
+        """
+        penalties, total = self._penalties(), sum(sums.values())
+        lam = penalties * trace(total, origin)
+        with one_thread():
+            whole = ridge_path(total, lam).coef
+            without = {k: ridge_path(sum(own for j, own in sums.items() if j != k), lam).coef for k in sums}
+        mean = sum(without.values()) / len(without)
+        kinds = {"fold-mean": mean, "refit": whole, "last-fold": without[max(without)]}
+        models = {kind: uncentred(coef, origin) for kind, coef in kinds.items()}
+        predictor = partial(_predictor, clone(self), features, penalties, models)
+        candidates = tuple({"penalty": float(penalty)} for penalty in penalties)
+        return {k: uncentred(coef, origin) for k, coef in without.items()}, CrossFit(None, candidates, predictor)
 
     def _penalties(self) -> np.ndarray:
         penalties = np.atleast_1d(np.asarray(self.penalties if self.penalty is None else self.penalty, dtype=float))
@@ -182,8 +200,11 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         if self.block_rows < 1:
             raise ValueError(f"block_rows must be at least 1, not {self.block_rows!r}")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        features = FourierFeatures(random_state=self.random_state) if self.features is None else clone(self.features)
-        return _Stream(features.fit(X), X, y, weight, order, self.block_rows, n_jobs)
+        return _Stream(self.fresh_features().fit(X), X, y, weight, order, self.block_rows, n_jobs)
+
+    def fresh_features(self):
+        """The unfitted map."""
+        return FourierFeatures(random_state=self.random_state) if self.features is None else clone(self.features)
 
     def _row_folds(self, X) -> np.ndarray:
         if len(X) <= MANY_ROWS:
@@ -220,14 +241,8 @@ class _Stream:
         self.origin = np.concatenate([[0.0], phi.mean(axis=0, dtype=np.float64), [np.average(y, weights=weight)]])
 
     def rows(self, block: slice) -> np.ndarray:
-        """d of the rows of a block, always in float64: only the features are computed in the precision of X."""
         rows = self.order[block]
-        design = np.empty((len(rows), self.width + 2))
-        design[:, 0] = 1.0
-        design[:, 1:-1] = self.features.transform(self.X[rows])
-        design[:, -1] = self.y[rows]
-        design -= self.origin
-        return design
+        return design(self.features.transform(self.X[rows]), self.y[rows], self.origin)
 
     def gram(self, start: int, stop: int) -> np.ndarray:
         """Σ w d dᵀ over the rows from start to stop."""
@@ -246,34 +261,6 @@ class _Stream:
         jobs = (delayed(function)(item) for item in items)
         return Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(jobs)
 
-    def trace(self, gram: np.ndarray) -> float:
-        """Trace of the centred Σ w φφᵀ; never less than its rounding, and 1 if the features are all zero."""
-        diagonal = np.diag(gram)[1:-1] - gram[0, 1:-1] ** 2 / gram[0, 0]
-        return max(diagonal.sum(), np.finfo(float).eps * gram[0, 0] * (self.origin[1:-1] ** 2).sum()) or 1.0
-
-    def uncentred(self, coef: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """β and the intercept counted from zero instead of the origin."""
-        return coef[1:], coef[0] + self.origin[-1] - self.origin[1:-1] @ coef[1:]
-
-
-class _Ridge(NamedTuple):
-    """Ridge in the eigenbasis: [1, φ] @ basis has orthogonal columns, the intercept first."""
-
-    basis: np.ndarray  # (1 + features, 1 + features)
-    shrink: np.ndarray  # (1 + features, penalties): 1 / (eigenvalue + λ)
-    coef: np.ndarray  # (1 + features, penalties)
-
-
-def _ridge(gram: np.ndarray, lam: np.ndarray) -> _Ridge:
-    """Ridge for every λ from Σ w d dᵀ; the intercept, unpenalised, is split off by centring."""
-    weight, mean = gram[0, 0], gram[0, 1:-1] / gram[0, 0]
-    values, vectors = np.linalg.eigh(gram[1:-1, 1:-1] - weight * np.outer(mean, mean))
-    basis = np.eye(len(mean) + 1)
-    basis[0, 1:], basis[1:, 1:] = -mean @ vectors, vectors
-    shrink = np.full((len(basis), len(lam)), 1 / weight)
-    shrink[1:] = 1 / (np.maximum(values, 0.0)[:, None] + lam)
-    return _Ridge(basis, shrink, basis @ (shrink * (basis.T @ gram[:-1, -1])[:, None]))
-
 
 class _LeaveOut:
     """Held-out predictions of all folds and the sum of their models. The folds are sorted by size."""
@@ -285,8 +272,8 @@ class _LeaveOut:
         first_long = 0 if len(sizes) <= FEW_FOLDS else int(np.searchsorted(sizes, short, side="right"))
         n_kept = min(KEPT_FOLDS, max(2, KEPT_NUMBERS // stream.width**2))
         self._sum_up(max(first_long, len(sizes) - n_kept))
-        self.lam = penalties * stream.trace(self.gram)
-        self.ridge = _ridge(self.gram, self.lam)
+        self.lam = penalties * trace(self.gram, stream.origin)
+        self.ridge = ridge_path(self.gram, self.lam)
         self.predictions = np.empty((len(stream.X), len(penalties)))
         self.blow_up = np.ones(len(penalties))
         self.coef_sum, self.coef_last = np.zeros_like(self.ridge.coef), self.ridge.coef.copy()
@@ -323,7 +310,7 @@ class _LeaveOut:
             gram = self.rest + sum(own for other, own in self.kept.items() if other != k)
         else:  # at least two folds are longer, so this is no difference of near-equal numbers
             gram = self.gram - self.stream.gram(self.bounds[k], self.bounds[k + 1])
-        return _ridge(gram, self.lam).coef
+        return ridge_path(gram, self.lam).coef
 
     def _short_folds(self, count: int) -> None:
         """The first folds by the block formula, those of one size together."""
@@ -345,10 +332,10 @@ class _LeaveOut:
         """
         count, size = folds.stop - folds.start, self.sizes[folds.start]
         rows = slice(self.bounds[folds.start], self.bounds[folds.stop])
-        design = self.stream.rows(rows)
-        root, y = self.stream.root[rows].reshape(count, size, 1), design[:, -1].reshape(count, size, 1)
-        Z = (design[:, :-1] @ self.ridge.basis).reshape(count, size, -1)
-        fitted = (design[:, :-1] @ self.ridge.coef).reshape(count, size, -1)
+        rows_d = self.stream.rows(rows)
+        root, y = self.stream.root[rows].reshape(count, size, 1), rows_d[:, -1].reshape(count, size, 1)
+        Z = (rows_d[:, :-1] @ self.ridge.basis).reshape(count, size, -1)
+        fitted = (rows_d[:, :-1] @ self.ridge.coef).reshape(count, size, -1)
         S, residual = root * Z, root * (y - fitted)
         probe = np.random.default_rng(0).standard_normal((size, 1))
         probe = np.broadcast_to(probe * np.sqrt(size) / np.linalg.norm(probe), (count, size, 1))

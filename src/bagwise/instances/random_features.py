@@ -38,10 +38,23 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is never looked at."""
         self._check()
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
+        return self._fit(*_mean_and_scale(X), X[sample_rows(X, *self.sampling())])
+
+    def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
+        """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
+        self._check()
+        validate_data(self, rows, dtype=FLOATS)
+        return self._fit(mean, scale, rows)
+
+    def sampling(self) -> tuple[int, int]:
+        """How many distinct rows the fit looks at, and the seed: those of the smallest `row_keys`."""
+        return max(MEDIAN_ROWS, self.n_features), int(np.random.default_rng(self.random_state).integers(2**63))
+
+    def _fit(self, mean, scale, rows):
+        self.mean_, self.scale_ = mean, scale
         rng = np.random.default_rng(self.random_state)
-        self.mean_, self.scale_ = _mean_and_scale(X)
-        rows = _sample(X, max(MEDIAN_ROWS, self.n_features), rng.integers(2**63))
-        sample = self._standardise(X[rows].astype(np.float64))
+        rng.integers(2**63)  # the seed of the sampling
+        sample = self._standardise(rows.astype(np.float64))
         self.bandwidth_ = self.bandwidth * _median_bandwidth(sample[:MEDIAN_ROWS])
         self._draw(sample, rng)
         return self
@@ -198,8 +211,8 @@ def row_keys(X: np.ndarray, seed: int) -> np.ndarray:
     return keys
 
 
-def _sample(X: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Indices of ``size`` distinct rows (of all of them if there are fewer), those of the smallest keys."""
+def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Indices of ``size`` distinct rows (of all of them if there are fewer), those of the smallest `row_keys`."""
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 

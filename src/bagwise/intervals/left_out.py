@@ -42,9 +42,13 @@ def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
 
 def fit_without_folds(method, bags: Bags, y, fold: np.ndarray, weights, n_jobs) -> FoldModels:
     """One model per fold, trained on the bags of the others."""
-    parts = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
-    jobs = (delayed(fit_once)(method, bags[p], y[p], None if weights is None else weights[p]) for p in parts)
+    jobs = (delayed(_fit_without)(method, bags, y, fold, weights, k) for k in range(fold.max() + 1))
     return FoldModels(tuple(Parallel(n_jobs=n_jobs)(jobs)))
+
+
+def _fit_without(method, bags: Bags, y, fold: np.ndarray, weights, k: int):
+    part = np.flatnonzero(fold != k)
+    return fit_once(method, bags[part], y[part], None if weights is None else weights[part])
 
 
 def keeps_folds(model, bags: Bags) -> bool:

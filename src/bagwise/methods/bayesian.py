@@ -20,9 +20,9 @@ def _grid(bandwidths=BANDWIDTHS) -> dict[str, list]:
     return {"kernel": [Gaussian(b) for b in bandwidths]}
 
 
-def blr(*, random_state=0, n_jobs=None) -> EvidenceRidge:
+def blr(draw: str = "bags", *, random_state=0, n_jobs=None) -> EvidenceRidge:
     """Bayesian linear regression on the mean similarity to 60 landmarks; bandwidth by held-out likelihood."""
-    embedding = LandmarkMean(landmarks=LANDMARKS, random_state=random_state)
+    embedding = LandmarkMean(landmarks=LANDMARKS, draw=draw, random_state=random_state)
     return EvidenceRidge(embedding, grid=_grid(), random_state=random_state, n_jobs=n_jobs)
 
 
@@ -77,7 +77,15 @@ register(
         assumes="the target is a smooth function of the distribution of the bag, all bags being equally well seen",
         cites=LAW,
         cost="O(N s) for s landmarks, times bandwidths tried",
-        presets={"default": blr},
+        presets={
+            "default": blr,
+            "rows": variant(
+                "Landmarks from distinct rows, however large their bags: sums over instances, so it fits out of core "
+                "and on a cluster too (``bagwise.fit_scan``).",
+                blr,
+                "rows",
+            ),
+        },
         search_space={"embedding__landmarks": [30, 60, 90]},
         gives=("std", "contributions"),
     )

@@ -6,12 +6,13 @@ import numpy as np
 from sklearn.ensemble import VotingRegressor
 
 from bagwise import kernels as k
-from bagwise.embeddings.feature_mean import NystroemMean
+from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean
 from bagwise.embeddings.phase import PhaseMean
 from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
+from bagwise.instances.random_features import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.learners import default_network, standardised
 from bagwise.regressors import BagPipeline, EmbeddingRidge
@@ -69,6 +70,13 @@ def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
     return scaled(EmbeddingRidge(NystroemMean(random_state=random_state), RidgePath(), grid=grid))
 
 
+def fourier(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
+    """The mean of 256 random Fourier features of a Gaussian kernel, and ridge: sums over instances, so it fits out of
+    core and on a cluster too (``bagwise.fit_scan``)."""
+    features = FourierFeatures(256, linear=False, random_state=random_state)
+    return EmbeddingRidge(FeatureMean(features), RidgePath(), grid={"features__bandwidth": [0.5, 1.0, 2.0]})
+
+
 def ensemble(*, random_state=0, n_jobs=None) -> VotingRegressor:
     """Szabó's ensemble: the equal-weight average of one linear model per kernel; the unbounded polynomials left out."""
     names = [name for name in KERNELS if not name.startswith("polynomial")]
@@ -111,6 +119,7 @@ register(
             "linear": linear_kme,
             "second-kernel": second_kernel,
             "ensemble": ensemble,
+            "fourier": fourier,
         },
         search_space={
             "head__embedding__embedding__landmarks": [200, 500, 1000],

@@ -12,6 +12,8 @@ from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.embedded import scaled
 from bagwise.regressors import BagPipeline, EmbeddingRidge
 
+MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
+
 
 def statistics(head) -> BagPipeline:
     return BagPipeline([("embedding", Statistics()), ("head", head)])
@@ -41,6 +43,12 @@ def linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     return scaled(EmbeddingRidge(Statistics(), RidgePath()))
 
 
+def moments(*, random_state=0, n_jobs=None) -> BagPipeline:
+    """Ridge regression on mean, deviation, skewness, kurtosis, extremes and size: what can be had from sums over
+    instances, so it fits out of core and on a cluster too (``bagwise.fit_scan``)."""
+    return scaled(EmbeddingRidge(Statistics(MOMENTS), RidgePath()))
+
+
 def miles(*, head=None, random_state=0, n_jobs=None) -> BagPipeline:
     """Ridge regression on similarities to 500 prototypes, their width chosen by leave-one-bag-out."""
     kernels = [Gaussian(0.25), Gaussian(0.5), Gaussian(1.0), MinusDistance()]
@@ -56,7 +64,7 @@ register(
         assumes="the target depends on the distribution of single features, not on how they go together",
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
-        presets={"default": boosting, "forest": forest, "linear": linear},
+        presets={"default": boosting, "forest": forest, "linear": linear, "moments": moments},
         search_space={"head__max_leaf_nodes": [8, 15, 31], "head__max_iter": [100, 200, 400]},
     )
 )

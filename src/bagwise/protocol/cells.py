@@ -27,7 +27,7 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
             outcome = _score_all(cell, bags, y) if cell.selection == "paper" else _score_chosen(cell, bags, y)
         except Exception as error:
             outcome = {"error": describe_error(error)}
-    return finish(cell, outcome | {"seconds": watch.seconds, "memory_mb": watch.memory_mb})
+    return finish(cell, outcome | {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb})
 
 
 def finish(cell: Cell, outcome: dict) -> dict:

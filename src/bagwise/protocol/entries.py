@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
 from sklearn.base import clone
 
+from bagwise.devices import settled
 from bagwise.instances.out_of_fold import seeded
 from bagwise.methods import card, method
 from bagwise.protocol.selection import as_settings, chooses_by_itself
@@ -38,6 +39,20 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     if twice:
         raise ValueError(f"two methods are called {twice[0]!r}; give each its own label: (label, estimator)")
     return entries
+
+
+def on_device(entry: Entry, device: str | None) -> Entry:
+    """The entry with every part that has a ``device`` moved to this one; None leaves all where they are."""
+    if device is None:
+        return entry
+    settled(device, worth=False)  # refuses a device that is not there, before any cell does
+
+    def make(seed: int):
+        estimator = entry.make(seed)
+        parts = [name for name in estimator.get_params(deep=True) if name.split("__")[-1] == "device"]
+        return estimator.set_params(**dict.fromkeys(parts, device))
+
+    return replace(entry, make=make)
 
 
 def _entry(item, tune: bool) -> Entry:

@@ -7,9 +7,10 @@ from contextlib import nullcontext
 from threading import Lock
 
 from bagwise.bags import check_fit
-from bagwise.execution import Lost, Processes, Serial
+from bagwise.execution import Lost, executor_for
+from bagwise.protocol.ahead import with_networks
 from bagwise.protocol.cells import finish, run_cell
-from bagwise.protocol.entries import as_entries
+from bagwise.protocol.entries import as_entries, on_device
 from bagwise.protocol.plan import Cell, Plan, make_plan
 from bagwise.protocol.progress import Display, Step, Tracker
 from bagwise.protocol.results import Results
@@ -32,6 +33,7 @@ def evaluate(
     out=None,
     n_jobs: int | None = None,
     executor=None,
+    device: str | None = None,
     random_state: int = 0,
     name: str = "data",
     origin: dict | None = None,
@@ -62,9 +64,14 @@ def evaluate(
         The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
     out : folder, optional
     n_jobs : int, optional
-        Processes; None or 1 for this one alone, -1 for one per core.
+        Processes; None or 1 for this one alone, -1 for one per core. Inside `bagwise.cluster` its workers run the
+        cells, unless it is 1.
     executor : optional
         Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
+    device : {"cpu", "cuda", "auto"}, optional
+        Where every part of a method that has a ``device`` runs; by default, where the method says. On a GPU the
+        networks of `OutOfFold` stages are trained together, those of all cells in as few launches as memory allows, and
+        the cells then run as ever.
     name : what the data set is called in tables
     origin : dict, optional
         Where the data came from, kept with the results so that a report can read it again: ``path``, ``options`` (the
@@ -88,11 +95,11 @@ def evaluate(
     [5]
     """
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
-    entries = as_entries(methods, tune=tune)
+    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)
-    executor = executor or (Serial() if n_jobs in (None, 1) else Processes(n_jobs))
+    executor = executor or executor_for(n_jobs)
     store = Memory() if out is None else Folder(out)
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
@@ -119,7 +126,7 @@ class _Run:
         watch(self.tracker.step())
 
     def through(self, executor, bags, y) -> None:
-        for cell, result in executor.run(run_cell, self.unfinished(), (bags, y)):
+        for cell, result in executor.run(run_cell, with_networks(self.unfinished(), bags, y), (bags, y)):
             if isinstance(result, Lost):
                 result = finish(cell, {"error": result.reason})
             self.store.write(result)

@@ -17,7 +17,10 @@ from bagwise.protocol.splits import Split
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one split: all that its result depends on, beside the data. ``key`` is the hash of both."""
+    """One method on one split: all that its result depends on, beside the data. ``key`` is the hash of both.
+
+    ``ahead`` are seconds spent on it before it is run (see `with_networks`).
+    """
 
     key: str
     method: str
@@ -30,6 +33,7 @@ class Cell:
     seed: int
     train: np.ndarray = field(repr=False)
     test: np.ndarray = field(repr=False)
+    ahead: float = 0.0
 
 
 @dataclass(frozen=True)

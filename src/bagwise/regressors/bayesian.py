@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
@@ -82,32 +82,55 @@ class EvidenceRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> EvidenceRidge:
         bags, y = check_fit(bags, y, allow_weights=True)
+        jobs = (delayed(self._embed)(setting, bags, y) for setting in self.settings())
+        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight)
+
+    def fit_rows(self, bags, y, embedded, sample_weight=None) -> EvidenceRidge:
+        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
+
+        Of the bags only ids, groups and columns count.
+        """
         weight = weights_or_ones(sample_weight, bags)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
-        settings = list(ParameterGrid(self.grid or {}))
-        fold = few_folds(bags, self.folds, self.random_state) if len(settings) > 1 else None
-        tried = Parallel(n_jobs=self.n_jobs)(delayed(self._try)(setting, bags, y, weight, fold) for setting in settings)
-        self.search_ = [(setting, score) for setting, (_, _, score) in zip(settings, tried, strict=True)]
+        fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
+        embedded = list(embedded)
+        tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)
+        self.search_ = [(setting, score) for (setting, _, _), (_, score) in zip(embedded, tried, strict=True)]
         best = int(np.argmin([score for _, score in self.search_]))
-        self.setting_, (self.embedding_, self.posterior_, _) = settings[best], tried[best]
+        self.setting_, self.embedding_, _ = embedded[best]
+        self.posterior_ = tried[best][0]
         self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
         remember_columns(self, bags)
         return self
+
+    def settings(self) -> list[dict]:
+        """The settings to try, in order."""
+        return list(ParameterGrid(self.grid or {}))
+
+    def embedding_for(self, setting: dict):
+        """An unfitted embedding with this setting."""
+        embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
+        if getattr(embedding, "columns", "features") != "features":
+            raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
+        return embedding
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), return_std)
 
-    def _try(self, setting, bags, y, weight, fold):
-        embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
-        if getattr(embedding, "columns", "features") != "features":
-            raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
+    def _embed(self, setting, bags, y) -> tuple:
+        embedding = self.embedding_for(setting)
         with one_thread():
-            rows = embedding.fit_transform(bags, y)
-            score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
-            return embedding, Evidence(rows, y, weight), score
+            return setting, embedding, embedding.fit_transform(bags, y)
+
+
+def _judge(rows, y, weight, fold) -> tuple:
+    """The posterior, and the score of held-out bags."""
+    with one_thread():
+        score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
+        return Evidence(rows, y, weight), score
 
 
 class Evidence:
@@ -155,7 +178,18 @@ class Evidence:
             return -self.log_evidence(log_ratio) + 0.5 * (log_ratio / 20) ** 2
 
         best = LOG_RATIOS[int(np.argmin([cost(at) for at in LOG_RATIOS]))]
+        if self._slope(best - 1) < 0 < self._slope(best + 1):
+            # Where the slope is zero: the cost itself is flat there, and says no more than half of the digits.
+            return float(brentq(self._slope, best - 1, best + 1, xtol=1e-13))
         return float(minimize_scalar(cost, bounds=(best - 1, best + 1), method="bounded").x)
+
+    def _slope(self, log_ratio: float) -> float:
+        """Derivative of the cost, minus the log evidence and minus the log prior."""
+        k, gamma = len(self._along), self._unit * np.exp(log_ratio)
+        explained = gamma * self.spectrum / (1 + gamma * self.spectrum)
+        left = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
+        factor = (self._n - 1) / max(self._n - 1, 1)
+        return 0.5 * (explained.sum() - factor * left / self._noise(gamma)) + log_ratio / 400
 
 
 def _held_out_score(Z: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:

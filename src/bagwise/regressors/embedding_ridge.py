@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
@@ -69,16 +71,21 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
-        weights = check_weights(sample_weight, bags)
-        if self.offset not in OFFSETS:
-            raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
-        if self.offset == "mean" and bags.n_features != 1:
-            raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
-        y = y - self._offset(bags)
+        self._check(bags)
+        return self.fit_rows(bags, y, map(partial(self._embed, bags, y), self.settings()), sample_weight)
+
+    def fit_rows(self, bags, y, embedded, sample_weight=None) -> EmbeddingRidge:
+        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
+
+        Of the bags only ids, groups, covariates and columns count, and their means if ``offset`` is "mean": a bag of
+        one instance, the mean, may stand for a bag that is elsewhere.
+        """
+        self._check(bags)
+        weights, y = check_weights(sample_weight, bags), y - self._offset(bags)
         best, self.search_ = None, []
         with one_thread():
-            for setting in ParameterGrid(self.grid or {}):
-                embedding, beside, head = self._try(setting, bags, y, weights)
+            for setting, embedding, rows in embedded:
+                beside, head = self._head(embedding, rows, bags, y, weights)
                 self.search_.append((setting, head.penalty_, head.error_))
                 if best is None or head.error_ < best[-1].error_:
                     best = setting, embedding, beside, head
@@ -87,24 +94,49 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
         remember_columns(self, bags)
         return self
 
-    def _try(self, setting, bags, y, weights):
-        embedding = clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
-        rows, beside = embedding.fit_transform(_for(embedding, bags), y), None
-        head = clone(self.head if self.head is not None else RidgePath())
+    def settings(self) -> list[dict]:
+        """The settings to try, in order."""
+        return list(ParameterGrid(self.grid or {}))
+
+    def embedding_for(self, setting: dict):
+        """An unfitted embedding with this setting."""
+        return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
+
+    def _check(self, bags) -> None:
+        if self.offset not in OFFSETS:
+            raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
+        if self.offset == "mean" and bags.n_features != 1:
+            raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
+
+    def _embed(self, bags, y, setting) -> tuple:
+        embedding = self.embedding_for(setting)
+        return setting, embedding, embedding.fit_transform(_for(embedding, bags), y)
+
+    def _head(self, embedding, rows, bags, y, weights) -> tuple:
+        head, beside = clone(self.head if self.head is not None else RidgePath()), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.set_params(kernel="precomputed")
         if bags.covariates is not None and not reads_covariates(embedding):
             beside = CovariatesBeside.of(bags.covariates, rows, gram)
             rows = beside.join(rows, bags.covariates)
-        return embedding, beside, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
+        return beside, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
+            seen = _for(self.embedding_, bags)
+            return self.embedding_.project(seen, self.head_.coef_) + self.head_.intercept_ + self._offset(bags)
+        return self.head_.predict(self._rows(bags)) + self._offset(bags)
+
+    def predict_path(self, bags) -> np.ndarray:
+        """Predictions with every penalty of the head, (bags, penalties), all by the embedding that was chosen."""
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        return self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1))
+
+    def _rows(self, bags) -> np.ndarray:
         rows = self.embedding_.transform(_for(self.embedding_, bags))
-        if self.beside_ is not None:
-            rows = self.beside_.join(rows, bags.covariates)
-        return self.head_.predict(rows) + self._offset(bags)
+        return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
 
     def _offset(self, bags) -> np.ndarray | float:
         if self.offset == "none":

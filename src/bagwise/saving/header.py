@@ -29,12 +29,15 @@ def describe_training(bags: Bags, y) -> dict:
      'target': {'min': 1.0, 'mean': 1.5, 'max': 2.0}}
     """
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    y = check_targets(y, bags)
-    sizes = bags.sizes
+    return describe_counts(bags.n_features, bags.sizes, check_targets(y, bags))
+
+
+def describe_counts(n_features: int, sizes: np.ndarray, y: np.ndarray) -> dict:
+    """The same, of bags that are not at hand: the number of features, the size and the target of every bag."""
     return {
-        "bags": len(bags),
-        "instances": bags.n_instances,
-        "features": bags.n_features,
+        "bags": len(sizes),
+        "instances": int(sizes.sum()),
+        "features": n_features,
         "instances_per_bag": {"min": float(sizes.min()), "median": float(np.median(sizes)), "max": float(sizes.max())},
         "target": {"min": float(y.min()), "mean": float(y.mean()), "max": float(y.max())},
     }

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from itertools import islice
 from typing import Any
 
+from bagwise.execution.connecting import NoWorkers, connected, need_distributed
 from bagwise.execution.outcome import Lost
 
 AHEAD = 2  # tasks per worker thread that wait on the cluster, so that none is idle
 PATIENCE = 30  # seconds
-
-
-class NoWorkers(RuntimeError):
-    """All workers of a cluster are gone."""
 
 
 class Dask:
@@ -39,31 +37,55 @@ class Dask:
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
         """As `Serial.run`, in the order in which the tasks end."""
-        distributed = _need_distributed()
-        if not isinstance(self.client, str):
-            yield from _run(distributed, self.client, function, iter(tasks), shared)
-            return
-        with distributed.Client(self.client, set_as_default=False) as client:
-            yield from _run(distributed, client, function, iter(tasks), shared)
+        with connected(self.client) as client:
+            yield from _run(client, function, iter(tasks), shared)
+
+    def add_up(self, function: Callable, tasks: Iterable, shared: tuple, add: Callable) -> Any:
+        """The results of all tasks added by pairs, as `by_pairs` does, where they are: only the sum comes back."""
+        with connected(self.client) as client:
+            data = send(client, shared)
+            # Adding goes first, so that few results wait in the memory of the workers.
+            level = [client.submit(_call, function, task, data, pure=False) for task in tasks]
+            height = 0
+            while len(level) > 1:
+                height += 1
+                pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+                level = [
+                    pair[0] if len(pair) == 1 else client.submit(add, *pair, pure=False, priority=height)
+                    for pair in pairs
+                ]
+            return _awaited(client, level[0])
 
 
-def _run(distributed, client, function, tasks, shared):
-    data = _send(client, shared)
+def _awaited(client, future):
+    while True:
+        if ended(client, {future: None}):
+            try:
+                return future.result(timeout=PATIENCE)
+            except TimeoutError:
+                continue  # its worker died before handing the result over: the scheduler makes it again
+            except Exception as error:  # a task never raises: the cluster did
+                return Lost(f"the cluster gave it up ({error!r})")
+
+
+def _run(client, function, tasks, shared):
+    data = send(client, shared)
     room = AHEAD * max(1, sum(client.nthreads().values()))
     lost = []
-    for task, result in _in_window(distributed, client, room, function, tasks, data):
+    for task, result in _in_window(client, room, function, tasks, data):
         if isinstance(result, Lost):
             lost.append(task)
         else:
             yield task, result
     for task in lost:
         try:
-            yield next(_in_window(distributed, client, 1, function, iter([task]), data))
+            # The data is sent anew: it may have been on its way when too many workers died.
+            yield next(_in_window(client, 1, function, iter([task]), send(client, shared)))
         except NoWorkers as error:
             yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
 
 
-def _in_window(distributed, client, room, function, tasks, data):
+def _in_window(client, room, function, tasks, data):
     """(task, result), with so many tasks on the cluster at a time."""
     flying = {}
     while True:
@@ -71,7 +93,7 @@ def _in_window(distributed, client, room, function, tasks, data):
             flying[client.submit(_call, function, task, data, pure=False)] = task
         if not flying:
             return
-        for future in _ended(distributed, client, flying):
+        for future in ended(client, flying):
             try:
                 result = future.result(timeout=PATIENCE)
             except TimeoutError:
@@ -81,30 +103,30 @@ def _in_window(distributed, client, room, function, tasks, data):
             yield flying.pop(future), result
 
 
-def _ended(distributed, client, flying) -> list:
+def ended(client, flying) -> list:
     """Futures that have ended; none after a while of waiting, in which the cluster must have had a worker."""
+    wait = need_distributed().wait
     try:
-        return list(distributed.wait(list(flying), timeout=PATIENCE, return_when="FIRST_COMPLETED").done)
+        with client.as_current():  # `wait` asks the current client, which need not be ours
+            return list(wait(list(flying), timeout=PATIENCE, return_when="FIRST_COMPLETED").done)
+    except CancelledError as error:
+        raise ConnectionError("the cluster has dropped its tasks; is its scheduler still there?") from error
     except TimeoutError:
         if not client.nthreads():
             raise NoWorkers(f"the cluster has had no worker for {PATIENCE} s; start some and run again") from None
         return []
 
 
-def _send(client, shared):
+def send(client, data):
     """The data as a task of its own: unlike scattered data, the scheduler can make it again when a worker dies."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        return client.submit(tuple, shared, pure=False)
+        return client.submit(_itself, data, pure=False)
+
+
+def _itself(data):
+    return data
 
 
 def _call(function, task, shared):
     return function(task, *shared)
-
-
-def _need_distributed():
-    try:
-        import distributed
-    except ImportError as error:
-        raise ImportError("running on a cluster needs Dask: pip install 'bagwise[dask]'") from error
-    return distributed

@@ -1,0 +1,96 @@
+"""Results of tasks in the order of the tasks, and their sum, whoever runs them: the same numbers to the last bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from bagwise.execution.outcome import Failed, Lost
+
+
+def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[Any]:
+    """``function(task, *shared)`` of every task, in the order of the tasks, run by an executor (see `execution`).
+
+    An error in a task is raised here as it was there, when the tasks that had begun have ended; no other is begun.
+
+    Examples
+    --------
+    >>> from bagwise.execution import Serial
+    >>> list(in_order(Serial(), pow, [2, 3], (2,)))
+    [4, 9]
+    """
+    early, turn, wrong = {}, 0, {}
+    numbered = takewhile(lambda _: not wrong, enumerate(tasks))
+    for (number, task), result in executor.run(_guarded, numbered, (function, *shared)):
+        if isinstance(result, Failed | Lost):
+            wrong[number] = result, task
+        early[number] = result
+        while not wrong and turn in early:
+            yield early.pop(turn)
+            turn += 1
+    if wrong:
+        told(*wrong[min(wrong)])
+
+
+def add_up(executor, function: Callable, tasks: Iterable, shared: tuple, add: Callable[[Any, Any], Any]) -> Any:
+    """The results of all tasks added in pairs, pairs of pairs and so on, in the order of the tasks.
+
+    An executor that can add where the results are (`Dask`) does so; the pairs are the same.
+    """
+    if hasattr(executor, "add_up"):
+        return told(executor.add_up(_guarded, enumerate(tasks), (function, *shared), _Adding(add)))
+    return by_pairs(in_order(executor, function, tasks, shared), add)
+
+
+def by_pairs(results: Iterable, add: Callable[[Any, Any], Any]) -> Any:
+    """The sum of at least one result as a balanced tree, holding no more than the logarithm of their number.
+
+    Examples
+    --------
+    >>> by_pairs("abcde", lambda a, b: f"({a}{b})")
+    '(((ab)(cd))e)'
+    """
+    held: list[tuple[int, Any]] = []  # (height of the tree, its sum), heights falling
+    for result in results:
+        height = 0
+        while held and held[-1][0] == height:
+            result, height = add(held.pop()[1], result), height + 1
+        held.append((height, result))
+    total = held.pop()[1]
+    while held:
+        total = add(held.pop()[1], total)
+    return total
+
+
+def told(result, task=None) -> Any:
+    """The result, unless it is an error or the loss of one."""
+    if isinstance(result, Failed):
+        raise result.error
+    if isinstance(result, Lost):
+        raise RuntimeError(f"{'' if task is None else f'{task}: '}{result.reason}")
+    return result
+
+
+def _guarded(numbered, function, *shared):
+    """A task's result, or its error as a value: a cluster takes an exception for the end of a worker."""
+    try:
+        return function(numbered[1], *shared)
+    except Exception as error:
+        return Failed(error)
+
+
+class _Adding:
+    """Adding that passes errors on; the first of two wins."""
+
+    def __init__(self, add):
+        self.add = add
+
+    def __call__(self, left, right):
+        for one in (left, right):
+            if isinstance(one, Failed | Lost):
+                return one
+        try:
+            return self.add(left, right)
+        except Exception as error:
+            return Failed(error)

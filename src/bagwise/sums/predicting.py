@@ -1,0 +1,127 @@
+"""`predict_scan`: the bags of a table that need not fit into memory, predicted by an ordinary model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+
+from bagwise.bags import Bags
+from bagwise.bags.remembering import compare_columns
+from bagwise.embeddings.statistics import Statistics
+from bagwise.execution import executor_for
+from bagwise.explaining.verbs import by_rows, unwrapped
+from bagwise.lake import Chunk, Scan
+from bagwise.sums.statistics import Prepare, statistics_rows
+from bagwise.sums.survey import refuse_unusable
+from bagwise.sums.walk import BLOCK_ROWS, Walk, sum_rows
+from bagwise.writing import new_folder, refuse_filled
+
+PART_BAGS = 1_000_000  # to a file
+
+
+class Predictions(NamedTuple):
+    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has."""
+
+    ids: np.ndarray
+    values: np.ndarray
+    sizes: np.ndarray
+
+
+def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
+    """Predict every bag of a scan, wherever its rows lie.
+
+    Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
+    `fit_scan`'s methods that is so for all but those on statistics, which take two passes.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of `fit_scan`, or any fitted method whose predictions are sums over instances.
+    scan : Scan
+        With the features that the model was fitted on; a target is not needed.
+    out : path, optional
+        A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
+        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all.
+    executor : as for `fit_scan`
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bagwise as bw
+    >>> table = pd.DataFrame({"site": [1, 2, 1, 2], "red": [0.0, 1.0, 2.0, 3.0], "aod": [0.1, 0.3, 0.1, 0.3]})
+    >>> bags, y = bw.load(table, bag="site", target="aod")
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> found = bw.predict_scan(model, bw.scan(table, bag="site", features=["red"], chunk_rows=2))
+    >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
+    ([1, 2], True)
+    """
+    if out is not None:
+        refuse_filled(out)
+    found = _predict(Walk(scan, executor_for(None) if executor is None else executor), unwrapped(model))
+    if out is not None:
+        new_folder(out, lambda folder: _write(folder, scan.bag, found))
+    return found
+
+
+def _predict(walk: Walk, model) -> Predictions:
+    stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
+    if all(by_rows(stage) for stage in stages) and getattr(last, "additive_", False):
+        return _sum(walk, model)
+    if len(stages) == 1 and isinstance(getattr(last, "embedding_", None), Statistics):
+        return _from_statistics(walk, stages[0], last)
+    raise ValueError(
+        "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
+        "load the table and use model.predict, or fit a model with bagwise.fit_scan"
+    )
+
+
+def _write(folder: Path, bag: str, found: Predictions) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {bag: found.ids, "prediction": found.values, "instances": found.sizes}
+    for number, start in enumerate(range(0, len(found.ids), PART_BAGS)):
+        part = {name: pa.array(column[start : start + PART_BAGS]) for name, column in columns.items()}
+        pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
+
+
+def _sum(walk: Walk, model) -> Predictions:
+    found = list(walk.each(_alone, model, list(walk.scan.feature_names)))
+    ids = walk.name_bags([seen[0] for seen in found])
+    sums, sizes = np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int64)
+    for own, (_, count, total) in zip(walk.own, (seen for seen in found if len(seen[0])), strict=True):
+        sizes[own] += count
+        sums[own] += total
+    return Predictions(ids, sums / sizes, sizes)
+
+
+def _alone(chunk: Chunk, model, names) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the bags of a chunk: ids, numbers of rows, and the sum of what every row is predicted alone."""
+    ids, bag = chunk.bags()
+    sums = np.zeros(len(ids))
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        refuse_unusable(block.X, block.bag, ids, chunk)
+        alone = model.predict(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names))
+        sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
+    return ids, np.bincount(bag, minlength=len(ids)), sums
+
+
+def _from_statistics(walk: Walk, stage, head) -> Predictions:
+    names = list(walk.scan.feature_names)
+    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
+    found = list(walk.each(_count))
+    ids = walk.name_bags([seen[0] for seen in found])
+    sizes = np.zeros(len(ids), dtype=np.int64)
+    for own, (_, count) in zip(walk.own, (seen for seen in found if len(seen[0])), strict=True):
+        sizes[own] += count
+    rows = statistics_rows(head.embedding_, walk, sizes, Prepare(stage))
+    return Predictions(ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+
+
+def _count(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    ids, bag = chunk.bags()
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        refuse_unusable(block.X, block.bag, ids, chunk)
+    return ids, np.bincount(bag, minlength=len(ids))

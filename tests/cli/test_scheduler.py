@@ -1,0 +1,86 @@
+"""`--scheduler`: the workers of a cluster do the work of a verb, and it says the same."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+from bagwise.testing.contracts import sample
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from published_files import write_aerosol
+
+distributed = pytest.importorskip("distributed")
+COLUMNS = ("--bag", "site", "--target", "aod", "--quiet", "--json")
+
+
+@pytest.fixture(scope="module")
+def client():
+    """The client of a scheduler with an address, in this process."""
+    options = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "protocol": "tcp", "host": "127.0.0.1"}
+    local = distributed.LocalCluster(**options, dashboard_address="127.0.0.1:0", silence_logs=50)
+    with local, distributed.Client(local, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    bags, y = sample(30)
+    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame.to_csv(path := tmp_path_factory.mktemp("table") / "aod.csv", index=False)
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def said(client, *arguments) -> list[dict]:
+    """What a verb prints without and with the scheduler; with it, workers have done something."""
+    here, there = (arguments[1].parent / f"{arguments[0]} {place}" for place in ("here", "there"))
+    before = run(*arguments, "--out", here, "--n-jobs", 1)
+    with distributed.get_task_stream(client) as stream:
+        after = run(*arguments, "--out", there, "--scheduler", client.scheduler_info()["address"])
+    assert before.exit_code == after.exit_code == 0, (before.output, after.output)
+    assert any(task["key"].startswith("_call") for task in stream.data)
+    return [json.loads(result.stdout) for result in (before, after)]
+
+
+def test_fit(client, table):
+    here, there = said(client, "fit", table, *COLUMNS, "--method", "aggregated")
+    assert here["held_out"] == there["held_out"] and here["paragraph"] == there["paragraph"]
+    bags, _ = bw.load(table, bag="site", target="aod")
+    predicted = [bw.open_model(table.parent / f"fit {place}").predict_interval(bags) for place in ("here", "there")]
+    np.testing.assert_array_equal(*predicted)
+
+
+def test_evaluate(client, table):
+    here, there = said(client, "evaluate", table, *COLUMNS, "--method", "aggregated", "--repeats", 1)
+    assert here["summary"][0]["rmse"] == there["summary"][0]["rmse"] and here["failures"] == there["failures"] == []
+
+
+def test_reproduce(client, tmp_path):
+    write_aerosol(tmp_path, "MISR2", n_bags=12, instances=100, ragged=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "MISR2.mat").rename(tmp_path / "data" / "MISR2.mat")
+    options = ("--data", "misr2", "--row", "instance-MIR (mean)", "--repeats", 1, "--folds", 2, "--inner-folds", 2)
+    here, there = said(client, "reproduce", tmp_path / "data", *options, "--json")
+    np.testing.assert_array_equal([row["nested"] for row in here], [row["nested"] for row in there])
+
+
+@pytest.mark.parametrize("verb", [("fit",), ("evaluate", "--out", "runs")])
+def test_a_scheduler_that_is_not_there_is_told_in_one_line_before_any_work(table, tmp_path, monkeypatch, verb):
+    monkeypatch.setattr("bagwise.execution.connecting.WAIT", 0.5)
+    monkeypatch.chdir(tmp_path)
+    command = [*verb, table, "--bag", "site", "--target", "aod", "--method", "aggregated"]
+    result = run(*command, "--scheduler", "tcp://127.0.0.1:1")
+    assert result.exit_code == 1 and not list(tmp_path.iterdir())
+    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in " ".join(result.stderr.split())
+    wrong = run(*command, "--scheduler", "here")
+    assert wrong.exit_code == 1 and "'here' is no address of a Dask scheduler" in " ".join(wrong.stderr.split())

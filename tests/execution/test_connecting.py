@@ -1,0 +1,101 @@
+"""What may be wrong with a cluster is said before any work is sent, and nothing waits for long."""
+
+import sys
+import time
+
+import pytest
+
+from bagwise.execution import cluster, connecting
+from bagwise.execution.connecting import NoWorkers, _compare
+
+distributed = pytest.importorskip("distributed")
+LOCAL = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+
+
+def enter(*arguments, **options):
+    with cluster(*arguments, **options):
+        pass
+
+
+@pytest.mark.parametrize("address", ["nonsense", "", "http://here:1", "tcp://here", "tcp://a b:1"])
+def test_no_address(address):
+    with pytest.raises(ValueError, match=r"is no address of a Dask scheduler; one looks like tcp://10\.0\.0\.1:8786"):
+        enter(address)
+
+
+def test_nobody_answers(monkeypatch):
+    monkeypatch.setattr(connecting, "WAIT", 0.5)
+    started = time.perf_counter()
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 .* `dask scheduler`"):
+        enter("tcp://127.0.0.1:1")
+    assert time.perf_counter() - started < 5
+
+
+def test_nobody_works(monkeypatch):
+    monkeypatch.setattr(connecting, "WAIT", 0.5)
+    with (
+        distributed.LocalCluster(n_workers=0, **LOCAL) as local,
+        distributed.Client(local, set_as_default=False) as client,
+        pytest.raises(NoWorkers, match=r"the scheduler at \S+ has no workers: start some with `dask worker"),
+    ):
+        enter(client)
+
+
+def test_what_is_no_cluster():
+    with pytest.raises(TypeError, match="the address of a scheduler, a distributed.Client or None, not 8786"):
+        enter(8786)
+    with pytest.raises(ValueError, match="n_workers is for a cluster of this machine"):
+        enter("tcp://127.0.0.1:1", n_workers=2)
+    with pytest.raises(ValueError, match="n_workers must be at least 1, not 0"):
+        enter(n_workers=0)
+
+
+@pytest.mark.parametrize("state", ["closed", "asynchronous"])
+def test_a_client_that_is_of_no_use(state, monkeypatch):
+    with distributed.Client(n_workers=1, set_as_default=False, **LOCAL) as client:
+        pass
+    if state == "asynchronous":
+        monkeypatch.setattr(distributed.Client, "asynchronous", True)
+    with pytest.raises(ValueError, match=f"the client is {state}; a cluster needs one that is running and not async"):
+        enter(client)
+
+
+def test_dask_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"running on a cluster needs Dask: pip install 'bagwise\[dask\]'"):
+        enter()
+
+
+# versions -------------------------------------------------------------------------------------------------------
+
+HERE = {"python": "3.11.7.final.0", "bagwise": "0.1.0", "numpy": "2.1.0"}
+
+
+def versions(*workers: dict) -> dict:
+    """As Dask tells them, of workers that differ from this process in so much."""
+    found = {f"tcp://w{i}:1": {"packages": HERE | worker} for i, worker in enumerate(workers)}
+    return {"client": {"packages": HERE}, "workers": found}
+
+
+@pytest.mark.parametrize(
+    ("worker", "message"),
+    [
+        ({"python": "3.12.1.final.0"}, r"python is 3\.11 here and 3\.12 on worker tcp://w1:1: install the same"),
+        ({"bagwise": "0.2.0"}, r"bagwise is 0\.1\.0 here and 0\.2\.0 on worker tcp://w1:1: install the same"),
+        ({"bagwise": None}, r"bagwise is 0\.1\.0 here and missing on worker tcp://w1:1"),
+    ],
+)
+def test_workers_that_would_not_understand(worker, message):
+    with pytest.raises(ValueError, match=message):
+        _compare(versions({}, worker))
+
+
+def test_workers_that_may_round_differently():
+    with pytest.warns(UserWarning, match=r"numpy is 2\.1\.0 here and 2\.2\.0 on worker tcp://w0:1 \(and 1 others\)"):
+        _compare(versions({"numpy": "2.2.0"}, {"numpy": None}))
+
+
+@pytest.mark.filterwarnings("error")
+def test_workers_that_are_alike():
+    _compare(versions({}, {"python": "3.11.2.final.0"}))  # pickles of 3.11 are the same
+    _compare({"client": {"packages": HERE}, "workers": {"tcp://w0:1": None}})  # one that did not answer

@@ -1,0 +1,47 @@
+"""Workers that die at their work; light to import, for the workers import it too."""
+
+import os
+import signal
+from pathlib import Path
+
+from bagwise.execution import Dask
+
+
+class DyingOnce:
+    """A function of numbered tasks that kills its process at one of them, the first time it comes there."""
+
+    def __init__(self, function, number: int, mark: Path):
+        self.function, self.number, self.mark = function, number, mark
+
+    def __call__(self, numbered, *shared):
+        if numbered[0] == self.number:
+            try:
+                self.mark.touch(exist_ok=False)
+            except FileExistsError:
+                pass
+            else:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return self.function(numbered, *shared)
+
+
+class Deadly(Dask):
+    """A cluster that loses a worker in the middle of one pass.
+
+    Attributes
+    ----------
+    passes : the names of all passes, in order
+    """
+
+    def __init__(self, client, deadly: str, mark: Path, number: int = 3):
+        super().__init__(client)
+        self.deadly, self.mark, self.number, self.passes = deadly, mark, number, []
+
+    def run(self, function, tasks, shared=()):
+        return super().run(self._perhaps_dying(function, shared), tasks, shared)
+
+    def add_up(self, function, tasks, shared, add):
+        return super().add_up(self._perhaps_dying(function, shared), tasks, shared, add)
+
+    def _perhaps_dying(self, function, shared):
+        self.passes.append(shared[1].__name__)
+        return DyingOnce(function, self.number, self.mark) if self.passes[-1] == self.deadly else function
