@@ -47,7 +47,7 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
     ['part-0.txt']
     """
     place = Path(path).resolve()
-    refuse_filled(path)
+    refuse_place(path)
     temporary = place.with_name(f".{place.name}-{secrets.token_hex(4)}")
     temporary.mkdir()
     try:
@@ -57,11 +57,15 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def refuse_filled(path: Path | str) -> None:
-    """A folder may be new, or there and empty: results of two runs must not be mixed."""
+def refuse_place(path: Path | str) -> None:
+    """Refuse a folder that cannot be made, or that holds something: results of two runs must not be mixed."""
     place = Path(path)
+    if "://" in str(path):
+        raise ValueError(f"{path} is a URL; a folder is written on this machine: give its path, and copy it there")
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
         raise FileExistsError(f"{path} is there already; give the name of a new folder, or remove what it holds")
+    if not place.resolve().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {place.resolve().parent} to write {place.name} to; make it first")
 
 
 def _swap(place: Path, write: Callable[[Path], object]) -> None:

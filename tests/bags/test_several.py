@@ -1,5 +1,7 @@
 """Several files as one table."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -47,9 +49,24 @@ def test_a_file_named_like_a_pattern_is_a_file(frame, tmp_path):
     assert len(bw.load(tmp_path / "a[1].csv", bag="site", target="y")[0]) == 4
 
 
-def test_a_file_named_twice_is_read_once(frame, tmp_path):
+def test_a_file_named_twice_is_read_once(frame, tmp_path, monkeypatch):
     frame.to_csv(tmp_path / "a.csv", index=False)
     assert bw.load([tmp_path / "a.csv", str(tmp_path / "*.csv")], bag="site", target="y")[0].n_instances == 10
+    monkeypatch.chdir(tmp_path)
+    names = ["a.csv", "./a.csv", tmp_path / "a.csv", tmp_path / "x" / ".." / "a.csv"]
+    assert find_files(names) == [Path("a.csv")] and bw.load(names, bag="site", target="y")[0].n_instances == 10
+
+
+def test_wildcards_stand_for_no_hidden_name(tmp_path):
+    for name in ("a.csv", "_a.csv", ".a.csv", "_tmp/a.csv", "year=1/a.csv", "year=1/_x/b.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = lambda pattern: [str(one.relative_to(tmp_path)) for one in find_files(tmp_path / pattern)]  # noqa: E731
+    assert found("*.csv") == ["a.csv"] and found("**/*.csv") == ["a.csv", "year=1/a.csv"]
+    assert found("_*.csv") == ["_a.csv"] and found(".*.csv") == [".a.csv"]
+    assert found("_tmp/*.csv") == ["_tmp/a.csv"] and found("*/_x/?.csv") == ["year=1/_x/b.csv"]
+    with pytest.raises(FileNotFoundError, match=r"no file matches .*b.csv is hidden: write out the _ or \."):
+        found("**/b.*")
 
 
 def test_what_does_not_fit_together_is_named(frame, tmp_path):

@@ -74,9 +74,10 @@ def test_unasked_the_method_is_the_papers_made_of_sums(lake, tmp_path):
 
 
 def test_rows_can_be_chosen(lake, tmp_path):
-    options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020")
+    options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020", "--no-intervals")
     result = run("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
+    assert bw.saving.read_header(tmp_path / "m.bagwise")["training"]["where"] == "year >= 2020"
     recent = bw.load(lake / "year=2020", bag="site", target="aod")
     expected = bw.method("aggregated").fit(*recent).predict(recent[0])
     np.testing.assert_allclose(bw.open_model(tmp_path / "m.bagwise").predict(recent[0]), expected, rtol=1e-9)

@@ -26,7 +26,7 @@ def test_a_short_series_is_the_beginning_of_a_longer_one(lengths, weights):
     some = bags(weights=weights)
     for length in lengths:
         series = Interpolant(-3.0, 2.0, length)
-        np.testing.assert_array_equal(series.polynomial_means(some), series._means(some))
+        np.testing.assert_array_equal(series.polynomial_means(some), series.means(some))
     assert len(chebyshev._remembered) == 1
 
 
@@ -37,11 +37,11 @@ def test_only_what_is_the_same_is_taken_for_the_same():
     means = series.polynomial_means(some)
     means[:] = np.nan  # the caller's to change
     for other in others:
-        np.testing.assert_array_equal(series.polynomial_means(other), series._means(other))
+        np.testing.assert_array_equal(series.polynomial_means(other), series.means(other))
     wider = Interpolant(-4.0, 4.0, 16)
-    np.testing.assert_array_equal(wider.polynomial_means(some), wider._means(some))
+    np.testing.assert_array_equal(wider.polynomial_means(some), wider.means(some))
     values[0] += 0.5  # behind the back of the bags
-    np.testing.assert_array_equal(series.polynomial_means(some), series._means(some))
+    np.testing.assert_array_equal(series.polynomial_means(some), series.means(some))
 
 
 def test_little_is_remembered(monkeypatch):

@@ -154,6 +154,51 @@ def test_values_of_folders_are_whole_numbers_if_all_are(tmp_path):
     assert {v.value for p in find_parts(tmp_path) for v in p.values if v.column == "a"} == {"1", "-20", None, "x"}
 
 
+@pytest.mark.parametrize(
+    ("values", "kind"), [(("01", "1"), str), (("01", "12"), int), (("0", "-1"), int), (("-0", "0"), str), (("٣", "3"), str)]
+)
+def test_values_of_folders_that_are_written_differently_differ(tmp_path, values, kind):
+    for value in values:
+        (tmp_path / f"g={value}").mkdir()
+        part(0).to_parquet(tmp_path / f"g={value}" / "0.parquet")
+    expected = [kind(value) for value in sorted(values)]  # in the order of the folders
+    assert bw.load(tmp_path, bag="g", features=["x"])[0].ids.tolist() == expected
+    assert rows(scan(tmp_path, bag="g", features=["x"]))[0] == [v for v in expected for _ in range(5)]
+
+
+def test_a_file_is_read_once_whatever_it_is_called(lake, tmp_path):
+    file = lake / "year=2019" / "region=south" / "part-0.parquet"
+    with chdir(lake):
+        sources = [".", lake, str(lake / "year=2020" / ".." / "year=2019"), f"file://{lake}", "year=*/*/*.parquet"]
+        for source in (sources, sources[::-1]):
+            assert scan(source, bag="site").n_rows == bw.load(source, bag="site")[0].n_instances == 20
+        assert scan(sources, bag="site").chunks[0].name.startswith("year=2019/")
+    with chdir(tmp_path):
+        names = [file.relative_to(tmp_path), file]
+        assert bw.load(names, bag="site")[0].n_instances == 5
+    fsspec.filesystem("memory").put(str(lake), "/once", recursive=True)
+    assert scan(["memory://once", "memory://once/year=2019"], bag="site").n_rows == 20
+
+
+def test_wildcards_stand_for_no_hidden_name(lake):
+    part(8).to_parquet(lake / "year=2019" / "_a.parquet")
+    (lake / "notes.txt").unlink()  # which ``*`` names
+    (lake / "_tmp").mkdir()
+    part(9).to_parquet(lake / "_tmp" / "a.parquet")
+    fsspec.filesystem("memory").put(str(lake), "/hidden", recursive=True)
+    for place in (str(lake), f"file://{lake}", "memory://hidden"):
+        for pattern in ("**/*.parquet", "*/*/*.parquet", "*"):
+            assert scan(f"{place}/{pattern}", bag="site").n_rows == 20
+        for pattern in ("_tmp/*.parquet", "_t*/*.parquet", "_tmp", "*/_a.parquet", "**/_?.parquet"):
+            assert scan(f"{place}/{pattern}", bag="site").n_rows == 5
+        with pytest.raises(
+            FileNotFoundError, match=r"no file matches .*/\*a.parquet; .*_a.parquet is hidden: write out"
+        ):
+            scan(f"{place}/year=2019/*a.parquet", bag="site")
+    with chdir(lake):
+        assert scan(".", bag="site").n_rows == scan("../lake/**/*.parquet", bag="site").n_rows == 20
+
+
 def test_links_are_followed_but_not_in_circles(lake, tmp_path):
     (tmp_path / "linked").symlink_to(lake)
     (lake / "year=2019" / "up").symlink_to(lake)

@@ -100,6 +100,23 @@ def test_what_happens_between_scan_and_reading(path):
         chunks[0].bags()
 
 
+def test_columns_that_became_something_else_are_named(path):
+    whole = pd.read_parquet(path)
+    options = {"bag": "site", "target": "aod", "features": ["x"], "where": "z > -9", "chunk_rows": 30}
+    chunk = scan(path, **options).chunks[1]
+    for name in ("x", "aod"):
+        whole.assign(**{name: "high"}).to_parquet(path, row_group_size=10)
+        words = rf"column '{name}' of .*t.parquet, row groups 3 to 5 is .*string where numbers were; scan it again"
+        with pytest.raises(ValueError, match=words):
+            list(chunk.blocks(target=True))
+    whole.assign(z="high").to_parquet(path, row_group_size=10)
+    with pytest.raises(ValueError, match="t.parquet, row groups 3 to 5 has other types than it had, .*; scan it again"):
+        chunk.bags()
+    whole.assign(site=[[1]] * 60).to_parquet(path, row_group_size=10)
+    with pytest.raises(ValueError, match="column 'site' of .*t.parquet, row groups 3 to 5 has values that int64"):
+        chunk.bags()
+
+
 def test_what_a_worker_says_arrives(path, damage):
     damage(path, column=1, group=0)
     gone = path.with_name("gone.parquet")
@@ -166,7 +183,7 @@ def test_columns_that_do_not_fit_their_role(tmp_path):
                 next(chunk.blocks(**{role: True}))
         with pytest.raises(ValueError, match="feature name 'x' appears twice; names must be distinct"):
             scan(source, bag="id", features=["x", "x"])
-        with pytest.raises(ValueError, match="chunk_rows must be at least 1, not 0"):
+        with pytest.raises(ValueError, match="chunk_rows must be a whole number, at least 1, not 0"):
             scan(source, bag="id", chunk_rows=0)
 
 

@@ -96,6 +96,52 @@ def test_tables_in_memory(kind):
     )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f[f.x > 0],
+        lambda f: f.sample(frac=1, random_state=0),
+        lambda f: pd.concat([f[:50], f[:20]]),
+        lambda f: f.set_index("name"),
+        lambda f: f.set_index(["name", "county"], append=True),
+        lambda f: f[60:],
+    ],
+    ids=["some rows", "shuffled", "twice the same labels", "named", "several levels", "a later range"],
+)
+def test_the_index_of_a_frame_is_no_column(change):
+    frame = change(table())
+    scanned = scan(frame, bag="site", target="aod", where="n < 4", chunk_rows=37)
+    whole = bw.load(frame[frame.n < 4].reset_index(drop=True)[["site", "x", "n", "w", "aod"]], bag="site", target="aod")
+    assert scanned.feature_names == ("x", "n", "w") and scanned.n_rows == len(frame)
+    assert_same(as_bags(scanned, target=True), whole)
+
+
+@pytest.mark.parametrize("source", ["folder", "frame", "bags"])
+def test_a_whole_number_of_rows_may_be_written_as_a_float(tmp_path, source):
+    table().to_parquet(tmp_path / "t.parquet", row_group_size=20)
+    given = {"folder": tmp_path, "frame": table(), "bags": bw.load(table(), bag="site")[0]}[source]
+    options = {} if source == "bags" else {"bag": "site"}
+    for rows in (4e1, np.float32(40), np.int16(40)):
+        assert [chunk.n_rows for chunk in scan(given, **options, chunk_rows=rows).chunks] == [40] * 5
+    for rows in (0, 0.5, 40.5, float("nan"), float("inf"), "40", None):
+        with pytest.raises(ValueError, match=rf"chunk_rows must be a whole number, at least 1, not {rows!r}"):
+            scan(given, **options, chunk_rows=rows)
+
+
+@pytest.mark.parametrize("source", ["folder", "frame", "bags"])
+def test_numbers_of_bags_are_not_read_again_if_they_are_given(tmp_path, source, monkeypatch):
+    table().to_parquet(tmp_path / "t.parquet")
+    bags, y = bw.load(table(), bag="site", target="aod")
+    given, target = {"folder": (tmp_path, "aod"), "frame": (table(), "aod"), "bags": (bags, y)}[source]
+    chunk = scan(given, target=target, bag=None if source == "bags" else "site").chunks[0]
+    _, codes = chunk.bags()
+    expected = list(chunk.blocks(rows=70, target=True))
+    monkeypatch.setattr(type(chunk), "bags", lambda self: pytest.fail("the ids are read again"))
+    for block, other in zip(chunk.blocks(rows=70, target=True, codes=codes), expected, strict=True):
+        for one, two in zip(block[:3], other[:3], strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
 def test_a_chunk_carries_its_slice_alone():
     scanned = scan(pa.Table.from_pandas(table(20_000)), bag="site", chunk_rows=100)
     assert len(pickle.dumps(scanned.chunks[0])) < 10_000
@@ -113,11 +159,15 @@ def test_bags_are_scanned_as_they_are():
     assert not pickle.loads(pickle.dumps(scanned.chunks[0])).instances.base  # the slice, not all instances
 
 
-def test_covariates_of_bags_are_columns():
+def test_covariates_of_bags_are_refused_with_the_way_out():
     bags, _ = bw.load(table(), bag="site", bag_features=["aod"])
-    scanned = scan(bags, chunk_rows=50)
+    words = r"bags with covariates .* chunk by chunk; .*with bags.spread\(\), or .* with bags.without_covariates\(\)"
+    with pytest.raises(ValueError, match=words):
+        scan(bags)
+    scanned = scan(bags.spread(), chunk_rows=50)
     assert scanned.feature_names == ("x", "n", "w", "aod")
     np.testing.assert_array_equal(rows_of(scanned)[1], bags.spread().instances)
+    assert scan(bags.without_covariates()).feature_names == ("x", "n", "w")
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,27 @@ def test_no_statistics_know_of_nan(tmp_path):
 
 def test_a_null_satisfies_nothing(tmp_path):
     pq.write_table(pa.table({"site": [1, 1, 2], "x": [5.0, None, 7.0]}), tmp_path / "a.parquet")
-    assert found(scan(tmp_path, bag="site", where="x != 5")).tolist() == [[7.0]]
+    for source in (tmp_path, pq.read_table(tmp_path / "a.parquet")):
+        for where in ("x != 5", "x not in (5)", "x not in (5, 6)", "x > 6", "x in (7)"):
+            assert found(scan(source, bag="site", where=where)).tolist() == [[7.0]]
+        lists = [[("x", "not in", [5])], [("x", "==", 5)]]
+        assert found(scan(source, bag="site", where=lists)).tolist() == [[5.0], [7.0]]
+
+
+def test_a_folder_without_a_value_satisfies_nothing(tmp_path):
+    for value in ("1", "2", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"g={value}").mkdir()
+        pq.write_table(pa.table({"site": [1], "x": [1.0]}), tmp_path / f"g={value}" / "a.parquet")
+    for where in ("g != 1", "g not in (1)", "g > 1"):
+        assert len(found(scan(tmp_path, bag="site", where=where))) == 1
+
+
+@pytest.mark.parametrize("text", ["\\", r"\x4", r"C:\new", r"C:\data", "two\nlines", "", "it's", "a, 'b'", "007"])
+def test_what_stands_between_quotes_is_taken_as_it_is(text):
+    frame = pd.DataFrame({"site": [1, 2], "s": [text, "other"], "x": [1.0, 2.0]})
+    quote = '"' if "'" in text else "'"
+    for where in (f"s == {quote}{text}{quote}", f"s in ('none', {quote}{text}{quote})", "s != 'other' and x == 01"):
+        assert found(scan(frame, bag="site", where=where)).tolist() == [[1.0]]
 
 
 def test_the_condition_may_be_on_what_is_not_read_otherwise(lake):
@@ -127,6 +147,13 @@ def test_the_condition_may_be_on_what_is_not_read_otherwise(lake):
         ([("year", ">")], r"is not understood; give a list of tuples \(column, operator, value\)"),
         ([("year", "~", 3)], "is not understood; .*operators are ==, =, !=, <=, >=, <, >, in, not in"),
         ([], r"where=\[\] is not understood"),
+        ([[]], r"where=\[\[\]\] is not understood"),
+        ([[("year", "==", 2019)], []], r"where=.* is not understood"),
+        ("day < 99999999999999999999", "where: column 'day' is int64 and cannot be < 99999999999999999999"),
+        ("x < 99999999999999999999", "where: column 'x' is double and cannot be < 99999999999999999999"),
+        ("when < 99999999999999999999", r"column 'when' is timestamp\[..\] and cannot be < 99999999999999999999"),
+        ([("day", "==", None)], "where: column 'day' is compared with None; a null satisfies no condition"),
+        ([("day", "in", [1, None])], "where: column 'day' is compared with None; a null satisfies no condition"),
         (3, "where=3 is not understood"),
         ([("year", "in", "2019")], "'in' takes a list of values, not '2019'"),
         ("yaer > 3", r"there is no column 'yaer' \(did you mean 'year'\?\)"),
@@ -144,4 +171,7 @@ def test_texts_are_read():
     text = "`a b`==-1.5e3 and c.d in ('x', \"y\",) and e not  in (1) and f=True"
     expected = (("a b", "==", -1500.0), ("c.d", "in", ["x", "y"]), ("e", "not in", [1]), ("f", "=", True))
     assert as_where(text).any_of == (expected,)
+    numbers = "a == 007 and b == -0.50 and c in (+1, 1e2, .5, 3.) and d == False"
+    assert [value for _, _, value in as_where(numbers).any_of[0]] == [7, -0.5, [1, 100.0, 0.5, 3.0], False]
+    assert [type(value) for _, _, value in as_where("a == 007 and b == 7.0").any_of[0]] == [int, float]
     assert as_where("n == '3'").any_of == ((("n", "==", "3"),),) and as_where(None) is None

@@ -7,6 +7,7 @@ from distributed import Client, LocalCluster
 
 import bagwise as bw
 from bagwise.execution import Dask, Serial
+from bagwise.execution.folding import add_up
 from bagwise.sums import fit_scan, predict_scan
 
 
@@ -51,3 +52,15 @@ def test_an_error_of_a_worker_is_the_error_here(client, table):
     odd = table.set_column(table.column_names.index("x3"), "x3", pa.array(values))
     with pytest.raises(ValueError, match="has missing .NaN., infinite or huge"):
         fit_scan(scanned(odd, chunk_rows=100), "aggregated", executor=Dask(client))
+
+
+def test_after_an_error_few_other_chunks_are_added_up(client):
+    begun = []  # the workers are in this process
+
+    def note(task):
+        begun.append(task)
+        raise ValueError(f"task {task} is at fault")
+
+    with pytest.raises(ValueError, match="is at fault"):
+        add_up(Dask(client), note, range(60), (), max)
+    assert len(begun) < 20

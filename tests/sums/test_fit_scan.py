@@ -7,11 +7,13 @@ import pytest
 from cut_tables import METHODS, cut, scanned, small
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise.execution import Processes, Serial
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.instances.random_features import NystroemFeatures
 from bagwise.methods import method
 from bagwise.sums import fit_scan, predict_scan, summable_methods
 
@@ -124,7 +126,7 @@ def test_other_methods_are_refused_with_the_list(table):
 
 
 def test_without_a_target_there_is_nothing_to_learn(table):
-    with pytest.raises(ValueError, match=r"no target to learn from; name its column with scan\(.*target="):
+    with pytest.raises(ValueError, match="no target to learn from; scan the table with target= the name"):
         fit_scan(bw.scan(table, bag="bag"), "aggregated")
 
 
@@ -202,9 +204,11 @@ def test_parts_say_what_they_need_of_sums(table):
 
     bags, _ = bw.datasets.make_gaussian(5, instances=3)
     with pytest.raises(ValueError, match="draw='rows'"):
-        LandmarkMean().fit_sums(bags, 0.0, 1.0, np.zeros((2, 1)))
+        LandmarkMean().fit_sums(bags, np.zeros((2, 1)))
     with pytest.raises(ValueError, match="a kernel whose bandwidth is a number"):
-        KernelMean(Gaussian(MedianDistance())).fit_sums(bags, 0.0, 1.0, 1.0)
+        KernelMean(Gaussian(MedianDistance())).fit_sums(bags, 0.0, 1.0, 0.5, 1.0)
+    with pytest.raises(ValueError, match="reach must be above zero, or None, not 0"):
+        KernelMean(reach=0).fit(bags)
     with pytest.raises(ValueError, match="draw must be 'bags' or 'rows', not 'lots'"):
         LandmarkMean(draw="lots").fit(bags)
 
@@ -232,3 +236,105 @@ def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatc
     with pytest.raises(OSError, match="the disk is full"):
         predict_scan(model, source, out=tmp_path / "others")
     assert [path.name for path in tmp_path.iterdir()] == ["parts"]
+
+
+# Awkward tables ---------------------------------------------------------------------------------------------------
+
+
+def same_in_memory_and_in_pieces(table, name):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    expected = small(name).fit(bags, y).predict(bags)
+    for rows in (7, 333, 10**6):
+        found = fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags)
+        assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_features_on_a_grid(name, table):
+    """Ties, which clusters of landmarks would break by the last digit of a mean."""
+    for column in [f"x{j}" for j in range(8)]:
+        values = table[column].to_numpy()
+        grid = np.round(4 * (values - values.mean()) / values.std())
+        table = table.set_column(table.column_names.index(column), column, pa.array(grid))
+    same_in_memory_and_in_pieces(table, name)
+
+
+def test_targets_far_from_zero(table):
+    far = table.set_column(table.column_names.index("y"), "y", pa.array(table["y"].to_numpy() + 1e4))
+    same_in_memory_and_in_pieces(far, "instance-kme:ridge")
+
+
+def test_an_outlier_does_not_make_the_kernels_too_narrow(table):
+    odd = change(table, "x3", 500, table["x3"].to_numpy().max() * 1e4)
+    same_in_memory_and_in_pieces(odd, "instance-kme:ridge")
+    model = fit_scan(scanned(odd), small("instance-kme:ridge"))
+    low, high = model["head"].embedding_.range_
+    assert (high - low <= 16.0 + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_column_that_varies_by_rounding_alone_is_constant(name, table):
+    nearly = 0.1 * (1 + np.arange(table.num_rows) % 3 * 2.0**-52)
+    table = table.set_column(table.column_names.index("same"), "same", pa.array(nearly))
+    bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
+    one, other = (fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags) for rows in (7, 10**6))
+    assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(one).max())
+
+
+def test_a_missing_group_is_named(table):
+    words = np.array([f"site {k}" for k in table["site"].to_pylist()], dtype=object)
+    words[500] = None
+    odd = table.set_column(table.column_names.index("site"), "site", pa.array(words))
+    with pytest.raises(
+        ValueError, match="has rows without a group in column 'site'"
+    ):
+        fit_scan(bw.scan(odd, bag="bag", target="y", groups="site"), "aggregated")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grid": {"features__random_state": [0, 1]}},
+        {"grid": {"features__n_features": [40, 2000]}},
+        {"embedding__features": NystroemFeatures(20)},
+    ],
+)
+def test_a_grid_that_needs_another_sample_is_refused(table, change):
+    model = small("input-kme:fourier").set_params(**change)
+    with pytest.raises(ValueError, match="EmbeddingRidge cannot be fitted from sums"):
+        fit_scan(scanned(table), model)
+
+
+def test_a_grid_of_pools_is_refused(table):
+    model = small("statistics:moments").set_params(head__grid={"statistics": [("mean",), ("max",)]})
+    with pytest.raises(ValueError, match="BagPipeline cannot be fitted from sums"):
+        fit_scan(scanned(table), model)
+
+
+def test_statistics_that_are_no_sums_are_not_predicted_from_sums(table):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    with pytest.raises(ValueError, match="no sums over instances"):
+        predict_scan(method("statistics", preset="linear").fit(bags, y), scanned(table))
+
+
+def test_places_that_cannot_be_written_are_refused_before_the_work(table, tmp_path):
+    model = fit_scan(scanned(table), "aggregated")
+    with pytest.raises(FileNotFoundError, match="there is no folder .*nowhere to write parts to; make it first"):
+        predict_scan(model, scanned(table), out=tmp_path / "nowhere" / "parts")
+    with pytest.raises(ValueError, match="memory://parts is a URL; a folder is written on this machine"):
+        predict_scan(model, scanned(table), out="memory://parts")
+    renamed = table.rename_columns([{"bag": "prediction"}.get(name, name) for name in table.column_names])
+    with pytest.raises(ValueError, match="the bag column is called 'prediction', as a column of the output is"):
+        predict_scan(model, bw.scan(renamed, bag="prediction", ignore=["site", "y"]), out=tmp_path / "parts")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_things_than_scans_executors_and_fitted_models_are_refused(table):
+    with pytest.raises(TypeError, match=r"expected what bagwise.scan\(...\) gives, not Table"):
+        fit_scan(table, "aggregated")
+    with pytest.raises(TypeError, match="an executor has a run method, such as .*; not 'dask'"):
+        fit_scan(scanned(table), "aggregated", executor="dask")
+    with pytest.raises(NotFittedError):
+        predict_scan(method("aggregated"), scanned(table))
+    with pytest.raises(ValueError, match="weighting must be one of 'bag', 'instance', not 'nonsense'"):
+        fit_scan(scanned(table), small("instance-kme:ridge").set_params(instances__weighting="nonsense"))

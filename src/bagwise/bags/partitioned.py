@@ -8,18 +8,20 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from bagwise.bags.parquet import Part, Value
-from bagwise.bags.several import find_files
+from bagwise.bags.several import HIDDEN, find_files
 from bagwise.bags.urls import expand_url, is_url
 
 ENDINGS = (".parquet", ".parq", ".pq")
+_WHOLE = re.compile("-?[0-9]{1,18}")
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
 
 
 def find_parts(source) -> tuple[Part, ...]:
     """The Parquet files of a path, pattern, folder, URL, or a list of them; each with the values its folders name.
 
-    Files come in sorted order. Those below a folder whose own name, or that of a folder between, starts with ``_`` or
-    ``.`` are no data.
+    Files come in sorted order, each once, whatever it is called. Those below a folder whose own name, or that of a
+    folder between, starts with ``_`` or ``.`` are no data. Values are whole numbers if all of a column are and no
+    two become one: ``01`` to ``12`` are, but ``01`` and ``1`` are two texts.
 
     Examples
     --------
@@ -34,18 +36,20 @@ def find_parts(source) -> tuple[Part, ...]:
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not sources:
         raise ValueError("the list of files is empty; give at least one path or pattern")
-    names = list(dict.fromkeys(name for one in sources for name in _expand(one)))
-    texts = [_texts(name) for name in names]
+    names: dict[str, str] = {}
+    for name in (name for one in sources for name in _expand(one)):
+        names.setdefault(name if is_url(name) else os.path.abspath(name), name)  # a worker may stand in another folder
+    texts = [_texts(name) for name in names.values()]
     columns = {column for values in texts for column in values}
-    whole = {c for c in columns if all(re.fullmatch(r"-?\d{1,18}", values.get(c) or "0") for values in texts)}
+    whole = {c for c in columns if _are_whole({values[c] for values in texts if values.get(c)})}
     return tuple(
-        Part(
-            name if is_url(name) else os.path.abspath(name),  # a worker may stand in another folder
-            name,
-            tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()),
-        )
-        for name, values in zip(names, texts, strict=True)
+        Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()))
+        for (path, name), values in zip(names.items(), texts, strict=True)
     )
+
+
+def _are_whole(values: set[str]) -> bool:
+    return all(map(_WHOLE.fullmatch, values)) and len(set(map(int, values))) == len(values)
 
 
 def is_data_set(source) -> bool:
@@ -78,7 +82,8 @@ def _walk(folder: Path) -> list[str] | None:
 
 def _data(folder: str, names: list[str]) -> list[str]:
     """The Parquet files below a folder."""
-    shown = [name for name in names if not re.search(r"[/\\][_.]", name[len(folder.rstrip("/\\")) :])]
+    below = {name: Path(name).relative_to(folder).parts for name in names}
+    shown = [name for name, steps in below.items() if not any(step.startswith(HIDDEN) for step in steps)]
     found = [name for name in shown if name.lower().endswith(ENDINGS)]
     if not found:
         what = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"

@@ -4,39 +4,61 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import narwhals as nw
+
+HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
 
 
 def find_files(source) -> list[Path]:
     """The files meant by a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
 
-    A file that is really called so is taken before a pattern is thought of.
+    A file that is really called so is taken before a pattern is thought of. Each comes once, whatever it is called. A
+    wildcard stands for no ``_`` or ``.`` at the start of the name of a file or folder, which is no data; written out,
+    it is.
 
     Examples
     --------
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("b.csv", "a.csv"):
+    >>> for name in ("b.csv", "a.csv", "_a.csv"):
     ...     (folder / name).touch()
     >>> [path.name for path in find_files(folder / "*.csv")]
     ['a.csv', 'b.csv']
+    >>> [path.name for path in find_files(folder / "_*.csv")]
+    ['_a.csv']
     """
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not sources:
         raise ValueError("the list of files is empty; give at least one path or pattern")
-    return list(dict.fromkeys(path for one in sources for path in _expand(one)))
+    found: dict[str, Path] = {}
+    for path in (path for one in sources for path in _expand(one)):
+        found.setdefault(os.path.abspath(path), path)
+    return list(found.values())
 
 
 def _expand(source) -> list[Path]:
     path = Path(source).expanduser()
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
-    found = sorted(glob.glob(str(path), recursive=True))
+    return [Path(one) for one in shown(glob.glob(str(path), recursive=True), str(path), path)]
+
+
+def shown(names: list[str], pattern: str, source) -> list[str]:
+    """What a pattern matched, sorted, without what lies behind a hidden name that it does not write out."""
+    pieces = [piece for piece in re.split(r"[/\\]", pattern) if piece.startswith(HIDDEN)]
+
+    def meant(step: str) -> bool:
+        return not step.startswith(HIDDEN) or any(fnmatchcase(step, piece) for piece in pieces)
+
+    found = [name for name in sorted(names) if all(map(meant, re.split(r"[/\\]", name)))]
     if not found:
-        raise FileNotFoundError(f"no file matches {path}")
-    return [Path(one) for one in found]
+        hint = f"; {min(names)} is hidden: write out the _ or ." if names else ""
+        raise FileNotFoundError(f"no file matches {source}{hint}")
+    return found
 
 
 def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:

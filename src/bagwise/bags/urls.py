@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 
 from bagwise.bags.reading import reading
+from bagwise.bags.several import shown
 
 
 def is_url(source) -> bool:
@@ -27,10 +28,11 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     """The files and folders meant by a URL, which may be a pattern, each with the files below it (None for a file)."""
     system, path = open_url(url)
     with reading(url):
-        found = sorted(system.glob(path)) if glob.has_magic(path) and not system.exists(path) else [path]
+        magic = glob.has_magic(path) and not system.exists(path)
+        names = system.glob(path) if magic else [path]
+    found = shown(names, path, url) if magic else names
+    with reading(url):
         below = [sorted(system.find(one)) if system.isdir(one) else None for one in found]
-    if not found:
-        raise FileNotFoundError(f"no file matches {url}")
     full = _full_name(system)
     return [(full(one), files and [full(file) for file in files]) for one, files in zip(found, below, strict=True)]
 

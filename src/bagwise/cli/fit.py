@@ -61,6 +61,7 @@ def fit(
                 scan = streaming.scanned(table, columns, where, voice)
                 with voice.waiting(f"fitting {method}"):
                     model, training, told = streaming.fit(method, scan, who, seed=seed)
+                training |= {"where": where}
         else:
             streaming.refuse_where(where)
             bags, y = load(table, columns, voice)

@@ -33,7 +33,8 @@ def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator
 
 def refuse_options(context: typer.Context, *names: str) -> None:
     """Options that were given and mean nothing to a table that is never in memory."""
-    given = [name for name in names if context.get_parameter_source(name).name == "COMMANDLINE"]
+    typed = [name for name in names if context.get_parameter_source(name).name == "COMMANDLINE"]
+    given = [name for name in typed if context.params[name]]  # --no-intervals is as it will be
     if given:
         option = "bag-feature" if given[0] == "bag_feature" else given[0].replace("_", "-")
         raise ValueError(f"--{option} is for tables in memory; leave it out, or say --engine memory")

@@ -15,6 +15,8 @@ LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
 CHECKED = 129  # points at which kernel and series are compared
 ROWS = 2048  # rows at a time: the block of basis values stays in the core's cache
+ROUNDING = 64 * np.finfo(float).eps
+LEAST_TOLERANCE = 1e-6
 REMEMBERED = 4  # sets of bags
 LARGEST = 2**22  # numbers in the means of a set that is remembered
 
@@ -57,14 +59,15 @@ class Interpolant:
         key = (self.low, self.high, _fingerprint(bags))
         means = _remembered.pop(key, None)
         if means is None or means.shape[1] < self.length:
-            means = self._means(bags)
+            means = self.means(bags)
         if means.size <= LARGEST:
             _remembered[key] = means
             for oldest in list(_remembered)[:-REMEMBERED]:
                 _remembered.pop(oldest, None)
         return means[:, : self.length].copy()
 
-    def _means(self, bags: Bags) -> np.ndarray:
+    def means(self, bags: Bags) -> np.ndarray:
+        """`polynomial_means`, computed."""
         values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
         sums = np.zeros((len(bags), self.length))
         for rows, touched, own in row_blocks(bags.offsets, ROWS):
@@ -113,8 +116,10 @@ def _fingerprint(bags: Bags) -> bytes:
 def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
     """The shortest series that agrees with the kernel to the tolerance (relative to its largest value), and its error.
 
-    None when even the longest does not: the kernel is too narrow for the range.
+    None when even the longest does not: the kernel is too narrow for the range. Far from zero, values are known to
+    fewer digits than the tolerance asks for, and so is the kernel.
     """
+    tolerance = max(tolerance, min(ROUNDING * max(abs(low), abs(high)), LEAST_TOLERANCE))
     pad = PADDING * (high - low)
     if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
         pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)

@@ -48,6 +48,9 @@ class KernelMean(Embedding):
     beyond : {"kernel", "clip"}
         Whether a new value outside the range of training is what the kernel makes of it, or counts as the nearest end
         of that range: what was learned there is then carried on unchanged.
+    reach : float, optional
+        How far from the mean of the training values, in spreads, a value may lie; one beyond counts as that far, in
+        training too. A few outliers then do not stretch the range, and the series stays short.
     device : {"cpu", "cuda", "auto"}
         Where sums over pairs are made; "auto" takes a GPU if torch sees one and the pairs are many. Series need none.
     precision : {"float64", "float32"}
@@ -85,6 +88,7 @@ class KernelMean(Embedding):
         columns="features",
         tolerance: float = 1e-12,
         beyond: str = "kernel",
+        reach: float | None = None,
         device: str = "cpu",
         precision: str = "float64",
     ):
@@ -94,6 +98,7 @@ class KernelMean(Embedding):
         self.columns = columns
         self.tolerance = tolerance
         self.beyond = beyond
+        self.reach = reach
         self.device = device
         self.precision = precision
 
@@ -114,7 +119,10 @@ class KernelMean(Embedding):
     def _new(self, bags) -> Bags:
         """New bags as the kernel sees them."""
         scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
-        return scaled.replace(np.clip(scaled.instances, *self.range_)) if self.beyond == "clip" else scaled
+        return self._clipped(scaled) if self.beyond == "clip" or self.reach is not None else scaled
+
+    def _clipped(self, scaled: Bags) -> Bags:
+        return scaled.replace(np.clip(scaled.instances, *self.range_))
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
         """``transform(bags) @ coef``, which for a series is the mean over a bag of one function of its values."""
@@ -144,7 +152,9 @@ class KernelMean(Embedding):
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)
-        self.range_ = scaled.instances.min(axis=0), scaled.instances.max(axis=0)
+        X = scaled.instances
+        self._set_range(X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0))
+        scaled = scaled if self.reach is None else self._clipped(scaled)
         self.kernel_ = with_bandwidth(self._kernel, scaled)
         if self._try_series(bags.n_features):
             if self.columns == "gram":
@@ -152,8 +162,8 @@ class KernelMean(Embedding):
             return self._from_series(scaled)
         return self._fit_exact(scaled)
 
-    def fit_sums(self, bags, low: float, high: float, spread: float) -> KernelMean:
-        """As `fit` on scalars of which only the range and the spread are known; the bags say their columns.
+    def fit_sums(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
+        """As `fit` on scalars of which only range, mean and spread are known; the bags say their columns.
 
         The rows of the training bags are then ``rows_of(means)``, of the means of as many Chebyshev polynomials as
         ``interpolant_`` is long.
@@ -163,7 +173,7 @@ class KernelMean(Embedding):
             raise ValueError("from sums, KernelMean takes columns='features' and a kernel whose bandwidth is a number")
         remember_columns(self, bags)
         self.spread_ = spread if self.units == "spread" else 1.0
-        self.range_ = np.array([low]) / self.spread_, np.array([high]) / self.spread_
+        self._set_range(*(np.array([one]) / self.spread_ for one in (low, high, mean, spread)))
         self.kernel_ = self._kernel
         if not self._try_series(1):
             raise ValueError(
@@ -171,6 +181,11 @@ class KernelMean(Embedding):
                 f"{spread:.4g}; widen the bandwidth, or look for outliers"
             )
         return self
+
+    def _set_range(self, low, high, mean, deviation) -> None:
+        if self.reach is not None:
+            low, high = np.maximum(low, mean - self.reach * deviation), np.minimum(high, mean + self.reach * deviation)
+        self.range_ = low, high
 
     def rows_of(self, polynomial_means: np.ndarray) -> np.ndarray:
         """The rows of bags, by the means of at least as many Chebyshev polynomials as ``interpolant_`` is long."""
@@ -182,6 +197,8 @@ class KernelMean(Embedding):
             if getattr(self, what) not in known:
                 names = ", ".join(repr(name) for name in known)
                 raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        if self.reach is not None and not self.reach > 0:
+            raise ValueError(f"reach must be above zero, or None, not {self.reach!r}")
         if self.columns == "features" and not self._kernel.positive_definite:
             raise ValueError(
                 f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.embedding import Embedding
-from bagwise.instances.random_features import sample_rows
+from bagwise.instances.random_features import sample_rows, varies
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.drawing import draw_instances
 from bagwise.threads import one_thread
@@ -41,7 +41,8 @@ class LandmarkMean(Embedding):
         evenly spaced quantiles of them, for one feature.
     draw : {"bags", "rows"}
         How those instances are drawn: so that every bag weighs the same, which takes a sort of all instances; or
-        distinct rows by a hash of their content, which can be drawn from a stream of them.
+        distinct rows by a hash of their content, which can be drawn from a stream of them. With "rows" mean and
+        deviation of the features are theirs, so that nothing depends on the order in which instances come.
     random_state : int
 
     Attributes
@@ -94,15 +95,16 @@ class LandmarkMean(Embedding):
         bags = check_bags(bags, allow_weights=True)
         self._check(bags)
         remember_columns(self, bags)
-        self._place(*_moments(bags.instances), self._drawn(bags))
+        drawn = self._drawn(bags)
+        self._place(drawn, *_moments(bags.instances if self.draw == "bags" else drawn))
         sizes = bags.effective_sizes()
         means, second = self._stream(bags, unbiasing(sizes))
         self.keep_noise(means, second, sizes)
         return means
 
-    def fit_sums(self, bags, mean, deviation, rows) -> LandmarkMean:
-        """As `fit` with ``draw="rows"``, when all that is known of the instances is the mean and deviation of the
-        columns (infinite where nothing varies) and the `sampling`; the bags say their columns.
+    def fit_sums(self, bags, rows) -> LandmarkMean:
+        """As `fit` with ``draw="rows"``, when all that is known of the instances is the `sampling`; the bags say their
+        columns.
 
         `similarities` then gives φ of some instances, and `keep_noise` completes the fit.
         """
@@ -110,7 +112,8 @@ class LandmarkMean(Embedding):
         if self.draw != "rows":
             raise ValueError("from sums, LandmarkMean takes draw='rows': to weigh bags it would have to sort them all")
         remember_columns(self, bags)
-        self._place(mean, deviation, rows.astype(np.float64))
+        drawn = rows.astype(np.float64)
+        self._place(drawn, *_moments(drawn))
         return self
 
     def sampling(self) -> tuple[int, int]:
@@ -144,7 +147,7 @@ class LandmarkMean(Embedding):
             return draw_instances(bags, DRAWN, random_state=self.random_state)
         return bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64)
 
-    def _place(self, centre: np.ndarray, deviation: np.ndarray, drawn: np.ndarray) -> None:
+    def _place(self, drawn: np.ndarray, centre: np.ndarray, deviation: np.ndarray) -> None:
         self.centre_, self.scale_ = centre, deviation
         drawn = (drawn - self.centre_) / self.scale_
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
@@ -195,9 +198,4 @@ def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         squares += ((block - mean) ** 2).sum(axis=0)
         largest = np.maximum(largest, np.abs(block).max(axis=0))
     deviation = np.sqrt(squares / len(X))
-    return mean, telling(deviation, largest)
-
-
-def telling(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """The deviations of columns, infinite where it is no more than the rounding of the largest value."""
-    return np.where(deviation > 1e-12 * largest, deviation, np.inf)
+    return mean, np.where(varies(deviation, largest), deviation, np.inf)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from bagwise.execution.connecting import NoWorkers, connected, need_distributed
-from bagwise.execution.outcome import Lost
+from bagwise.execution.outcome import Failed, Lost
+from bagwise.execution.tree import Tree
 
 AHEAD = 2  # tasks per worker thread that wait on the cluster, so that none is idle
 PATIENCE = 30  # seconds
@@ -41,20 +44,28 @@ class Dask:
             yield from _run(client, function, iter(tasks), shared)
 
     def add_up(self, function: Callable, tasks: Iterable, shared: tuple, add: Callable) -> Any:
-        """The results of all tasks added by pairs, as `by_pairs` does, where they are: only the sum comes back."""
+        """The results of all tasks added by pairs, in a `Tree`, where they are: only the sum comes back."""
         with connected(self.client) as client:
-            data = send(client, shared)
-            # Adding goes first, so that few results wait in the memory of the workers.
-            level = [client.submit(_call, function, task, data, pure=False) for task in tasks]
-            height = 0
-            while len(level) > 1:
-                height += 1
-                pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
-                level = [
-                    pair[0] if len(pair) == 1 else client.submit(add, *pair, pure=False, priority=height)
-                    for pair in pairs
-                ]
-            return _awaited(client, level[0])
+            data, room = send(client, shared), AHEAD * max(1, sum(client.nthreads().values()))
+            waiting, held = deque(), Tree(partial(client.submit, add, pure=False, priority=1))
+            for task in tasks:
+                leaf = client.submit(_call, function, task, data, pure=False)
+                waiting.append((task, client.submit(_if_wrong, leaf, pure=False, priority=1)))
+                held.take(leaf)
+                while len(waiting) > room:
+                    first, wrong = waiting.popleft()
+                    if (found := _awaited(client, wrong)) is not None:
+                        return _named(found, first)
+            return _awaited(client, held.total())
+
+
+def _if_wrong(result):
+    """What little comes back of a result that stays where it is."""
+    return result if isinstance(result, Failed | Lost) else None
+
+
+def _named(result, task):
+    return Lost(f"{task[1]}: {result.reason}") if isinstance(result, Lost) else result
 
 
 def _awaited(client, future):

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from bagwise.execution.outcome import Failed, Lost
+from bagwise.execution.tree import Tree
 
 
 def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[Any]:
@@ -40,27 +41,10 @@ def add_up(executor, function: Callable, tasks: Iterable, shared: tuple, add: Ca
     """
     if hasattr(executor, "add_up"):
         return told(executor.add_up(_guarded, enumerate(tasks), (function, *shared), _Adding(add)))
-    return by_pairs(in_order(executor, function, tasks, shared), add)
-
-
-def by_pairs(results: Iterable, add: Callable[[Any, Any], Any]) -> Any:
-    """The sum of at least one result as a balanced tree, holding no more than the logarithm of their number.
-
-    Examples
-    --------
-    >>> by_pairs("abcde", lambda a, b: f"({a}{b})")
-    '(((ab)(cd))e)'
-    """
-    held: list[tuple[int, Any]] = []  # (height of the tree, its sum), heights falling
-    for result in results:
-        height = 0
-        while held and held[-1][0] == height:
-            result, height = add(held.pop()[1], result), height + 1
-        held.append((height, result))
-    total = held.pop()[1]
-    while held:
-        total = add(held.pop()[1], total)
-    return total
+    tree = Tree(add)
+    for result in in_order(executor, function, tasks, shared):
+        tree.take(result)
+    return tree.total()
 
 
 def told(result, task=None) -> Any:

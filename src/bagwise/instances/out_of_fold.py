@@ -104,7 +104,7 @@ class OutOfFold(BaseEstimator):
 
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
-        _one_of(self.predictor, PREDICTORS, "predictor")
+        one_of(self.predictor, PREDICTORS, "predictor")
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
@@ -224,7 +224,7 @@ def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarr
 
     That is the weight of its bag times its share in the bag ("bag"), or times its own weight ("instance").
     """
-    _one_of(weighting, WEIGHTINGS, "weighting")
+    one_of(weighting, WEIGHTINGS, "weighting")
     if bags.weights is not None:
         weights = bags.shares() if weighting == "bag" else bags.weights / bags.weights.max()
         weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
@@ -329,6 +329,6 @@ def _refuse_one_fold(fold: np.ndarray, weight: np.ndarray | None) -> None:
         raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
 
 
-def _one_of(value, known, what) -> None:
+def one_of(value, known, what) -> None:
     if value not in known:
         raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}, not {value!r}")

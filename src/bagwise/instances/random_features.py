@@ -222,7 +222,17 @@ def _mean_and_scale(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
     mean = origin + sum((X[rows] - origin).sum(axis=0) for rows in blocks) / len(X)
     variance = sum(((X[rows] - mean) ** 2).sum(axis=0) for rows in blocks) / len(X)
-    return mean, np.where(variance > 0, np.sqrt(variance), 1.0)
+    return mean, scale_of(np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0))))
+
+
+def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The deviations of columns, and 1 where nothing but rounding varies."""
+    return np.where(varies(deviation, largest), deviation, 1.0)
+
+
+def varies(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Whether columns deviate by more than the rounding of their largest value."""
+    return deviation > 1e-12 * largest
 
 
 def _median_bandwidth(Z: np.ndarray) -> float:

@@ -64,18 +64,23 @@ class Chunk:
             )
         return ids, codes
 
-    def blocks(self, *, rows: int = 65_536, target: bool = False, groups: bool = False) -> Iterator[Block]:
-        """The rows in their order, ``rows`` at a time (the last may be fewer), with targets and groups if asked for."""
+    def blocks(
+        self, *, rows: int = 65_536, target: bool = False, groups: bool = False, codes: np.ndarray | None = None
+    ) -> Iterator[Block]:
+        """The rows in their order, ``rows`` at a time (the last may be fewer), with targets and groups if asked for.
+
+        Who has called `bags` gives its second result as ``codes``, so that the column of ids is not read again.
+        """
         y = self.layout.column("target") if target else None
         label = self.layout.column("groups") if groups else None
         columns = [*self.layout.features, *(name for name in (y, label) if name is not None)]
-        codes, start = self.bags()[1], 0
+        codes, start = self.bags()[1] if codes is None else codes, 0
         for table in _rebatch(self._tables(columns, rows), rows):
             stop = start + table.num_rows
             yield Block(
                 codes[start:stop],
                 self._features(table),
-                None if y is None else _numbers(table[y]).astype(np.float64),
+                None if y is None else self._numbers(table, y).astype(np.float64),
                 None if label is None else _labels(table, label),
             )
             start = stop
@@ -83,8 +88,21 @@ class Chunk:
     def _features(self, table) -> np.ndarray:
         X = np.empty((table.num_rows, len(self.layout.features)), dtype=self.layout.dtype)
         for j, name in enumerate(self.layout.features):
-            X[:, j] = _numbers(table[name])
+            X[:, j] = self._numbers(table, name)
         return X
+
+    def _numbers(self, table, name: str) -> np.ndarray:
+        """A column as numbers, with NaN for null."""
+        import pyarrow as pa
+
+        column = table[name]
+        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        try:
+            return (column if plain else column.cast(pa.float64())).to_numpy()
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"column {name!r} of {self.name} is {column.type} where numbers were; scan it again"
+            ) from error
 
     def _tables(self, columns: list[str], rows: int) -> Iterator:
         """Tables of the columns, of about that many rows each, without the rows that `where` leaves out."""
@@ -92,7 +110,17 @@ class Chunk:
         columns = list(dict.fromkeys(columns))
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
         for table in self.rows.tables(needed, rows):
-            yield self._typed((table if where is None else where.keep(table)).select(columns))
+            yield self._typed((table if where is None else self._kept(table)).select(columns))
+
+    def _kept(self, table):
+        import pyarrow as pa
+
+        try:
+            return self.layout.where.keep(table)
+        except pa.ArrowException as error:
+            raise ValueError(
+                f"{self.name} has other types than it had, and where fails; scan it again ({error})"
+            ) from error
 
     def _typed(self, table):
         """Ids and groups in the type of all files, so that equal ones are equal."""
@@ -102,7 +130,7 @@ class Chunk:
             kind, place = self.layout.labels[name], table.column_names.index(name)
             try:
                 table = table.set_column(place, name, table[name].cast(kind))
-            except pa.ArrowInvalid as error:
+            except pa.ArrowException as error:
                 raise ValueError(
                     f"column {name!r} of {self.name} has values that {kind}, the type of all files, does not hold; "
                     "give the column one type"
@@ -124,14 +152,6 @@ def _rebatch(tables: Iterator, rows: int) -> Iterator:
             held, count = [*held, table], count + table.num_rows
     if held:
         yield pa.concat_tables(held)
-
-
-def _numbers(column) -> np.ndarray:
-    """A column as numbers, with NaN for null."""
-    import pyarrow as pa
-
-    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return (column if plain else column.cast(pa.float64())).to_numpy()
 
 
 def _labels(table, name: str) -> np.ndarray:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from ast import literal_eval
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
+from operator import and_, or_
 
 OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
 
@@ -30,9 +31,7 @@ class Where:
 
     def expression(self):
         """What pyarrow evaluates."""
-        from pyarrow.parquet import filters_to_expression
-
-        return filters_to_expression([list(all_of) for all_of in self.any_of])
+        return reduce(or_, [reduce(and_, map(_expression, all_of)) for all_of in self.any_of])
 
     def keep(self, table):
         """The rows of a table that satisfy the conditions, in their order; a null satisfies none."""
@@ -61,7 +60,7 @@ class Where:
 
 
 def as_where(where) -> Where | None:
-    """Conditions from one text, a list of tuples that all hold, or lists of tuples of which one holds.
+    r"""Conditions from one text, a list of tuples that all hold, or lists of tuples of which one holds.
 
     Examples
     --------
@@ -69,6 +68,11 @@ def as_where(where) -> Where | None:
     ((('year', '>=', 2019), ('site', 'in', ['A', 'B'])),)
     >>> as_where([("year", ">=", 2019)]).names
     ['year']
+
+    What stands between quotes is taken as it is:
+
+    >>> print(as_where(r"path == 'C:\new'").any_of[0][0][2])
+    C:\new
     """
     if where is None:
         return None
@@ -76,8 +80,10 @@ def as_where(where) -> Where | None:
         return Where((tuple(_parse(where)),))
     if not isinstance(where, list | tuple) or not len(where):
         raise _wrong(where)
-    flat = not all(isinstance(one, list) for one in where)
-    return Where(tuple(tuple(_condition(one, where) for one in all_of) for all_of in ([where] if flat else where)))
+    any_of = where if all(isinstance(one, list) for one in where) else [where]
+    if not all(any_of):
+        raise _wrong(where)
+    return Where(tuple(tuple(_condition(one, where) for one in all_of) for all_of in any_of))
 
 
 def _parse(text: str) -> list[tuple]:
@@ -89,14 +95,21 @@ def _parse(text: str) -> list[tuple]:
                 f"where={text!r} cannot be read from {text[position:].strip()!r} on; write comparisons joined by "
                 "'and', such as \"year >= 2019 and site in ('A', 'B')\"; names with blanks stand in `backquotes`"
             )
-        operator, value = " ".join(found["operator"].split()), literal_eval(found["value"].strip())
+        operator, values = " ".join(found["operator"].split()), [_value(v) for v in re.findall(_VALUE, found["value"])]
         several = found["value"].startswith("(")
         if several != operator.endswith("in"):
             raise ValueError(f"where={text!r}: {operator!r} takes {'one value' if several else 'values in brackets'}")
-        value = [*(value if isinstance(value, tuple) else (value,))] if several else value
-        conditions.append((found["name"].strip("`"), operator, value))
+        conditions.append((found["name"].strip("`"), operator, values if several else values[0]))
         position, more = found.end(), bool(found["and"])
     return conditions
+
+
+def _value(text: str) -> str | bool | int | float:
+    if text[0] in "'\"":
+        return text[1:-1]
+    if text in ("True", "False"):
+        return text == "True"
+    return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
 
 
 def _condition(one, where) -> tuple:
@@ -104,7 +117,10 @@ def _condition(one, where) -> tuple:
         raise _wrong(where)
     if one[1] in ("in", "not in") and (isinstance(one[2], str) or not hasattr(one[2], "__iter__")):
         raise ValueError(f"where: {one[1]!r} takes a list of values, not {one[2]!r}")
-    return one[0], one[1], list(one[2]) if one[1] in ("in", "not in") else one[2]
+    value = list(one[2]) if one[1] in ("in", "not in") else one[2]
+    if any(v is None for v in (value if isinstance(value, list) else [value])):
+        raise ValueError(f"where: column {one[0]!r} is compared with None; a null satisfies no condition, leave it out")
+    return one[0], one[1], value
 
 
 def _wrong(where) -> ValueError:
@@ -112,6 +128,14 @@ def _wrong(where) -> ValueError:
         f"where={where!r} is not understood; give a list of tuples (column, operator, value) that all hold, lists of "
         f"such lists of which one holds, or a text; operators are {', '.join(OPERATORS)}"
     )
+
+
+def _expression(one: tuple):
+    from pyarrow.dataset import field
+    from pyarrow.parquet import filters_to_expression
+
+    found = filters_to_expression([one])
+    return found & field(one[0]).is_valid() if one[1] == "not in" else found  # pyarrow finds no null in any list
 
 
 def _fit(one: tuple, schema) -> tuple:
@@ -125,7 +149,7 @@ def _fit(one: tuple, schema) -> tuple:
     try:
         values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
         values = [pa.scalar(v).cast(kind) for v in values]
-    except (ValueError, pa.ArrowException) as error:
+    except (ValueError, OverflowError, pa.ArrowException) as error:
         raise _mismatch(one, schema) from error
     return name, operator, [v.as_py() for v in values] if isinstance(value, list) else values[0].as_py()
 
@@ -135,7 +159,7 @@ def _try(one: tuple, schema) -> None:
 
     try:
         Where(((one,),)).keep(schema.empty_table())
-    except (pa.ArrowException, TypeError) as error:
+    except (TypeError, OverflowError, pa.ArrowException) as error:
         raise _mismatch(one, schema) from error
 
 

@@ -39,19 +39,24 @@ class BagsChunk(Chunk):
         """The ids of the bags of this chunk, and the number of the bag of every row."""
         return self.ids, self.codes
 
-    def blocks(self, *, rows: int = 65_536, target: bool = False, groups: bool = False) -> Iterator[Block]:
+    def blocks(self, *, rows: int = 65_536, target: bool = False, groups: bool = False, codes=None) -> Iterator[Block]:
         """The rows in their order, ``rows`` at a time (the last may be fewer), with targets and groups if asked for."""
         for asked, values, role in ((target, self.y, "target"), (groups, self.groups, "groups")):
             if asked and values is None:
                 raise ValueError(f"the scan has no {role}; give the bags some")
         for start in range(0, self.n_rows, rows):
-            codes = self.codes[start : start + rows]
-            y, labels = (self.y[codes] if target else None), (self.groups[codes] if groups else None)
-            yield Block(codes, self.instances[start : start + rows], y, labels)
+            own = self.codes[start : start + rows]
+            y, labels = (self.y[own] if target else None), (self.groups[own] if groups else None)
+            yield Block(own, self.instances[start : start + rows], y, labels)
 
 
 def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:
-    """Chunks of at most that many instances; covariates become columns, as at any door."""
+    """Chunks of at most that many instances."""
+    if bags.covariates is not None:  # a model of their columns would not know them in the bags it is to predict
+        raise ValueError(
+            "bags with covariates are not read chunk by chunk; make these columns of the instances, here and for "
+            "predict, with bags.spread(), or leave them out with bags.without_covariates()"
+        )
     bags = check_bags(bags, allow_missing=True)
     y = None if y is None else check_targets(y, bags)
     return tuple(_chunk(bags, y, start, start + chunk_rows) for start in range(0, bags.n_instances, chunk_rows))

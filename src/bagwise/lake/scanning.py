@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import narwhals as nw
 import numpy as np
@@ -66,7 +67,9 @@ def scan(
     source : path, pattern, folder, URL, list of them, data frame, or Bags
         Parquet files. A folder is searched to the bottom; what starts with ``_`` or ``.`` is no data. URLs are those of
         fsspec (``s3://bucket/lake``). A folder named ``year=2020`` gives the files in it a column ``year``, which can
-        be the bag, the groups, a feature, or stand in ``where``. Of `Bags` the ids and groups are taken.
+        be the bag, the groups, a feature, or stand in ``where``; its values are whole numbers if all are written so,
+        and no two become one. In a pattern a wildcard stands for no ``_`` or ``.`` at the start of a name. Of `Bags`
+        the ids and groups are taken.
     bag, target, groups : columns
         As for `load`; for `Bags`, ``target`` is the array of targets and ``bag`` is left out.
     features : columns, optional
@@ -75,7 +78,8 @@ def scan(
     ignore : columns to leave out of the default features
     where : text, or list of tuples, optional
         Which rows are read: ``"year >= 2019 and site == 'A'"``, ``[("year", ">=", 2019), ("site", "==", "A")]``, or
-        lists of such lists, of which one holds. Files and row groups that cannot have such a row are not read.
+        lists of such lists, of which one holds. Files and row groups that cannot have such a row are not read. A null
+        satisfies no condition.
     chunk_rows : int
         The most rows of a chunk, unless one row group has more.
 
@@ -96,8 +100,7 @@ def scan(
     >>> next(table.chunks[0].blocks(target=True)).y.tolist()
     [0.3, 0.1]
     """
-    if chunk_rows < 1:
-        raise ValueError(f"chunk_rows must be at least 1, not {chunk_rows}")
+    chunk_rows = _whole(chunk_rows)
     if isinstance(source, Bags):
         others = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
         return _scan_bags(source, target, chunk_rows, others)
@@ -138,7 +141,6 @@ def _scan_bags(bags: Bags, y, chunk_rows: int, others: dict) -> Scan:
     if given:
         raise ValueError(f"{given[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
     chunks = cut_bags(bags, y, chunk_rows)
-    bags = bags.spread()
     names = bags.feature_names or tuple(f"x{j + 1}" for j in range(bags.n_features))
     target, groups = None if y is None else "target", None if bags.groups is None else "groups"
     return Scan(chunks, names, "bag", target, groups, bags.dtype, bags.n_instances)
@@ -160,10 +162,18 @@ def _as_arrow(frame, names: list):
     """Those columns of a data frame as a pyarrow table."""
     import pyarrow as pa
 
+    chosen = nw.maybe_reset_index(frame.select([nw.col(name) for name in names]))  # an index would become a column
     try:
-        return frame.select([nw.col(name) for name in names]).to_arrow().rename_columns([str(name) for name in names])
+        return chosen.to_arrow().rename_columns([str(name) for name in names])
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
+
+
+def _whole(chunk_rows) -> int:
+    """As an int, also from 1e6."""
+    if not isinstance(chunk_rows, Real) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+        raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
+    return int(chunk_rows)
 
 
 def _count(n: int, noun: str) -> str:

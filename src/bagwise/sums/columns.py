@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from bagwise.instances.random_features import row_keys
+from bagwise.instances.random_features import row_keys, scale_of
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class ColumnSums:
 
     @classmethod
     def merged(cls, parts: Iterable[ColumnSums]) -> ColumnSums:
-        return reduce(cls._merge, parts)
+        return reduce(cls.merge, parts)
 
-    def _merge(self, other: ColumnSums) -> ColumnSums:
+    def merge(self, other: ColumnSums) -> ColumnSums:
         n, gap = self.n + other.n, other.mean - self.mean
         return ColumnSums(
             n,
@@ -58,6 +58,15 @@ class ColumnSums:
     def deviation(self) -> np.ndarray:
         return np.sqrt(self.variance)
 
+    @property
+    def largest(self) -> np.ndarray:
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def scale(self) -> np.ndarray:
+        """The deviation, or 1 where nothing but rounding varies."""
+        return scale_of(self.deviation, self.largest)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -73,9 +82,9 @@ class Sample:
 
     @classmethod
     def merged(cls, parts: Iterable[Sample]) -> Sample:
-        return reduce(cls._merge, parts)
+        return reduce(cls.merge, parts)
 
-    def _merge(self, other: Sample) -> Sample:
+    def merge(self, other: Sample) -> Sample:
         keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
         return Sample(self.size, keys, rows)._smallest()
 

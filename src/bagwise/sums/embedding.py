@@ -9,7 +9,7 @@ import numpy as np
 from bagwise.bags import Bags, remember_columns
 from bagwise.embeddings import KernelMean, LandmarkMean
 from bagwise.embeddings.feature_mean import FeatureMean
-from bagwise.embeddings.landmarks import telling, unbiasing
+from bagwise.embeddings.landmarks import unbiasing
 from bagwise.lake import Chunk
 from bagwise.sums.out_of_fold import Predicted
 from bagwise.sums.survey import Survey
@@ -21,29 +21,26 @@ Embedded = Iterator[tuple[dict, object, np.ndarray]]  # (setting, fitted embeddi
 def embed_features(head, walk: Walk, survey: Survey) -> Embedded:
     """`FeatureMean` for every setting of the head: a pass each."""
     columns = survey.columns
-    scale = np.where(columns.scatter > 0, columns.deviation, 1.0)
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
-        embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, scale, survey.sample)
+        embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
         remember_columns(embedding, survey.bags)
         yield setting, embedding, walk.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
 
 
 def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Σ φ(x) over the rows of every bag of a chunk."""
-    sums, n_bags = 0.0, len(chunk.bags()[0])
-    for block in chunk.blocks(rows=BLOCK_ROWS):
-        sums = sums + sum_rows(block.bag, features(block.X), n_bags)
+    sums, (ids, codes) = 0.0, chunk.bags()
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
+        sums = sums + sum_rows(block.bag, features(block.X), len(ids))
     return sums
 
 
 def embed_landmarks(head, walk: Walk, survey: Survey) -> Embedded:
     """`LandmarkMean` for every setting of the head, all in one pass."""
-    columns, settings = survey.columns, head.settings()
-    deviation = telling(columns.deviation, np.maximum(np.abs(columns.low), np.abs(columns.high)))
+    settings = head.settings()
     fitted: list[LandmarkMean] = [
-        head.embedding_for(setting).fit_sums(survey.bags, columns.mean, deviation, survey.sample)
-        for setting in settings
+        head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
     ]
     weight = unbiasing(survey.sizes) / survey.sizes
     seconds = None
@@ -76,23 +73,23 @@ def embed_predictions(head, walk: Walk, survey: Survey, predicted: Predicted) ->
     """
     columns, settings = predicted.columns, head.settings()
     spread = float(columns.deviation[0]) or 1.0
-    reach = float(columns.low[0]), float(columns.high[0])
-    fitted: list[KernelMean] = [
-        head.embedding_for(setting).fit_sums(predicted.bags, *reach, spread) for setting in settings
-    ]
+    found = float(columns.low[0]), float(columns.high[0]), float(columns.mean[0]), spread
+    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(predicted.bags, *found) for setting in settings]
     longest = max(fitted, key=lambda one: one.length_)
     known = (predicted.fold,)
-    means = walk.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, longest.spread_, known=known)
+    scale = longest.spread_, *longest.range_
+    means = walk.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
     means /= survey.sizes[:, None]  # in place: of all that this process holds, it is the largest
     for setting, embedding in zip(settings, fitted, strict=True):
         # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.
         yield setting, embedding, means[:, : embedding.length_] @ embedding.to_features_
 
 
-def _sum_polynomials(chunk: Chunk, fold, models, interpolant, spread) -> np.ndarray:
+def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> np.ndarray:
     # A number per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
     found = [(block.bag, models.predict(block.X, fold[block.bag])[:, 0]) for block in chunk.blocks(rows=BLOCK_ROWS)]
     bag, values = (np.concatenate(part) for part in zip(*found, strict=True))
     sizes = np.bincount(bag, minlength=len(fold))
-    own = Bags((values / spread)[np.argsort(bag, kind="stable")], np.append(0, np.cumsum(sizes)))
-    return interpolant.polynomial_means(own) * sizes[:, None]
+    spread, low, high = scale
+    values = np.clip(values / spread, low, high)[np.argsort(bag, kind="stable")]
+    return interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]

@@ -9,9 +9,9 @@ from bagwise.bags import remember_columns
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.statistics import Statistics
-from bagwise.execution import executor_for
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.instances.random_features import FourierFeatures
 from bagwise.lake import Scan
 from bagwise.methods import CATALOGUE, method
 from bagwise.regressors import EmbeddingRidge, EvidenceRidge
@@ -44,6 +44,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
     random_state : int
+        For a method by name; an estimator has its own.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
     model = _made(name, random_state)
-    walk = Walk(scan, executor_for(None) if executor is None else executor)
+    walk = Walk(scan, executor)
     stages, head = _parts(model)
     if not stages:
         return _fit_features(head, walk)
@@ -111,7 +112,7 @@ def _kind(stage) -> str | None:
     if not isinstance(stage, OutOfFold) or stage.judge is not None:
         return None
     is_ridge = isinstance(stage.regressor, RandomFeatureRidge)
-    return "ridge" if is_ridge and hasattr(stage.regressor.fresh_features(), "fit_sums") else None
+    return "ridge" if is_ridge and isinstance(stage.regressor.fresh_features(), FourierFeatures) else None
 
 
 def _summable(model) -> bool:
@@ -122,9 +123,18 @@ def _summable(model) -> bool:
     if kinds == ["ridge"]:
         return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
     if kinds == []:
-        hashed = isinstance(embedding, LandmarkMean) and embedding.draw == "rows"
-        return hashed or (isinstance(embedding, FeatureMean) and hasattr(embedding.fresh_features(), "fit_sums"))
-    return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and _summable_pool(embedding)
+        # One sample of rows serves all settings.
+        samplings = {_sampling(head.embedding_for(setting)) for setting in head.settings()}
+        return len(samplings) == 1 and samplings != {None}
+    return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid and _summable_pool(embedding)
+
+
+def _sampling(embedding) -> tuple[int, int] | None:
+    """The rows that an embedding of instances is fitted on, if it can be fitted from sums."""
+    if isinstance(embedding, LandmarkMean):
+        return embedding.sampling() if embedding.draw == "rows" else None
+    features = embedding.fresh_features() if isinstance(embedding, FeatureMean) else None
+    return features.sampling() if isinstance(features, FourierFeatures) else None
 
 
 def _summable_pool(embedding) -> bool:
@@ -146,9 +156,8 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, walk: Walk) 
 
 def _fit_features(head, walk: Walk) -> tuple[object, Survey]:
     """The mean of features of the instances: random ones, or similarities to landmarks."""
-    random = isinstance(head.embedding, FeatureMean)
-    found = survey(walk, (head.embedding.fresh_features() if random else head.embedding).sampling())
-    embedded = (embed_features if random else embed_landmarks)(head, walk, found)
+    found = survey(walk, _sampling(head.embedding_for(head.settings()[0])))
+    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, walk, found)
     return clone(head).fit_rows(found.bags, found.y, embedded), found
 
 

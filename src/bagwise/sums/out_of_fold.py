@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from bagwise.bags import Bags
 from bagwise.instances import OutOfFold, bag_folds
-from bagwise.instances.out_of_fold import prepared
+from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.ridge_sums import design
 from bagwise.lake import Chunk
 from bagwise.sums.columns import ColumnSums
@@ -28,9 +28,13 @@ class FoldModels:
     features: object
     models: dict[int, tuple[np.ndarray, np.ndarray]]
 
+    @property
+    def n_penalties(self) -> int:
+        return len(next(iter(self.models.values()))[1])
+
     def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Every row by the model without its fold: (rows, penalties)."""
-        out = np.empty((len(X), len(next(iter(self.models.values()))[1])))
+        out = np.empty((len(X), self.n_penalties))
         for k, rows in by_fold(fold):
             coef, intercept = self.models[k]
             out[rows] = self.features.transform(X[rows]).astype(np.float64) @ coef + intercept
@@ -54,14 +58,14 @@ class Predicted:
 def fit_out_of_fold(stage: OutOfFold, walk: Walk, survey: Survey) -> tuple[OutOfFold, Predicted]:
     """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
     stage = clone(stage)
+    one_of(stage.predictor, PREDICTORS, "predictor")
+    one_of(stage.weighting, WEIGHTINGS, "weighting")
     bags, y = survey.bags, survey.y
     stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
     if (n_folds := stage.fold_.max() + 1) > MOST_FOLDS:
         raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
-    columns = survey.columns
-    scale = np.where(columns.scatter > 0, columns.deviation, 1.0)
-    features = regressor.fresh_features().fit_sums(columns.mean, scale, survey.sample)
+    features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
     origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
     weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
     known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
@@ -102,12 +106,11 @@ def _add_folds(left: dict, right: dict) -> dict:
 
 def _predictions(walk: Walk, survey: Survey, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:
     """The mean prediction of every bag for every penalty, and the sums of all predictions."""
-    means, parts = None, []
-    for own, (sums, columns) in zip(walk.own, walk.each(_chunk_predictions, models, known=(fold,)), strict=True):
-        means = np.zeros((walk.n_bags, sums.shape[1])) if means is None else means
-        means[own] += sums
-        parts.append(columns)
-    return means / survey.sizes[:, None], ColumnSums.merged(parts)
+    total, columns = np.zeros((walk.n_bags, models.n_penalties)), None
+    for own, (sums, found) in zip(walk.own, walk.each(_chunk_predictions, models, known=(fold,)), strict=True):
+        total[own] += sums
+        columns = found if columns is None else columns.merge(found)
+    return total / survey.sizes[:, None], columns
 
 
 def _chunk_predictions(chunk: Chunk, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:

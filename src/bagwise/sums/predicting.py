@@ -7,19 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
 from bagwise.bags.remembering import compare_columns
 from bagwise.embeddings.statistics import Statistics
-from bagwise.execution import executor_for
 from bagwise.explaining.verbs import by_rows, unwrapped
+from bagwise.instances import EachInstance
 from bagwise.lake import Chunk, Scan
-from bagwise.sums.statistics import Prepare, statistics_rows
+from bagwise.sums.statistics import SUMMABLE, Prepare, statistics_rows
 from bagwise.sums.survey import refuse_unusable
-from bagwise.sums.walk import BLOCK_ROWS, Walk, sum_rows
-from bagwise.writing import new_folder, refuse_filled
+from bagwise.sums.walk import BLOCK_ROWS, PerBag, Walk, sum_rows
+from bagwise.writing import new_folder, refuse_place
 
 PART_BAGS = 1_000_000  # to a file
+COLUMNS = ("prediction", "instances")
 
 
 class Predictions(NamedTuple):
@@ -34,7 +36,7 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
-    `fit_scan`'s methods that is so for all but those on statistics, which take two passes.
+    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes.
 
     Parameters
     ----------
@@ -57,9 +59,13 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
+    walk, model = Walk(scan, executor), unwrapped(model)
+    check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
     if out is not None:
-        refuse_filled(out)
-    found = _predict(Walk(scan, executor_for(None) if executor is None else executor), unwrapped(model))
+        refuse_place(out)
+        if scan.bag in COLUMNS:
+            raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
+    found = _predict(walk, model)
     if out is not None:
         new_folder(out, lambda folder: _write(folder, scan.bag, found))
     return found
@@ -69,7 +75,7 @@ def _predict(walk: Walk, model) -> Predictions:
     stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
     if all(by_rows(stage) for stage in stages) and getattr(last, "additive_", False):
         return _sum(walk, model)
-    if len(stages) == 1 and isinstance(getattr(last, "embedding_", None), Statistics):
+    if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(walk, stages[0], last)
     raise ValueError(
         "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
@@ -77,31 +83,36 @@ def _predict(walk: Walk, model) -> Predictions:
     )
 
 
+def _has_moments(head) -> bool:
+    embedding = getattr(head, "embedding_", None)
+    summable = isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
+    return summable and head.beside_ is None and head.offset == "none"
+
+
 def _write(folder: Path, bag: str, found: Predictions) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {bag: found.ids, "prediction": found.values, "instances": found.sizes}
+    columns = {bag: found.ids} | dict(zip(COLUMNS, (found.values, found.sizes), strict=True))
     for number, start in enumerate(range(0, len(found.ids), PART_BAGS)):
         part = {name: pa.array(column[start : start + PART_BAGS]) for name, column in columns.items()}
         pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
 
 
 def _sum(walk: Walk, model) -> Predictions:
-    found = list(walk.each(_alone, model, list(walk.scan.feature_names)))
-    ids = walk.name_bags([seen[0] for seen in found])
-    sums, sizes = np.zeros(len(ids)), np.zeros(len(ids), dtype=np.int64)
-    for own, (_, count, total) in zip(walk.own, (seen for seen in found if len(seen[0])), strict=True):
-        sizes[own] += count
-        sums[own] += total
-    return Predictions(ids, sums / sizes, sizes)
+    sizes, sums = PerBag(), PerBag()
+    for own, (_, count, total) in walk.meet(_alone, model, list(walk.scan.feature_names)):
+        sizes.rows(walk.n_bags, count)[own] += count
+        sums.rows(walk.n_bags, total)[own] += total
+    sizes, sums = sizes.upto(walk.n_bags), sums.upto(walk.n_bags)
+    return Predictions(walk.ids, sums / sizes, sizes)
 
 
 def _alone(chunk: Chunk, model, names) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the bags of a chunk: ids, numbers of rows, and the sum of what every row is predicted alone."""
     ids, bag = chunk.bags()
     sums = np.zeros(len(ids))
-    for block in chunk.blocks(rows=BLOCK_ROWS):
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
         alone = model.predict(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names))
         sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
@@ -111,17 +122,16 @@ def _alone(chunk: Chunk, model, names) -> tuple[np.ndarray, np.ndarray, np.ndarr
 def _from_statistics(walk: Walk, stage, head) -> Predictions:
     names = list(walk.scan.feature_names)
     compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
-    found = list(walk.each(_count))
-    ids = walk.name_bags([seen[0] for seen in found])
-    sizes = np.zeros(len(ids), dtype=np.int64)
-    for own, (_, count) in zip(walk.own, (seen for seen in found if len(seen[0])), strict=True):
-        sizes[own] += count
+    counts = PerBag()
+    for own, (_, count) in walk.meet(_count):
+        counts.rows(walk.n_bags, count)[own] += count
+    sizes = counts.upto(walk.n_bags)
     rows = statistics_rows(head.embedding_, walk, sizes, Prepare(stage))
-    return Predictions(ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+    return Predictions(walk.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
 
 
 def _count(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
     ids, bag = chunk.bags()
-    for block in chunk.blocks(rows=BLOCK_ROWS):
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
     return ids, np.bincount(bag, minlength=len(ids))

@@ -9,6 +9,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import remember_columns
 from bagwise.instances import EachInstance
+from bagwise.instances.random_features import varies
 from bagwise.sums.survey import Survey
 
 
@@ -26,8 +27,11 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     """
     stage, columns = clone(stage), survey.columns
     (_, ranged), (_, standardised) = stage.estimator.steps
-    ranged = clone(ranged).fit(np.vstack([columns.low, columns.high]))
+    # What varies by rounding alone is constant: the order of adding must not decide how it is blown up.
+    live = varies(columns.deviation, columns.largest)
+    ranged = clone(ranged).fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
     mean, deviation = (columns.mean * ranged.scale_ + ranged.min_), columns.deviation * ranged.scale_
+    mean, deviation = np.where(live, mean, 0.0), np.where(live, deviation, 0.0)
     standardised = clone(standardised).fit(np.vstack([mean - deviation, mean + deviation]))
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     names = [name for name, _ in stage.estimator.steps]

@@ -47,8 +47,9 @@ def statistics_rows(embedding, walk: Walk, sizes: np.ndarray, prepare) -> np.nda
 
 def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
-    sums, n_bags, extremes = 0.0, len(chunk.bags()[0]), None
-    for block in chunk.blocks(rows=BLOCK_ROWS):
+    sums, (ids, codes), extremes = 0.0, chunk.bags(), None
+    n_bags = len(ids)
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
         sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags)
         extremes = Extremes.none(n_bags, X.shape[1]) if extremes is None else extremes

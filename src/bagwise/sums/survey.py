@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.columns import ArrayColumns
+from bagwise.bags.columns import ArrayColumns, FrameColumns
 from bagwise.bags.naming import name_bags
 from bagwise.bags.parts import LARGEST
 from bagwise.bags.roles import any_row, one_group, one_target
 from bagwise.lake import Chunk
 from bagwise.sums.columns import ColumnSums, Sample
-from bagwise.sums.walk import Walk, sum_rows
+from bagwise.sums.walk import PerBag, Walk, sum_rows
 
 
 @dataclass(frozen=True)
@@ -56,46 +56,51 @@ def survey(walk: Walk, sampling: tuple[int, int] = (0, 0)) -> Survey:
     """Go over all chunks once; ``sampling`` is how many distinct rows to draw, and the seed."""
     scan = walk.scan
     if scan.target is None:
-        raise ValueError("there is no target to learn from; name its column with scan(..., target=...)")
-    found = list(walk.each(_look, scan.target, scan.groups, sampling))
-    ids = walk.name_bags([seen.ids for seen in found])
-    found = [seen for seen in found if len(seen.ids)]
-    if len(ids) < 2:
-        raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    sizes, sums = np.zeros(len(ids), dtype=np.int64), np.zeros((len(ids), len(scan.feature_names)))
-    for own, seen in zip(walk.own, found, strict=True):
-        sizes[own] += seen.sizes
-        sums[own] += seen.sums
-    y = _agreed(walk.own, [seen.y for seen in found], ids, f"more than one target in column {scan.target!r}")
-    groups = None
+        raise ValueError("there is no target to learn from; scan the table with target= the name of its column")
+    sizes, sums, columns, sample = PerBag(), PerBag(), None, None
+    y, groups = _Agreed(f"more than one target in column {scan.target!r}"), None
     if scan.groups is not None:
-        what = f"rows of more than one group in column {scan.groups!r}"
-        groups = _agreed(walk.own, [seen.groups for seen in found], ids, what)
-    names = list(scan.feature_names)
-    bags = Bags(sums / sizes[:, None], np.arange(len(ids) + 1), ids, groups=groups, feature_names=names)
-    columns = ColumnSums.merged(seen.columns for seen in found)
-    return Survey(bags, y, sizes, columns, Sample.merged(seen.sample for seen in found).rows)
+        groups = _Agreed(f"rows of more than one group in column {scan.groups!r}")
+    for own, seen in walk.meet(_look, scan.target, scan.groups, sampling):
+        sizes.rows(walk.n_bags, seen.sizes)[own] += seen.sizes
+        sums.rows(walk.n_bags, seen.sums)[own] += seen.sums
+        columns = seen.columns if columns is None else columns.merge(seen.columns)
+        sample = seen.sample if sample is None else sample.merge(seen.sample)
+        y.take(own, seen.y, seen.ids, walk.n_bags)
+        if groups is not None:
+            groups.take(own, seen.groups, seen.ids, walk.n_bags)
+    n_bags = walk.n_bags
+    if n_bags < 2:
+        raise ValueError("one bag is not enough to learn from; fit needs at least two")
+    sizes, means = sizes.upto(n_bags), sums.upto(n_bags) / sizes.upto(n_bags)[:, None]
+    labels = None if groups is None else groups.upto(n_bags)
+    bags = Bags(means, np.arange(n_bags + 1), walk.ids, groups=labels, feature_names=list(scan.feature_names))
+    return Survey(bags, y.upto(n_bags), sizes, columns, sample.rows)
 
 
 def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
     ids, bag = chunk.bags()
-    targets, labels, sums, columns, sample = [], [], 0.0, [], []
-    for block in chunk.blocks(target=True, groups=groups is not None):
+    targets, labels, sums, columns, sample = [], [], 0.0, None, None
+    for block in chunk.blocks(codes=bag, target=True, groups=groups is not None):
         refuse_unusable(block.X, block.bag, ids, chunk)
         targets.append(block.y)
         labels.append(block.groups)
         sums = sums + sum_rows(block.bag, block.X, len(ids))
-        columns.append(ColumnSums.of(block.X))
-        sample.append(Sample.of(block.X, *sampling))
+        found, drawn = ColumnSums.of(block.X), Sample.of(block.X, *sampling)
+        columns = found if columns is None else columns.merge(found)
+        sample = drawn if sample is None else sample.merge(drawn)
     if not targets:
-        return _Seen(ids, np.empty(0), np.empty((0, 0)), np.empty(0), None, None, None)
+        return _Seen(ids, None, None, None, None, None, None)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
     y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
-    found = None
-    if groups is not None:
-        found = one_group(ArrayColumns({groups: np.concatenate(labels)}), groups, bag, first, ids)
-    sizes = np.bincount(bag, minlength=len(ids))
-    return _Seen(ids, sizes, sums, y, found, ColumnSums.merged(columns), Sample.merged(sample))
+    group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
+    return _Seen(ids, np.bincount(bag, minlength=len(ids)), sums, y, group, columns, sample)
+
+
+def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
+    import pyarrow as pa
+
+    return one_group(FrameColumns(pa.table({name: pa.array(labels)})), name, bag, first, ids)
 
 
 def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chunk) -> None:
@@ -109,14 +114,16 @@ def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chun
         )
 
 
-def _agreed(own: list[np.ndarray], values: list[np.ndarray], ids: np.ndarray, what: str) -> np.ndarray:
+class _Agreed(PerBag):
     """One value per bag, the same in every chunk that has rows of it."""
-    agreed = np.empty(len(ids), dtype=values[0].dtype)
-    for bags, one in zip(own, values, strict=True):
-        agreed[bags] = one
-    differs = np.zeros(len(ids), dtype=bool)
-    for bags, one in zip(own, values, strict=True):
-        differs[bags] |= agreed[bags] != one
-    if differs.any():
-        raise ValueError(f"{name_bags(ids, differs)} {what}; a bag has one, the same on all its rows in all files")
-    return agreed
+
+    def __init__(self, otherwise: str):
+        super().__init__()
+        self.otherwise, self._met = otherwise, 0
+
+    def take(self, own: np.ndarray, values: np.ndarray, ids: np.ndarray, n_bags: int) -> None:
+        rows, old = self.rows(n_bags, values), own < self._met
+        differs = old & (rows[own] != values)
+        if differs.any():
+            raise ValueError(f"{name_bags(ids, differs)} {self.otherwise}; a bag has one, the same in all files")
+        rows[own], self._met = values, n_bags

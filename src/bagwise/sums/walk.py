@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csc_array
 
+from bagwise.execution import executor_for
 from bagwise.execution.folding import add_up, in_order
 from bagwise.lake import Chunk, Scan
 from bagwise.threads import one_thread
@@ -26,16 +27,46 @@ class Piece(NamedTuple):
 
 
 class Walk:
-    """A scan and who goes over it.
+    """A scan and who goes over it. The first pass is `meet`, which numbers the bags; then any of the others.
 
     Attributes
     ----------
-    own : list of arrays, once `name_bags` was called
+    chunks : those that have rows, once they were met
+    own : list of arrays
         For every chunk, which of all bags its own are, in the order of ``chunk.bags()``.
     """
 
-    def __init__(self, scan: Scan, executor):
-        self.scan, self.executor, self.chunks, self.own = scan, executor, scan.chunks, None
+    def __init__(self, scan: Scan, executor=None):
+        if not isinstance(scan, Scan):
+            raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
+        if executor is not None and not hasattr(executor, "run"):
+            raise TypeError(f"an executor has a run method, such as bagwise.execution.Processes(2); not {executor!r}")
+        self.scan, self.executor = scan, executor_for(None) if executor is None else executor
+        self.chunks, self.own, self._numbers, self._ids = [], [], {}, []
+
+    @property
+    def n_bags(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Of all bags met, as they first appear."""
+        return np.concatenate(self._ids)
+
+    def meet(self, function: Callable, *shared) -> Iterator[tuple[np.ndarray, Any]]:
+        """``function(chunk, *shared)`` of every chunk in order, its first part the ids, and which of all bags they are.
+
+        Chunks without any row are left out from now on.
+        """
+        pieces = map(Piece, self.scan.chunks)
+        results = in_order(self.executor, _visit, pieces, (function, *shared))
+        for chunk, result in zip(self.scan.chunks, results, strict=True):
+            if len(result[0]):
+                self.chunks.append(chunk)
+                self.own.append(self._number(result[0]))
+                yield self.own[-1], result
+        if not self.chunks:
+            raise ValueError("the scan has no rows; look at `where`, or at the files")
 
     def each(self, function: Callable, *shared, known=()) -> Iterator[Any]:
         """``function(chunk, *known, *shared)`` of every chunk, in order; ``known``: arrays with a row for every bag."""
@@ -53,27 +84,35 @@ class Walk:
             total[own] += rows
         return total
 
-    def name_bags(self, ids: list[np.ndarray]) -> np.ndarray:
-        """Number the bags of all chunks as they first appear, by the ids in every chunk; the ids of all.
-
-        Chunks without any row are left out from now on.
-        """
-        lengths = [len(one) for one in ids]
-        self.chunks = [chunk for chunk, length in zip(self.chunks, lengths, strict=True) if length]
-        ids, lengths = [one for one in ids if len(one)], [length for length in lengths if length]
-        if not ids:
-            raise ValueError("the scan has no rows; look at `where`, or at the files")
-        found, first, number = np.unique(np.concatenate(ids), return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        self.own = np.split(rank[number], np.cumsum(lengths)[:-1])
-        self.n_bags = len(found)
-        return found[order]
+    def _number(self, ids: np.ndarray) -> np.ndarray:
+        before = self.n_bags
+        numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in ids.tolist()]
+        own = np.array(numbers, dtype=np.int32)
+        self._ids.append(ids[own >= before])
+        return own
 
     def _pieces(self, known) -> Iterator[Piece]:
-        for number, chunk in enumerate(self.chunks):
-            yield Piece(chunk, tuple(array[self.own[number]] for array in known))
+        for chunk, own in zip(self.chunks, self.own, strict=True):
+            yield Piece(chunk, tuple(array[own] for array in known))
+
+
+class PerBag:
+    """A row for every bag, in an array that grows with their number."""
+
+    def __init__(self):
+        self._rows = None
+
+    def rows(self, n_bags: int, like: np.ndarray) -> np.ndarray:
+        """Room for so many bags, those not met before zero (or None)."""
+        if self._rows is None or len(self._rows) < n_bags:
+            grown = np.zeros((n_bags + n_bags // 2, *like.shape[1:]), dtype=like.dtype)
+            if self._rows is not None:
+                grown[: len(self._rows)] = self._rows
+            self._rows = grown
+        return self._rows
+
+    def upto(self, n_bags: int) -> np.ndarray:
+        return self._rows[:n_bags]
 
 
 def _visit(piece: Piece, function, *shared):
