@@ -155,7 +155,8 @@ def test_values_of_folders_are_whole_numbers_if_all_are(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "kind"), [(("01", "1"), str), (("01", "12"), int), (("0", "-1"), int), (("-0", "0"), str), (("٣", "3"), str)]
+    ("values", "kind"),
+    [(("01", "1"), str), (("01", "12"), int), (("0", "-1"), int), (("-0", "0"), str), (("٣", "3"), str)],
 )
 def test_values_of_folders_that_are_written_differently_differ(tmp_path, values, kind):
     for value in values:
