@@ -11,6 +11,7 @@ from scipy.sparse import csc_array
 from bagwise.execution import executor_for
 from bagwise.execution.folding import add_up, in_order
 from bagwise.lake import Chunk, Scan
+from bagwise.sums.freed_memory import kept_memory
 from bagwise.threads import one_thread
 
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
@@ -116,7 +117,7 @@ class PerBag:
 
 
 def _visit(piece: Piece, function, *shared):
-    with one_thread():
+    with one_thread(), kept_memory():
         return function(piece.chunk, *piece.known, *shared)
 
 
