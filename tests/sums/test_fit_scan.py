@@ -285,9 +285,7 @@ def test_a_missing_group_is_named(table):
     words = np.array([f"site {k}" for k in table["site"].to_pylist()], dtype=object)
     words[500] = None
     odd = table.set_column(table.column_names.index("site"), "site", pa.array(words))
-    with pytest.raises(
-        ValueError, match="has rows without a group in column 'site'"
-    ):
+    with pytest.raises(ValueError, match="has rows without a group in column 'site'"):
         fit_scan(bw.scan(odd, bag="bag", target="y", groups="site"), "aggregated")
 
 
