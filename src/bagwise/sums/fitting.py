@@ -29,7 +29,8 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
     same data in memory to rounding. However the rows are cut into files, row groups and chunks, in whatever order,
     bags cut in two included, the answer is the same to rounding; for the same chunks it is the same to the last bit
-    whoever runs the passes.
+    whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and `statistics` in memory are
+    not.)
 
     What is held at once: by whoever runs a pass, a block of rows and the sums of one chunk; in this process, a row of
     sums for every bag.
