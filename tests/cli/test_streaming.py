@@ -113,6 +113,19 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     assert result.exit_code == 1 and "--level is for tables in memory" in result.output
 
 
+@pytest.mark.parametrize(("option", "words"), [("--weights", "instance weights"), ("--bag-feature", "covariates")])
+def test_a_model_of_weights_or_covariates_is_not_predicted_without_them(lake, tmp_path, option, words):
+    frame = pd.read_parquet(lake).drop(columns="year")
+    frame["beside"] = frame["aod"].rank(method="dense") + 1.0
+    frame.to_parquet(tmp_path / "t.parquet")
+    more = ("--method", "aggregated", "--no-intervals", option, "beside", "--out", tmp_path / "m.bagwise")
+    result = run("fit", tmp_path / "t.parquet", *COLUMNS, *more)
+    assert result.exit_code == 0, result.output
+    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.parquet", "--engine", "stream")
+    assert result.exit_code == 1
+    assert f"fitted with {words}" in result.output and "say --engine memory" in result.output.replace("\n", " ")
+
+
 def test_a_damaged_part_is_named_and_nothing_is_written(lake, tmp_path):
     import shutil
 

@@ -1,5 +1,7 @@
 """What adds up over rows is the same however they are cut."""
 
+from functools import reduce
+
 import numpy as np
 from numpy.testing import assert_allclose
 
@@ -36,12 +38,12 @@ def test_the_sample_does_not_depend_on_the_order_of_the_rows():
         expected = table[sample_rows(table, size, 7)]
         for seed in range(4):
             parts = pieces(table[np.random.default_rng(seed).permutation(len(table))], seed)
-            found = Sample.merged(Sample.of(part, size, 7) for part in parts)
+            found = reduce(Sample.merge, [Sample.of(part, size, 7) for part in parts])
             assert (found.rows == expected).all()
 
 
 def test_no_sample_is_no_work():
-    assert Sample.merged([Sample.of(X, 0, 0), Sample.of(X, 0, 0)]).rows.shape == (0, 4)
+    assert Sample.of(X, 0, 0).merge(Sample.of(X, 0, 0)).rows.shape == (0, 4)
 
 
 def test_rows_are_summed_by_bag_in_any_order():

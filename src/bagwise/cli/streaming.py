@@ -45,6 +45,13 @@ def refuse_where(where: str | None) -> None:
         raise ValueError("--where is for tables that are read piece by piece: say --engine stream, or --engine dask")
 
 
+def refuse_beside(columns: dict) -> None:
+    """What a model was fitted with and a scan does not carry: without it the prediction would be another one."""
+    for name, what in {"weights": "instance weights", "bag_features": "covariates of bags"}.items():
+        if columns.get(name):
+            raise ValueError(f"the model was fitted with {what}, which are read in memory only: say --engine memory")
+
+
 def scanned(tables: list[str], columns: dict, where: str | None, voice):
     import bagwise as bw
 
@@ -78,6 +85,7 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
     """A row per bag; to a folder of Parquet files if ``out`` has no ending."""
     import bagwise as bw
 
+    refuse_beside(columns)
     scan = scanned(tables, columns, where, voice)
     folder = out if out is not None and not out.suffix else None
     with voice.waiting("predicting"):

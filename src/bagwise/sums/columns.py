@@ -80,10 +80,6 @@ class Sample:
     def of(cls, X: np.ndarray, size: int, seed: int) -> Sample:
         return cls(size, row_keys(X, seed), X)._smallest() if size else cls(0, np.empty(0, np.uint64), X[:0])
 
-    @classmethod
-    def merged(cls, parts: Iterable[Sample]) -> Sample:
-        return reduce(cls.merge, parts)
-
     def merge(self, other: Sample) -> Sample:
         keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
         return Sample(self.size, keys, rows)._smallest()
