@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
@@ -239,8 +241,17 @@ class Table:
         return f"{size['bags']:,} bags, {size['instances']:,} instances, {size['features']} features"
 
 
+def commit() -> str:
+    """The commit of the checkout, if it is one and git is there to say so."""
+    if shutil.which("git") is None:
+        return ""
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return f" (commit {asked.stdout.strip()})" if asked.returncode == 0 else ""
+
+
 def head() -> str:
-    packages = ", ".join(f"{name} {version(name)}" for name in ("bagwise", "numpy", "scikit-learn", "numba"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scikit-learn", "numba"))
+    packages = f"bagwise {version('bagwise')}{commit()}, {packages}"
     return (
         "# Comparison\n\n"
         f"Written by `benchmarks/compare.py` on {date.today()}: {packages}, Python {platform.python_version()}, "
