@@ -43,6 +43,13 @@ def test_quantiles_refuse_what_is_no_probability(probabilities):
         segments.segment_quantiles(np.ones(3), np.array([0, 3]), probabilities)
 
 
+def test_single_precision_is_added_up_in_double():
+    values = np.random.default_rng(0).normal(1e4, size=(1000, 3)).astype(np.float32)
+    offsets = np.array([0, 400, 1000])
+    double = segments.segment_mean(values.astype(np.float64), offsets)
+    np.testing.assert_array_equal(segments.segment_mean(values, offsets), double)
+
+
 def test_sum_counts_booleans():
     assert segments.segment_sum(np.array([True, True, False]), np.array([0, 2, 3])).tolist() == [2, 0]
 

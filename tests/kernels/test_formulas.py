@@ -31,6 +31,17 @@ def test_formula(kernel, bandwidth, d):
     np.testing.assert_allclose(kernel(bandwidth)(A, B), BY_HAND[kernel](r, bandwidth), rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("kernel", [k.Student(0.25), k.Exponential(0.3), k.Matern32(0.1), k.Matern52(0.1)], ids=repr)
+@pytest.mark.parametrize("d", [2, 12, 300])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_equal_rows_are_equal_for_a_kernel_with_a_kink(kernel, d, kind):
+    A = np.random.default_rng(0).normal(size=(50, d)).astype(kind)
+    gram = kernel(A, A)
+    assert (np.diag(gram) == 1).all()
+    near = A + 0.1 * (np.arange(d) == 0)  # near is not equal
+    assert (np.diag(kernel(A, near.astype(kind))) < 1).all()
+
+
 def test_polynomial_and_linear():
     rng = np.random.default_rng(0)
     A, B = rng.normal(size=(7, 2)), rng.normal(size=(5, 2))

@@ -23,8 +23,8 @@ class LandmarkMean(Embedding):
     r"""μ̂_i = mean over the instances x of bag i of φ(x) = [k(x, u_1) .. k(x, u_s)].
 
     The features are standardised and divided by sqrt(median squared distance / 2) before the kernel sees them, so that
-    a bandwidth of 1 is the usual rule and no unit matters. Instances are read in blocks: similarities are held for one
-    block at a time.
+    a bandwidth of 1 is the usual rule and units matter only to which rows are drawn. Instances are read in blocks:
+    similarities are held for one block at a time.
 
     An empirical mean of N instances is uncertain: its covariance is Σ/N, Σ the covariance of φ inside a bag, which the
     fit leaves in ``noise_`` for regressors that take bag size into account. With instance weights the mean is weighted,

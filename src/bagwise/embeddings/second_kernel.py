@@ -22,7 +22,9 @@ class SecondKernel(Embedding):
     r"""K_ij = κ(μ_i, μ_j): a second kernel κ on the embeddings μ of the bags, instead of their inner product.
 
     The rows of the first embedding have the distances of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
-    kernel of `bagwise.kernels` applied to them. The columns are similarities to the training bags; above
+    kernel of `bagwise.kernels` applied to them. (Of `NystroemMean` the rows are projections on the span of its
+    landmarks: what of a new bag lies outside the span, much of it where the first kernel is narrow and the columns are
+    many, is not part of the distance.) The columns are similarities to the training bags; above
     ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that nothing grows with the square of the
     number of bags. The attribute ``columns`` of the fitted embedding says which.
 

@@ -16,7 +16,8 @@ from bagwise.instances.random_features import row_keys
 class LassoPath(RegressorMixin, BaseEstimator):
     r"""Lasso on one row per bag, the penalty chosen on held-out bags: few columns keep a weight.
 
-    Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns for a whole path of α. Bags are dealt to folds by a
+    Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α:
+    for the target in its own units the penalty is α times its deviation. Bags are dealt to folds by a
     hash of their rows, by group where there are groups, so that their order changes nothing.
 
     Parameters

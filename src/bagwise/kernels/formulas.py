@@ -12,6 +12,8 @@ import warnings
 import numpy as np
 from sklearn.base import BaseEstimator
 
+ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
+
 
 class Kernel(BaseEstimator):
     """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
@@ -30,7 +32,7 @@ class Kernel(BaseEstimator):
 
     def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
         self._check()
-        return self._of_squared_distance(squared_distances(A, B))
+        return self._of_squared_distance(squared_distances(A, B, exact_zero=not self.smooth))
 
     def _check(self) -> None:
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
@@ -162,22 +164,36 @@ class PrintedInverse(Kernel):
         return (1.0 - d2) / (d2 + self.bandwidth)
 
 
-def squared_distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0."""
+def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:
+    """‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0.
+
+    That formula leaves a rounding error of about ε (‖a_i‖² + ‖b_j‖²) between equal rows. A smooth kernel does not see
+    it; one with a kink at zero does, so ``exact_zero`` makes what is no larger than that error a zero.
+    """
     A, B = _columns(A), _columns(B)
     if A.shape[1] == 1:
         return (A[:, 0, None] - B[None, :, 0]) ** 2
     if _is_tensor(A):
-        return ((A * A).sum(dim=1)[:, None] + (B * B).sum(dim=1) - 2.0 * A @ B.T).clamp_(min=0.0)
-    d2 = A @ (-2.0 * B.T)
-    d2 += np.einsum("ij,ij->i", A, A)[:, None]
-    d2 += np.einsum("ij,ij->i", B, B)[None, :]
-    return np.maximum(d2, 0.0, out=d2)
+        a, b = (A * A).sum(dim=1)[:, None], (B * B).sum(dim=1)
+        d2 = (a + b - 2.0 * A @ B.T).clamp_(min=0.0)
+    else:
+        a, b = np.einsum("ij,ij->i", A, A)[:, None], np.einsum("ij,ij->i", B, B)[None, :]
+        d2 = A @ (-2.0 * B.T)
+        d2 += a
+        d2 += b
+        np.maximum(d2, 0.0, out=d2)
+    if exact_zero:
+        d2[d2 <= ZERO * _epsilon(A) * (a + b)] = 0.0
+    return d2
 
 
 def _is_tensor(A) -> bool:
     """Of torch, which need not be there: every formula is evaluated where its array lies."""
     return type(A).__module__ == "torch"
+
+
+def _epsilon(A) -> float:
+    return float(np.finfo(str(A.dtype).removeprefix("torch.")).eps)
 
 
 def _exp(a):

@@ -38,11 +38,12 @@ PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -9.5, -0.5))
 
 
 def kernel_grid(*names: str, lengths=LENGTHS) -> list:
-    """The kernels of these names (see `KERNELS`) at every length, for the grid of an `EmbeddingRidge`."""
+    """The kernels of these names (see `KERNELS`) at every length, each once, for the grid of an `EmbeddingRidge`."""
     unknown = [name for name in names if name not in KERNELS]
     if unknown:
         raise ValueError(f"there is no kernel {unknown[0]!r}; the kernels are {', '.join(KERNELS)}")
-    return [KERNELS[name](length) for name in names for length in lengths]
+    kernels = [KERNELS[name](length) for name in names for length in lengths]
+    return list({repr(kernel): kernel for kernel in kernels}.values())
 
 
 def scaled(head) -> BagPipeline:
