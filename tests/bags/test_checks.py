@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from bagwise import Bags, from_arrays
+from bagwise import Bags, from_arrays, method
 from bagwise.bags import check_bags, check_fit, check_targets, check_weights, remember_columns, weights_or_ones
+from bagwise.methods import method_names
 
 
 @pytest.fixture
@@ -102,9 +103,50 @@ def test_weights(bags):
     assert check_weights([5, 5, 5], bags) is None and weights_or_ones([5, 5, 5], bags).tolist() == [1, 1, 1]
     with pytest.raises(ValueError, match=r"one entry per bag \(3\)"):
         check_weights([1, 2], bags)
-    for bad in ([0, 0, 0], [-1, 1, 1], [np.nan, 1, 1], [np.inf, 1, 1]):
-        with pytest.raises(ValueError, match="finite and not negative, with at least one above zero"):
+    with pytest.raises(ValueError, match="sample_weight is zero for every bag; at least one must be above zero"):
+        check_weights([0, 0, 0], bags)
+    for bad in ([1, -1, 1], [1, np.nan, 1], [1, np.inf, 1], np.ma.array([1, 2, 3], mask=[0, 1, 0])):
+        with pytest.raises(ValueError, match="bag 'b' has a sample_weight that is negative, missing or infinite"):
             check_weights(bad, bags)
+    with pytest.raises(ValueError, match=r"bag 0 \(and 1 other\) has a sample_weight"):  # rows of a head
+        check_weights([-1, 1, -1], np.zeros(3))
+    for bad, came in (("balanced", "'balanced'"), (2.0, "2.0"), (["a", "b", "c"], "<U1"), ([None] * 3, "object")):
+        with pytest.raises(TypeError, match=rf"sample_weight must be numbers, one per bag \(3\), not {came}"):
+            check_weights(bad, bags)
+
+
+def test_what_is_masked_is_missing(bags):
+    """The mask was stripped, and the hidden numbers used."""
+    y = np.ma.array([1, 2, 3], mask=[False, True, False])
+    with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target"):
+        check_targets(y, bags)
+    assert check_targets(np.ma.array([1, 2, 3]), bags).tolist() == [1, 2, 3]
+    with pytest.raises(TypeError, match="y must be numbers, not <U1"):
+        check_targets(np.ma.array(["a", "b", "c"], mask=[0, 1, 0]), bags)
+    for labels in (y, np.ma.array(["u", "v", "w"], mask=[0, 1, 0])):
+        with pytest.raises(ValueError, match="bag at position 1 has no id"):
+            Bags(np.ones((3, 1)), [0, 1, 2, 3], ids=labels)
+        with pytest.raises(ValueError, match="bag 1 has no group"):
+            Bags(np.ones((3, 1)), [0, 1, 2, 3], groups=labels)
+
+
+SLOW = ("auto", "attention", "instance-kme", "instance-kme-attention", "bdr", "bmir", "shrinkage")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in method_names()])
+def test_no_bags_are_refused_in_the_same_words(name):
+    """Some methods gave an empty array, others an error from inside."""
+    rng = np.random.default_rng(0)
+    many, y = from_arrays(list(rng.normal(size=(24, 3, 2)))), rng.normal(size=24)
+    model = method(name).fit(many, y)
+    for none in (many[:0], many[np.zeros(24, dtype=bool)]):
+        with pytest.raises(ValueError, match=r"there are no bags \(0 came\), and at least one is needed; leave out"):
+            model.predict(none)
+
+
+def test_nothing_is_learned_from_no_bags(bags):
+    with pytest.raises(ValueError, match=r"there are no bags \(0 came\)"):
+        check_fit(bags[:0], [])
 
 
 def test_numbers_that_cannot_be_squared_are_refused(bags):

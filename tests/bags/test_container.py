@@ -84,6 +84,15 @@ def test_a_run_of_bags_is_a_view(bags):
     assert not np.shares_memory(bags[[3, 1]].instances, bags.instances)
 
 
+def test_what_is_written_later_shows_in_instances_and_in_nothing_else():
+    """As the docstring says: instances are not copied."""
+    array, ids, groups = np.ones((4, 2)), np.array([1, 2]), np.array(["u", "v"], dtype=object)
+    bags = Bags(array, [0, 2, 4], ids, groups=groups)
+    array[0, 0], ids[1], groups[0] = 9.0, 1, "w"
+    assert bags.instances[0, 0] == 9.0 and bags.ids.tolist() == [1, 2] and bags.groups.tolist() == ["u", "v"]
+    assert "is not copied" in Bags.__doc__
+
+
 def test_frozen_without_touching_the_callers_array():
     array, ids = np.ones((4, 2)), np.array(["a", "b"], dtype=object)
     bags = Bags(array, [0, 2, 4], ids)
@@ -145,7 +154,7 @@ def test_expand_and_singles_and_replace(bags):
 
 def test_missing_values_are_kept_only_on_request(arrays):
     arrays[3][2, 1] = np.nan
-    with pytest.raises(ValueError, match=r"bag 3 has missing feature values \(NaN\).*missing='keep'"):
+    with pytest.raises(ValueError, match=r"bag 3 has .* leave those instances out, which load does with .*'keep'"):
         from_arrays(arrays)
     bags = from_arrays(arrays, missing="keep")
     assert bags.has_missing and repr(bags).endswith("with missing values")
@@ -185,7 +194,12 @@ def test_infinite_values_are_refused_and_bags_named(arrays):
         ({"groups": np.array(["g", pd.NA], dtype=object)}, ValueError, "bag 1 has no group"),
         ({"groups": np.array(["2020", "NaT"], "M8[D]")}, ValueError, "bag 1 has no group"),
         ({"feature_names": ["x", "y"]}, ValueError, "2 feature names for 1 columns"),
-        ({"missing": "drop-instances"}, ValueError, "missing must be 'refuse' or 'keep' here"),
+        (
+            {"missing": "drop-instances"},
+            ValueError,
+            "be 'refuse' or 'keep' here, .*; 'drop-instances' is for tables",
+        ),
+        ({"missing": "drop"}, ValueError, "must be 'refuse' or 'keep' here, not 'drop'$"),
     ],
 )
 def test_refusals(change, error, match):

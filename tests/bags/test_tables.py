@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import warnings
 
 import narwhals as nw
 import numpy as np
@@ -10,8 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bagwise import from_table
+from bagwise import from_table, load
 
+NAN, INF = float("nan"), float("inf")
 BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
 
 
@@ -153,6 +155,74 @@ def test_decimals_are_numbers(build):
     assert from_table(frame, bag="site")[0].instances.tolist() == [[1.5], [2.5]]
 
 
+OBJECTS = {
+    "sparse": pd.arrays.SparseArray([0.0, 1.5, 0.0, np.nan]),
+    "objects": pd.Series([1, 2.5, None, np.float32(3)], dtype=object),
+    "decimals": [decimal.Decimal("1.5"), decimal.Decimal(2), None, decimal.Decimal("NaN")],
+    "truths": pd.Series([True, False, True, True], dtype=object),
+}
+NUMBERS = {
+    "sparse": [0, 1.5, 0, NAN],
+    "objects": [1, 2.5, NAN, 3],
+    "decimals": [1.5, 2, NAN, NAN],
+    "truths": [1, 0, 1, 1],
+}
+
+
+def test_numbers_of_any_type_of_pandas():
+    """They were left out without a word."""
+    frame = pd.DataFrame({"site": pd.Series([3, 1, 3, 1], dtype=object)} | OBJECTS).set_axis([5, 5, 6, 6])
+    plain = pd.DataFrame({"site": [3, 1, 3, 1]} | NUMBERS)
+    names = ["sparse", "objects", "decimals"]  # truths are no features unless named
+    for features in (None, [*names, "truths"]):
+        bags = from_table(frame, bag="site", features=features, missing="keep")[0]
+        expected = from_table(plain, bag="site", features=features or names, missing="keep")[0]
+        np.testing.assert_array_equal(bags.instances, expected.instances)
+        assert bags.feature_names == expected.feature_names and bags.ids.tolist() == [3, 1]
+    known = frame.iloc[:2]
+    assert from_table(known, bag="site", target="decimals")[1].tolist() == [1.5, 2.0]
+    assert from_table(known.astype({"sparse": "Sparse[float32]"}), bag="site", features="sparse")[0].dtype == np.float32
+
+
+def test_numbers_of_any_type_beside_lists():
+    frame = pd.DataFrame({"site": ["a", "b"], "x": [[1.0, 2.0], [3.0]], "n": [decimal.Decimal(4), decimal.Decimal(5)]})
+    assert from_table(frame, bag="site")[0].instances.tolist() == [[1, 4], [2, 4], [3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        (
+            ["1", "2.5", "?", "-3e2", "x", None, "NA"],
+            r"most .* numbers, but '\?' is not \(nor are 1 more\)",
+        ),
+        (["1", "2.5", " 7 ", "-3e2", ".5", None, "NA"], "its values are numbers; make it a column of numbers"),
+    ],
+)
+def test_text_that_is_mostly_numbers_is_left_out_with_a_warning(build, column, words):
+    frame = build({"site": list("aabbcca"), "x": [1.0] * 7, "depth": column})
+    with pytest.warns(UserWarning, match=f"column 'depth' is text, and left out: {words}.* in ignore=") as told:
+        bags, _ = load(frame, bag="site")
+    assert bags.feature_names == ("x",) and len(told) == 1 and told[0].filename.endswith("test_tables.py")
+    with warnings.catch_warnings(action="error"):
+        from_table(frame, bag="site", ignore="depth")
+        from_table(frame, bag="site", features="x")
+
+
+def test_a_stray_text_among_objects_is_named():
+    for column in ([1, 2, "?"], ["1"] * 150 + [2, 3, "?"], [1] * 150 + ["?"]):
+        frame = pd.DataFrame({"depth": pd.Series(column, dtype=object), "x": 1.0, "site": "a"})
+        with pytest.warns(UserWarning, match=r"column 'depth' .* but '\?' is not"):
+            assert from_table(frame, bag="site")[0].feature_names == ("x",)
+
+
+@pytest.mark.parametrize("column", [["01", "02", "10"], ["a1", "2", "b"], ["", "NA", None], [None] * 3])
+def test_text_that_is_none_of_numbers_is_left_out_in_silence(build, column):
+    with warnings.catch_warnings(action="error"):
+        bags, _ = from_table(build({"site": list("abc"), "x": [1.0] * 3, "code": column}), bag="site")
+    assert bags.feature_names == ("x",)
+
+
 def test_roles_and_ignore(build):
     data = long_table()
     only = from_table(build(data), bag="site", target="aod", ignore="count")[0]
@@ -162,8 +232,6 @@ def test_roles_and_ignore(build):
 
 
 # Missing values -------------------------------------------------------------------------------------------------
-
-NAN, INF = float("nan"), float("inf")
 
 
 @pytest.fixture
@@ -237,6 +305,12 @@ def test_nullable_types_of_pandas():
             ValueError,
             r"no numeric feature column; .*cloudy \(boolean\)",
         ),
+        (
+            {"bag": "site", "ignore": ["red", "aod", "count", "county", "cloudy"]},
+            ValueError,
+            "no numeric feature column; every column has another role, or is ignored$",
+        ),
+        ({"bag": "SITE"}, ValueError, r"no column 'SITE' \(did you mean 'site'\?\)"),
         ({"bag": "site", "target": "county"}, TypeError, "target must be numbers; column 'county' is String"),
         ({"bag": "site", "missing": "fill"}, ValueError, "missing must be 'refuse', 'drop-instances' or 'keep'"),
     ],
@@ -294,8 +368,13 @@ def test_what_is_no_frame(frame):
 
 
 def test_columns_of_one_name():
-    with pytest.raises(ValueError, match="two columns have the same name"):
+    with pytest.raises(ValueError, match="two columns have the same name, 'a'; names must be distinct"):
         from_table(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
+
+
+def test_a_name_of_one_letter_in_another_case_is_suggested():
+    with pytest.raises(ValueError, match=r"no column 'B' \(did you mean 'b'\?\)"):
+        from_table(pd.DataFrame({"b": [1, 2], "x": [1.0, 2.0]}), bag="B")
 
 
 def test_records_cannot_be_ids():

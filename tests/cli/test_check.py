@@ -1,6 +1,7 @@
 """`bagwise check` and `bw.inspect_table`: what a table holds, and what looks wrong."""
 
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -114,6 +115,28 @@ def test_the_command(frame, tmp_path):
     assert "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
     result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere.csv"), "--bag", "site"])
     assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr
+
+
+def test_what_is_said_is_said_in_options(frame, tmp_path):
+    """It spoke of bag=, which is a word of the library."""
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for more in ([], ["--json"]):
+        result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), *more])
+        assert result.exit_code == 1 and "--bag is needed: the column that says" in result.stdout
+        assert "bag=" not in result.stdout
+
+
+def test_text_that_is_mostly_numbers_is_told_once(frame, tmp_path):
+    odd = frame.assign(depth=["?", *map(str, range(24))], note="text")
+    with warnings.catch_warnings(action="error"):
+        told = findings(odd, "warning")
+    assert len(told) == 1 and "column 'depth' is text, and left out: most of its values are numbers, but '?'" in told[0]
+    assert findings(odd, "note") == ["column 'note': not numeric, so left out; encode what should count as a feature"]
+    odd.to_csv(tmp_path / "t.csv", index=False)
+    asked = ["fit", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod", "--out", str(tmp_path / "m.bagwise")]
+    result = CliRunner().invoke(app, [*asked, "--method", "aggregated", "--no-intervals"])
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("column 'depth' is text") == 1 and "column in --ignore" in result.stderr
 
 
 def test_columns_with_another_role_are_no_features(frame):

@@ -239,7 +239,7 @@ def test_names_that_appear_twice(tmp_path):
     columns = [pa.array([1, 2]), pa.array([1.0, 2.0]), pa.array([1.0, 2.0])]
     pq.write_table(pa.table(columns, names=["site", "x", "x"]), tmp_path / "a.parquet")
     for read in (scan, bw.load):
-        with pytest.raises(ValueError, match="a.parquet has two columns of the same name; names must be distinct"):
+        with pytest.raises(ValueError, match="a.parquet: two columns have the same name, 'x'; names must be distinct"):
             read(tmp_path, bag="site")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.container import Bags
+from bagwise.bags.frames import differences, names_of, unframe
 from bagwise.bags.naming import label
 from bagwise.bags.parts import unmask
 
@@ -20,9 +21,10 @@ def from_arrays(
     covariates=None,
     covariate_names=None,
 ) -> Bags:
-    """Bags from a list of 2-D arrays, one per bag (a 1-D array is a bag of scalars).
+    """Bags from a list of 2-D arrays or data frames, one per bag (a 1-D array is a bag of scalars).
 
-    ``weights`` is a list of the weights of each bag's instances, ``covariates`` a row per bag; the rest as for `Bags`.
+    Data frames need the same columns in the same order; their names become the feature names. ``weights`` is a list of
+    the weights of each bag's instances, ``covariates`` a row per bag; the rest as for `Bags`.
 
     Examples
     --------
@@ -30,12 +32,15 @@ def from_arrays(
     >>> bw.from_arrays([np.ones((3, 2)), np.zeros((1, 2))])
     Bags: 2 bags of 1 to 3 instances (4 in all), 2 features
     """
-    arrays = [unmask(array) for array in arrays]
+    arrays = list(arrays)
     if not arrays:
         raise ValueError("the list of bags is empty")
     ids = list(range(len(arrays))) if ids is None else list(ids)
     if len(ids) != len(arrays):
         raise ValueError(f"ids must have one entry per bag ({len(arrays)}), not {len(ids)}")
+    bare = [unframe(array, f"bag {label(bag)}") for bag, array in zip(ids, arrays, strict=True)]
+    columns = _same_columns(ids, [names for _, names in bare])
+    arrays = [unmask(array) for array, _ in bare]
     arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
     for bag, array in zip(ids, arrays, strict=True):
         _refuse_shape(bag, array, ids[0], arrays[0])
@@ -45,7 +50,7 @@ def from_arrays(
         "covariates": covariates,
         "covariate_names": covariate_names,
     }
-    names = {"groups": groups, "feature_names": feature_names}
+    names = {"groups": groups, "feature_names": names_of(feature_names, columns, "feature_names")}
     return Bags(np.concatenate(arrays), offsets, ids, missing=missing, **names, **extra)
 
 
@@ -109,6 +114,26 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
         ) from error
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Bags(flat, offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
+
+
+def _same_columns(ids: list, columns: list) -> list | None:
+    """The columns of the data frames among the bags, which must all have those of the first; None without any."""
+    framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
+    for bag, names in framed:
+        first, known = framed[0]
+        if names != known:
+            other = differences(names, known)
+            how = f"not the columns of bag {label(first)} ({other})"
+            if not other:
+                how = f"the columns {_few(names)}, but bag {label(first)} has them in the order {_few(known)}"
+            raise ValueError(
+                f"bag {label(bag)} has {how}; select the same columns, in the same order, of every data frame"
+            )
+    return framed[0][1] if framed else None
+
+
+def _few(names: list) -> str:
+    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def _one_per_row(weights, arrays: list, ids: list) -> np.ndarray | None:

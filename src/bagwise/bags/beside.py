@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bagwise.bags.frames import names_of, unframe
 from bagwise.bags.naming import name_bags
 from bagwise.bags.parts import as_feature_names, bags_of, one_per_bag, unmask
 
@@ -38,6 +39,7 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
         if names is not None:
             raise ValueError("covariate_names without covariates; give both")
         return None, None
+    values, columns = unframe(values, "covariates")
     array = one_per_bag(unmask(values), len(ids), "covariates")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
@@ -48,7 +50,7 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     unknown = ~np.isfinite(array).all(axis=1)
     if unknown.any():
         raise ValueError(f"{name_bags(ids, unknown)} a missing or infinite covariate; fill it in, or leave the bag out")
-    names = as_feature_names(names, array.shape[1])
+    names = as_feature_names(names_of(names, columns, "covariate_names"), array.shape[1])
     both = set(names or ()) & set(feature_names or ())
     if both:
         raise ValueError(f"{min(both)!r} is a feature of the instances and a covariate of the bag; it can be one")

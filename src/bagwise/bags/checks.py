@@ -7,7 +7,7 @@ import numpy as np
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
 from bagwise.bags.naming import name_bags
-from bagwise.bags.parts import LARGEST, bags_of
+from bagwise.bags.parts import LARGEST, bags_of, unmask
 from bagwise.bags.remembering import compare_columns
 
 
@@ -18,7 +18,8 @@ def check_bags(
 
     Parameters
     ----------
-    bags : Bags, or a list of 2-D arrays (one per bag)
+    bags : Bags, or a list of 2-D arrays or data frames (one per bag)
+        At least one.
     fitted : estimator, optional
         A fitted estimator that called `remember_columns`; the same features are then required, in their order.
     allow_missing : bool
@@ -31,11 +32,13 @@ def check_bags(
     """
     if not isinstance(bags, Bags):
         bags = _coerce(bags)
+    if len(bags) == 0:
+        raise ValueError("there are no bags (0 came), and at least one is needed; leave out a selection that is empty")
     if bags.has_missing and not allow_missing:
         marked = bags_of(np.isnan(bags.instances).any(axis=1), bags.offsets)
         raise ValueError(
             f"{name_bags(bags.ids, marked)} missing feature values (NaN), which this method does not take; "
-            "fill them in, or load with missing='drop-instances'"
+            "fill them in, or leave those instances out, which load does with missing='drop-instances'"
         )
     if bags.weights is not None and not allow_weights:
         raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")
@@ -49,7 +52,7 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     """One finite number per bag, as float64."""
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y = np.asarray(y)
+    y = unmask(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -96,15 +99,30 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != (len(bags),):
-        raise ValueError(f"sample_weight must have one entry per bag ({len(bags)}), not shape {weights.shape}")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not (weights > 0).any():
-        raise ValueError("sample_weight must be finite and not negative, with at least one above zero")
+    weights = _as_weights(sample_weight, len(bags))
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        ids = getattr(bags, "ids", np.arange(len(bags)))  # a head has rows
+        raise ValueError(
+            f"{name_bags(ids, wrong)} a sample_weight that is negative, missing or infinite; weights are numbers from "
+            "zero up"
+        )
+    if not (weights > 0).any():
+        raise ValueError("sample_weight is zero for every bag; at least one must be above zero")
     if (weights == weights[0]).all():
         return None
     weights = weights / weights.max()  # first, so that no sum overflows
     return weights / weights[weights > 0].mean()
+
+
+def _as_weights(sample_weight, n_bags: int) -> np.ndarray:
+    weights = unmask(sample_weight)
+    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
+        came = repr(sample_weight) if weights.ndim == 0 else str(weights.dtype)
+        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
+    if weights.shape != (n_bags,):
+        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
+    return weights.astype(np.float64)
 
 
 def weights_or_ones(sample_weight, bags) -> np.ndarray:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
+import narwhals as nw
+
 _USABLE = ("number", "list", "vector")
 
 
@@ -21,7 +23,8 @@ def choose_features(table, *, bag, target, groups, features, ignore, weights=Non
         features = [name for name, kind in kinds.items() if kind in _USABLE]
         if not features:
             others = [f"{name} ({kind})" for name, kind in kinds.items()]
-            raise ValueError(f"there is no numeric feature column; {_list(others, 'the others are')}")
+            what = _list(others, "the others are") if others else "every column has another role, or is ignored"
+            raise ValueError(f"there is no numeric feature column; {what}")
         return features
     _refuse_features(table, features, bag, target, weights)
     return features
@@ -32,9 +35,23 @@ def refuse_unknown(names, wanted, taken=()) -> None:
     known = set(names)
     for name in wanted:
         if name not in known:
-            near = get_close_matches(str(name), [str(one) for one in names if one not in taken], n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            near = _nearest(str(name), [str(one) for one in names if one not in taken])
+            hint = f" (did you mean {near!r}?)" if near else ""
             raise ValueError(f"there is no column {name!r}{hint}; {_list(names)}")
+
+
+def _nearest(name: str, names: list[str]) -> str | None:
+    """The name that differs in case only, or the nearest in spelling."""
+    same = [one for one in names if one.lower() == name.lower()]
+    return next(iter(same or get_close_matches(name, names, n=1)), None)
+
+
+def refuse_twice(names) -> None:
+    """Refuse columns of which two have one name; an unnamed one is no column but row numbers."""
+    seen: set = set()
+    again = next((name for name in names if name != "" and (name in seen or seen.add(name))), None)
+    if again is not None:
+        raise nw.exceptions.DuplicateError(f"two columns have the same name, {again!r}; names must be distinct")
 
 
 def as_list(names) -> list:

@@ -7,29 +7,32 @@ Both classes answer the same questions: ``names``, ``n_rows``, the ``kind`` of a
 
 from __future__ import annotations
 
+from decimal import Decimal
+from numbers import Real
+
 import narwhals as nw
 import numpy as np
+
+from bagwise.bags.choosing import refuse_twice
 
 
 class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
     def __init__(self, frame):
-        try:
-            self.frame = nw.from_native(frame, eager_only=True)
-        except TypeError as error:
-            lazy = "; collect() a lazy frame first" if hasattr(frame, "collect") else ""
-            raise TypeError(
-                f"expected a data frame (pandas, polars, pyarrow, ...), not {type(frame).__name__}{lazy}"
-            ) from error
-        except nw.exceptions.DuplicateError as error:
-            raise ValueError("two columns have the same name; names must be distinct") from error
-        self.types = self.frame.schema
-        self.names = list(self.types)
+        self.frame = as_frame(frame)
+        self.names = self.frame.columns
         self.n_rows = len(self.frame)
+        self._columns: dict = {}
+
+    def column(self, name) -> nw.Series:
+        """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
+        if name not in self._columns:
+            self._columns[name] = _plain(self.frame.get_column(name))
+        return self._columns[name]
 
     def kind(self, name) -> str:
-        dtype = self.types[name]
+        dtype = self.column(name).dtype
         if dtype.is_numeric():
             return "number"
         if dtype == nw.Boolean:
@@ -45,10 +48,11 @@ class FrameColumns:
         return str(dtype)
 
     def single(self, name) -> bool:
-        return str(_innermost(self.types[name])) in ("Float32", "Float16")  # older narwhals has no Float16 to name
+        inner = _innermost(self.column(name).dtype)
+        return str(inner) in ("Float32", "Float16")  # older narwhals has no Float16 to name
 
     def numbers(self, name) -> np.ndarray:
-        return to_numbers(self.frame.get_column(name))
+        return to_numbers(self.column(name))
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
@@ -88,10 +92,60 @@ class ArrayColumns:
         return rank[codes], labels[order]
 
 
+def as_frame(frame) -> nw.DataFrame:
+    """A data frame of any library, as narwhals sees it; two columns of one name are refused."""
+    try:
+        return nw.from_native(frame, eager_only=True)
+    except TypeError as error:
+        lazy = "; collect() a lazy frame first" if hasattr(frame, "collect") else ""
+        raise TypeError(
+            f"expected a data frame (pandas, polars, pyarrow, ...), not {type(frame).__name__}{lazy}"
+        ) from error
+    except nw.exceptions.DuplicateError:
+        refuse_twice(getattr(frame, "column_names", None) or frame.columns)  # pyarrow has other names for them
+        raise
+
+
+def as_matrix(table: FrameColumns | ArrayColumns, names: list, rows=slice(None)) -> np.ndarray:
+    """Some rows of some columns as one array, float32 if every column is, else float64; the only copy made."""
+    single = all(table.single(name) for name in names)
+    count = table.n_rows if isinstance(rows, slice) else len(rows)
+    matrix = np.empty((count, len(names)), dtype=np.float32 if single else np.float64)
+    for j, name in enumerate(names):
+        matrix[:, j] = table.numbers(name)[rows]
+    return matrix
+
+
 def to_numbers(series: nw.Series) -> np.ndarray:
     """A column as numbers, with NaN for null."""
     plain = series.dtype.is_integer() or series.dtype.is_float()
     return (series if plain else series.cast(nw.Float64)).to_numpy()
+
+
+def _plain(series: nw.Series) -> nw.Series:
+    """Numbers of a type that narwhals does not call one, as plain numbers; any other series as it is."""
+    if series.dtype == nw.Unknown and series.implementation.is_pandas_like():  # sparse, perhaps
+        values = series.to_numpy()
+        numbers = values if values.dtype.kind in "fiub" else None
+    else:
+        numbers = _unboxed(series) if series.dtype == nw.Object else None
+    if numbers is None:
+        return series
+    return nw.new_series(series.name, numbers, backend=series.implementation)
+
+
+def _unboxed(series: nw.Series) -> np.ndarray | None:
+    """Python's numbers, with NaN for null; None if there is anything else, or nothing."""
+    known = ~series.is_null().to_numpy().astype(bool)
+    values = series.to_numpy()
+    kinds = set(map(type, values[known]))
+    if not kinds or not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
+        return None
+    if kinds <= {bool, np.bool_}:
+        return values.astype(bool) if known.all() else None
+    numbers = np.full(len(values), np.nan)
+    numbers[known] = values[known].astype(np.float64)
+    return numbers
 
 
 def _innermost(dtype):

@@ -8,6 +8,7 @@ import numpy as np
 
 from bagwise.bags import beside, parts
 from bagwise.bags.deriving import Deriving
+from bagwise.bags.frames import names_of, unframe
 from bagwise.bags.selecting import positions, rows_of
 
 
@@ -20,23 +21,26 @@ class Bags(Deriving):
 
     Parameters
     ----------
-    instances : array of shape (n_instances, n_features)
-        float64 and float32 are kept, integers and booleans become float64. A read-only view is held; the
-        flags of the array passed in are not touched.
+    instances : array of shape (n_instances, n_features), or data frame
+        float64 and float32 are kept, integers and booleans become float64. A C-ordered array of floats is not copied:
+        the bags hold a read-only view of it, and what is written to the array later changes them too. Pass a copy if
+        it will be written to. Its own flags are not touched.
     offsets : array of n_bags + 1 integers, from 0 to n_instances, strictly increasing
         A bag cannot be empty.
     ids : one distinct identifier per bag, default 0, 1, 2, ...
     groups : one label per bag, optional
         Bags that share a label (the patient, the county) stay together in every inner split.
     feature_names : one string per column, optional
+        Default: the names of the columns of a data frame.
     missing : {"refuse", "keep"}
         Whether NaN is refused or kept for learners that take it. Infinite values are always refused.
     weights : one number per instance, optional
         How much an instance counts in its bag: in the loss of instance models and in the embedding of the bag. Only
         ratios within a bag matter, unless every instance is to weigh the same (``weighting="instance"``).
-    covariates : array of shape (n_bags, n_covariates), optional
+    covariates : array of shape (n_bags, n_covariates), or data frame, optional
         Numbers of the bag as a whole, such as the angle of the sun, for the last stage of a method.
     covariate_names : one string per covariate, optional
+        Default: the names of the columns of a data frame.
 
     Examples
     --------
@@ -89,7 +93,9 @@ class Bags(Deriving):
         covariate_names=None,
     ):
         if missing not in ("refuse", "keep"):
-            raise ValueError(f"missing must be 'refuse' or 'keep' here, not {missing!r}")
+            way = "; 'drop-instances' is for tables: leave the rows out first" if missing == "drop-instances" else ""
+            raise ValueError(f"missing must be 'refuse' or 'keep' here, not {missing!r}{way}")
+        instances, columns = unframe(instances, "instances")
         instances = parts.as_instances(instances)
         offsets = parts.as_offsets(offsets, len(instances))
         n_bags = len(offsets) - 1
@@ -99,7 +105,8 @@ class Bags(Deriving):
         if groups is not None:
             groups = parts.as_labels(groups, n_bags, "groups")
             parts.refuse_unlabelled(groups, ids)
-        names = parts.as_feature_names(feature_names, instances.shape[1])
+        names = names_of(feature_names, columns, "feature_names")
+        names = parts.as_feature_names(names, instances.shape[1])
         has_missing = parts.check_values(instances, offsets, ids, missing)
         weights = beside.as_weights(weights, offsets, ids)
         covariates = beside.as_covariates(covariates, covariate_names, ids, names)

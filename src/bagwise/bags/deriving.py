@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bagwise.bags import beside, parts
+from bagwise.bags.frames import names_of, unframe
 
 if TYPE_CHECKING:
     from bagwise.bags.container import Bags
@@ -31,10 +32,11 @@ class Deriving:
 
     def replace(self, instances, *, feature_names=None) -> Bags:
         """The same bags with other rows for their instances; rows must correspond one to one."""
+        instances, columns = unframe(instances, "instances")
         instances = parts.as_instances(instances)
         if len(instances) != self.n_instances:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
-        names = parts.as_feature_names(feature_names, instances.shape[1])
+        names = parts.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
         missing = "keep" if self.has_missing else "refuse"
         has_missing = parts.check_values(instances, self.offsets, self.ids, missing)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
@@ -48,7 +50,7 @@ class Deriving:
         return self if self.weights is None else self._with(weights=None)
 
     def with_covariates(self, covariates, names=None) -> Bags:
-        """The same bags with these covariates, a row per bag."""
+        """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
         covariates, names = beside.as_covariates(covariates, names, self.ids, self.feature_names)
         return self._with(covariates=covariates, covariate_names=names)
 

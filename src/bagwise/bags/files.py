@@ -9,6 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags.choosing import as_list
+from bagwise.bags.columns import as_frame
 from bagwise.bags.container import Bags
 from bagwise.bags.matlab import load_mat
 from bagwise.bags.npz import load_npz
@@ -16,7 +17,7 @@ from bagwise.bags.parquet import Part, read_parts
 from bagwise.bags.partitioned import ENDINGS as PARQUET
 from bagwise.bags.partitioned import find_parts, is_data_set
 from bagwise.bags.reading import is_row_number, read_arrow, read_csv, read_parquet, reading
-from bagwise.bags.several import find_files, stack
+from bagwise.bags.several import agree_on_text, find_files, stack
 from bagwise.bags.tables import from_table
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
@@ -38,7 +39,8 @@ def load(
     """Bags and targets from a data frame, or from files by the endings of their names.
 
     - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow, polars or pandas,
-      whichever is installed. The unnamed row numbers that pandas writes are left out.
+      whichever is installed. The unnamed row numbers that pandas writes are left out. Bag ids and groups of a .csv or
+      .tsv are whole numbers if all are written so, else text as it stands: "007", "1.10" and "1e5" stay what they are.
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...
@@ -78,7 +80,7 @@ def load(
     options = columns | {"missing": missing}
     if not names_files(source):
         return from_table(source, **options)
-    table = _read_files(source, bag, groups, _asked(**columns), only=features is not None and bag is not None)
+    table = _read_files(source, _ids(**columns), _asked(**columns), only=features is not None and bag is not None)
     path = None if table is not None else find_files(source)[0]
     if path is not None and _ending(path) == ".mat":
         return load_mat(path, variable=variable, **options)
@@ -95,12 +97,13 @@ def read_table(
     The names only say which columns of row numbers and of partitions are wanted.
     """
     if not names_files(source):
-        return nw.from_native(source, eager_only=True)
-    asked = _asked(bag, target, features, ignore, groups, weights, bag_features)
-    return _read_files(source, bag, groups, asked, only=False)
+        return as_frame(source)
+    columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
+    columns |= {"weights": weights, "bag_features": bag_features}
+    return _read_files(source, _ids(**columns), _asked(**columns), only=False)
 
 
-def _read_files(source, bag, groups, asked: list, only: bool) -> nw.DataFrame | None:
+def _read_files(source, ids: list, asked: list, only: bool) -> nw.DataFrame | None:
     """One table of all files, with only the columns asked for where a format allows it; None for an archive."""
     parts = find_parts(source)
     if is_data_set(source) or _is_partitioned(parts, asked):
@@ -112,14 +115,24 @@ def _read_files(source, bag, groups, asked: list, only: bool) -> nw.DataFrame | 
         raise ValueError(f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {odd[0]} is not one")
     if odd:
         return None
-    frames = [_read(path, ending, bag, groups, asked, only) for path, ending in zip(paths, endings, strict=True)]
-    return frames[0] if len(frames) == 1 else stack(frames, paths)
+    frames = [_read(path, ending, ids, asked, only) for path, ending in zip(paths, endings, strict=True)]
+    if len(frames) == 1:
+        return frames[0]
+    if all(ending.startswith((".csv", ".tsv")) for ending in endings):
+        frames = agree_on_text(frames, ids)
+    return stack(frames, paths)
 
 
 def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:
     """Whether these are Parquet files in folders that have a column which is asked for."""
     columns = {value.column for part in parts for value in part.values}
     return any(name in columns for name in asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
+
+
+def _ids(bag, target, features, ignore, groups, weights, bag_features) -> list:
+    """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
+    numbers = _asked(None, target, features, (), None, weights, bag_features)
+    return [name for name in (bag, groups) if name is not None and name not in numbers]
 
 
 def _asked(bag, target, features, ignore, groups, weights, bag_features) -> list:
@@ -147,7 +160,7 @@ def _ending(path: Path) -> str:
     return ending
 
 
-def _read(path: Path, ending: str, bag, groups, asked: list, only: bool) -> nw.DataFrame:
+def _read(path: Path, ending: str, ids: list, asked: list, only: bool) -> nw.DataFrame:
     """The table in a file, without the unnamed row numbers unless they are asked for."""
     if ending == ".parquet":
         # reading some columns only is what the format is for; with features left open, all must be looked at
@@ -155,8 +168,8 @@ def _read(path: Path, ending: str, bag, groups, asked: list, only: bool) -> nw.D
     elif ending in (".feather", ".arrow"):
         frame = read_arrow(path)
     else:
-        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", [n for n in (bag, groups) if n is not None])
+        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids)
     with reading(path):  # names that are no text show themselves here
-        frame = nw.from_native(frame, eager_only=True)
+        frame = as_frame(frame)
         names = frame.columns
     return frame.drop([name for name in names if is_row_number(name) and name not in asked])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ from bagwise.bags.columns import ArrayColumns, FrameColumns
 from bagwise.bags.container import Bags
 from bagwise.bags.files import load, read_table
 from bagwise.bags.naming import label, name_bags
-from bagwise.bags.oddities import ODDITIES, look_like_dates, oddities, varying
+from bagwise.bags.oddities import ODDITIES, doubtful_texts, look_like_dates, oddities, varying
 from bagwise.bags.parts import LARGEST, absent
 
 MOST = 5  # names listed in one finding
@@ -97,9 +98,10 @@ def _spread(bags: Bags, y) -> ArrayColumns:
 
 
 def _try_to_load(found: Inspection, source, bag, target, options) -> None:
-    """The last word has `load` itself."""
+    """The last word has `load` itself; what it warns of is told already."""
     try:
-        load(source, bag=bag, target=target, **options)
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            load(source, bag=bag, target=target, **options)
     except (ValueError, TypeError) as error:
         found.say("error", str(error))
 
@@ -120,7 +122,11 @@ def _look(found: Inspection, table, bag, target, options) -> None:
     if groups is not None:
         found.groups = len(table.factorise(groups)[1])
     _look_at_features(found, table, names, codes, ids, target)
-    _look_at_the_rest(found, table, {*names, *roles.values(), *found.bag_features}, as_list(options.get("ignore", ())))
+    used, ignored = {*names, *roles.values(), *found.bag_features}, as_list(options.get("ignore", ()))
+    doubts = {} if options.get("features") is not None else doubtful_texts(table, {*used, *ignored})
+    for doubt in doubts.values():
+        found.say("warning", doubt)
+    _look_at_the_rest(found, table, used, ignored, doubts)
 
 
 def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
@@ -186,12 +192,13 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
         found.say(level, f"{_names(marked)}: {text}")
 
 
-def _look_at_the_rest(found: Inspection, table, used, ignored) -> None:
+def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
     for name in table.names:
         if name not in used:
             kind = table.kind(name)
             found.left_out[str(name)] = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
-    texts = [name for name, kind in found.left_out.items() if kind not in ("ignored", "not asked for", "boolean")]
+    known = ("ignored", "not asked for", "boolean")
+    texts = [name for name, kind in found.left_out.items() if kind not in known and name not in map(str, told)]
     if texts:
         found.say("note", f"{_names(texts)}: not numeric, so left out; encode what should count as a feature")
 

@@ -25,7 +25,7 @@ def spread(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tuple:
         if name in lists:
             block = _instances(name, lists[name], codes_of_instances, ids)
         else:
-            block = np.repeat(_features(name, table.frame.get_column(name), codes, ids), sizes, axis=0)
+            block = np.repeat(_features(name, table.column(name), codes, ids), sizes, axis=0)
         columns = {name: block} if block.ndim == 1 else {f"{name}_{j}": part for j, part in enumerate(block.T, 1)}
         twice = arrays.keys() & columns.keys()
         if twice:

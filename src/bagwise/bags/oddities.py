@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import narwhals as nw
 import numpy as np
+
+from bagwise.bags.reading import NULLS
 
 ODDITIES = {
     "infinite": ("error", "infinite values; replace them, or leave those rows out with missing='drop-instances'"),
@@ -19,6 +22,8 @@ ODDITIES = {
 }
 
 
+# A code that starts with 0, such as 01001, is none.
+NUMBER = r"^\s*[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 SPLITS = ("fold", "folds", "split", "cv", "partition")
 
 
@@ -41,6 +46,33 @@ def oddities(name, values, finite, codes, n_bags, y) -> list[str]:
     if n_bags < len(values) and len(finite) == len(values) and not varying(values, codes, n_bags).any():
         return [*odd, "bag-level"]
     return odd
+
+
+def doubtful_texts(table, used) -> dict:
+    """Columns, of those that are not used, that are text though most of their values are numbers; and what to say."""
+    others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
+    found = {name: _doubt(table.column(name)) for name in others}
+    return {name: f"column {name!r} is text, and left out: {text}" for name, text in found.items() if text}
+
+
+def _doubt(series: nw.Series) -> str | None:
+    some = _texts(series.drop_nulls().head(1000))
+    if len(some) == 0 or some.str.contains(NUMBER).mean() <= 0.5:
+        return None
+    known = _texts(series.drop_nulls())
+    odd = known.filter(~known.str.contains(NUMBER))
+    if len(odd) == 0:
+        return "its values are numbers; make it a column of numbers, or name it in ignore="
+    others = f" (nor are {len(odd) - 1:,} more)" if len(odd) > 1 else ""
+    return f"most of its values are numbers, but {odd[0]!r} is not{others}; correct it, or name the column in ignore="
+
+
+def _texts(series: nw.Series) -> nw.Series:
+    """As text, also what pandas holds as objects, without what stands for a missing value."""
+    # narwhals looks at the first hundred objects of pandas, and may call them text
+    if series.dtype == nw.Object or getattr(series.to_native(), "dtype", None) == np.dtype(object):
+        series = nw.new_series("text", [str(one) for one in series.to_list()], nw.String, backend=series.implementation)
+    return series.filter(~series.is_in(NULLS))
 
 
 def varying(values, codes, n_bags) -> np.ndarray:

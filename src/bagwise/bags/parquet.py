@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import narwhals as nw
 
-from bagwise.bags.choosing import refuse_unknown
+from bagwise.bags.choosing import refuse_twice, refuse_unknown
 from bagwise.bags.reading import is_row_number, reading
 from bagwise.bags.several import stack
 from bagwise.bags.urls import is_url, open_url
@@ -77,8 +77,7 @@ def _read(part: Part, asked: list, only: bool) -> nw.DataFrame:
 
 def visible(names: list, asked: list, only: bool) -> list:
     """The columns of a file that are read: those asked for, or all but row numbers."""
-    if len(set(names)) < len(names):
-        raise nw.exceptions.DuplicateError
+    refuse_twice(names)
     return [name for name in names if name in asked or not (only or is_row_number(name))]
 
 

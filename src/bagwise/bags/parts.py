@@ -13,7 +13,7 @@ LARGEST = 1e100
 
 def unmask(array) -> np.ndarray:
     """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data."""
-    if isinstance(array, np.ma.MaskedArray):
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
         single = array.dtype == np.float32
         array = array.astype(np.float32 if single else np.float64).filled(np.nan)
     return np.asarray(array)
@@ -59,11 +59,13 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
 
 
 def as_labels(values, n_bags: int, what: str) -> np.ndarray:
-    """One identifier or group label per bag; text is held as Python strings."""
+    """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
+    if np.ma.is_masked(values):
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
     array = one_per_bag(values, n_bags, what)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
-    return array
+    return array.copy()  # small: who writes to their own must not make two ids the same
 
 
 def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
@@ -135,7 +137,7 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     if infinite.any():
         raise ValueError(
             f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
-            "clip them, or load with missing='drop-instances' to leave those instances out"
+            "clip them, or leave those instances out, which load does with missing='drop-instances'"
         )
     large = (np.abs(instances) > _largest(instances)).any(axis=1)
     if large.any():
@@ -146,8 +148,8 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
         raise ValueError(
-            f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, load with "
-            "missing='drop-instances' to leave those instances out, or with missing='keep' for a learner that takes NaN"
+            f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, leave those instances out, which "
+            "load does with missing='drop-instances', or pass missing='keep' for a learner that takes NaN"
         )
     return True
 

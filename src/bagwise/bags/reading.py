@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import narwhals as nw
 
-from bagwise.bags.choosing import refuse_unknown
+from bagwise.bags.choosing import refuse_twice, refuse_unknown
+from bagwise.bags.columns import as_frame
 
-_NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # polars knows only the empty field
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # polars knows only the empty field
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def reading(path: Path | str) -> Iterator[None]:
             f"there is not enough memory to read {path}; read fewer columns with features=, or it is damaged ({error})"
         ) from error
     except nw.exceptions.DuplicateError as error:
-        raise ValueError(f"{path} has two columns of the same name; names must be distinct") from error
+        raise ValueError(f"{path}: {error}") from error
     except Exception as error:
         detail = str(error).strip().split("\n")[0] or type(error).__name__
         hint = (
@@ -41,23 +43,36 @@ def reading(path: Path | str) -> Iterator[None]:
 
 
 def read_csv(path: Path, separator: str, ids=()):
-    """A table of text. Columns of ids in which a number has leading zeros ("007") stay text, as do others that are."""
+    """A table of text. A column of ids holds whole numbers, if every one stands there as it would be written, or text.
+
+    So no two ids become one, and each comes out as it came in: "007", "1.10", "1e5", "true", or 20 digits.
+    """
     library = _library(path, "pyarrow", "polars", "pandas")
-    _refuse_semicolons(path, separator)
+    _look_at_header(path, separator)
     with reading(path):
-        frame = nw.from_native(_READERS[library](path, separator), eager_only=True)
-        coded = [name for name in ids if name in frame.columns and frame.schema[name].is_integer()]
-        if not coded:
+        frame = as_frame(_READERS[library](path, separator))
+        read = [name for name in ids if name in frame.columns and frame.schema[name] != nw.String]
+        if not read:
             return frame
-        texts = nw.from_native(_READERS[library](path, separator, coded), eager_only=True)
-        padded = [name for name in coded if texts[name].str.contains(r"^\s*[-+]?0[0-9]").any()]
-        return frame.with_columns(*[texts[name] for name in padded])
+        texts = nw.from_native(_READERS[library](path, separator, read), eager_only=True)
+        odd = [name for name in read if not _are_whole(frame[name], texts[name])]
+        # what was read as missing stays so: as text it would be an id called NA
+        kept = [nw.when(~nw.col(name).is_null()).then(texts[name]).alias(name) for name in odd]
+        return frame.with_columns(*kept)
 
 
-def _refuse_semicolons(path: Path, separator: str) -> None:
-    """A table of a spreadsheet in much of Europe: nothing in it would be a number."""
+def _are_whole(column: nw.Series, texts: nw.Series) -> bool:
+    """Whether a column was read as whole numbers, of which each stands in the file as it is written."""
+    if column.dtype != nw.Int64:  # nor a wider type that only some libraries have
+        return False
+    return bool(texts.filter(~column.is_null()).str.contains(r"^\s*(?:0|-?[1-9][0-9]*)\s*$").all())
+
+
+def _look_at_header(path: Path, separator: str) -> None:
+    """Refuse names that appear twice, which some libraries change, and the table of a spreadsheet in much of Europe."""
     with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-        line = file.readline(1 << 16)
+        line = file.readline(1 << 20)
+        refuse_twice(next(csv.reader([line.decode("utf-8-sig", "replace")], delimiter=separator), ()))
     other = {";": ";", "\t": "tab", ",": ","}
     for mark, name in other.items():
         if mark != separator and mark.encode() in line and separator.encode() not in line:
@@ -75,7 +90,7 @@ def _read_csv_polars(path: Path, separator: str, as_text=None):
             path, separator=separator, columns=as_text, schema_overrides=dict.fromkeys(as_text, polars.String)
         )
     # a type is inferred from the whole column: the first rows may not show that it has fractions
-    return polars.read_csv(path, separator=separator, null_values=_NULLS, infer_schema_length=None)
+    return polars.read_csv(path, separator=separator, null_values=NULLS, infer_schema_length=None)
 
 
 def _read_csv_pandas(path: Path, separator: str, as_text=None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.container import Bags
+from bagwise.bags.frames import differences
 
 
 def remember_columns(estimator, bags: Bags) -> None:
@@ -57,10 +58,11 @@ def _check_covariates(bags: Bags, fitted) -> None:
 def _refuse_other_names(names: list[str], known: list[str]) -> None:
     if names == known:
         return
-    lost, added = set(known) - set(names), set(names) - set(known)
-    lacks = [f"missing: {', '.join(sorted(lost)[:5])}"] if lost else []
-    adds = [f"new: {', '.join(sorted(added)[:5])}"] if added else []
-    what = f"differ from those at fit ({'; '.join(lacks + adds)})"
-    if not (lost or added):
+    other = differences(names, known)
+    what = f"differ from those at fit ({other})"
+    if not other:
         what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
-    raise ValueError(f"the features {what}; load with features=list(estimator.feature_names_in_) to have the same")
+    raise ValueError(
+        f"the features {what}; load with features=list(estimator.feature_names_in_), or select those columns of your "
+        "data frames, to have the same"
+    )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy.sparse import csr_array
 
-from bagwise.bags.choosing import choose_features
-from bagwise.bags.columns import FrameColumns
+from bagwise.bags.choosing import as_list, choose_features
+from bagwise.bags.columns import FrameColumns, as_matrix
 from bagwise.bags.container import Bags
 from bagwise.bags.covariates import split_off
 from bagwise.bags.lists import spread
 from bagwise.bags.naming import name_bags
+from bagwise.bags.oddities import doubtful_texts
 from bagwise.bags.roles import find_bags, one_group, one_target
 
 
@@ -42,7 +45,7 @@ def from_table(
         The same number on every row of a bag.
     features : columns, optional
         Default: every numeric column that is not the bag, target or groups, nor ignored. Booleans are taken only
-        when named here.
+        when named here. A column of text is none, with a warning if most of its values are numbers.
     ignore : columns to leave out of the default features
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every inner split.
@@ -92,6 +95,9 @@ def gather(
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     names = choose_features(table, **roles, features=features, ignore=ignore)
+    if features is None:
+        for doubt in doubtful_texts(table, {*names, *roles.values(), *as_list(ignore)}).values():
+            warnings.warn(doubt, stacklevel=4)
     codes, ids = find_bags(table, bag)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
@@ -102,15 +108,15 @@ def gather(
     table, columns, codes = spread(table, [*names, *weighed], codes, ids)
     names = [name for name in columns if name not in weighed]
     rows, offsets = _rows_in_order(table, names, codes, ids, missing)
-    extra = covariates | {"weights": _take(table, weights, rows) if weighed else None, "groups": labels}
+    extra = covariates | {"weights": table.numbers(weights)[rows] if weighed else None, "groups": labels}
     missing = "keep" if missing == "keep" else "refuse"
-    return Bags(_instances(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra), y
+    return Bags(as_matrix(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra), y
 
 
 def fill(table, names, codes, ids, missing) -> tuple[np.ndarray, np.ndarray]:
     """The instances, bag after bag, and their offsets."""
     rows, offsets = _rows_in_order(table, names, codes, ids, missing)
-    return _instances(table, names, rows), offsets
+    return as_matrix(table, names, rows), offsets
 
 
 def _rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
@@ -132,20 +138,6 @@ def _rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slic
         order = _grouping_order(codes, len(ids))
         rows = order if isinstance(rows, slice) else rows[order]
     return rows, np.concatenate([[0], np.cumsum(sizes)])
-
-
-def _instances(table, names, rows) -> np.ndarray:
-    """Column by column into one array, the only copy made."""
-    single = all(table.single(name) for name in names)
-    count = table.n_rows if isinstance(rows, slice) else len(rows)
-    instances = np.empty((count, len(names)), dtype=np.float32 if single else np.float64)
-    for j, name in enumerate(names):
-        instances[:, j] = _take(table, name, rows)
-    return instances
-
-
-def _take(table, name, rows) -> np.ndarray:
-    return table.numbers(name)[rows]
 
 
 def _grouping_order(codes: np.ndarray, n_bags: int) -> np.ndarray:

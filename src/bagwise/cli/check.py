@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import typer
 
@@ -31,10 +32,11 @@ def check(
     from rich.console import Console
 
     import bagwise as bw
-    from bagwise.cli.speaking import speaking
+    from bagwise.cli.speaking import as_options, speaking
 
     with speaking("check", quiet=False):
         found = bw.inspect_table(o.sources(table), **o.columns(context))
+    found.findings = [replace(finding, text=as_options(finding.text)) for finding in found.findings]
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:

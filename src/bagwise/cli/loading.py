@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from bagwise.cli import options as o
 
 
@@ -12,7 +14,9 @@ def load(tables: list[str], columns: dict, voice):
 
     frame = read_table(o.sources(tables), **{name: value for name, value in columns.items() if name != "missing"})
     source = o.sources(tables) if frame is None else frame
-    bags, y = bw.load(source, **columns)
+    # what a frame is warned of stands among the doubts below
+    with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
+        bags, y = bw.load(source, **columns)
     if y is None:
         raise ValueError("there is no target to learn: name its column with --target")
     voice.say(f"{o.stem(tables)}: {bags}.")

@@ -106,7 +106,7 @@ def check_bag_weights(estimator):
     expect_refusal(lambda: estimator.fit(bags, y, sample_weight=np.ones(23)), "one entry per bag (24)")
     for bad in (-1.0, np.nan):
         wrong = np.where(np.arange(24) == 3, bad, 1.0)
-        expect_refusal(lambda w=wrong: estimator.fit(bags, y, sample_weight=w), "finite and not negative")
+        expect_refusal(lambda w=wrong: estimator.fit(bags, y, sample_weight=w), "bag 3 has a sample_weight")
 
 
 def check_unfitted_predict_is_refused(estimator):
