@@ -5,8 +5,14 @@ from math import ceil
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import VotingRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import cross_val_predict
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import bagwise as bw
 from bagwise.automatic import AutoRegressor
@@ -20,6 +26,7 @@ from bagwise.testing import bag_estimator_checks
 
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
 NEW, Y_NEW = bw.datasets.make_problem("mean", 25, random_state=1)
+TREES = bw.method("statistics").set_params(head__max_iter=10)
 RIDGE = EmbeddingRidge(Pool(("mean",)), RidgePath((1e-2,)))
 
 
@@ -110,6 +117,29 @@ def test_a_saved_model_gives_the_same_intervals(kind, tmp_path):
     )
 
 
+CASES = [
+    (TREES, {}),
+    (TREES, {"kind": "split"}),
+    ("aggregated", {"kind": "jackknife+"}),
+    (RIDGE, {"kind": "jackknife+", "refit": True}),
+    (RIDGE, {"scale": "none"}),
+    ("blr", {"scale": "std"}),
+]
+
+
+@pytest.mark.parametrize("method, options", CASES)
+def test_the_prediction_is_inside_at_every_level(method, options):
+    """Quantiles of fold models crossed at low levels, and left the prediction outside."""
+    model = Intervals(method, **options).fit(BAGS, Y)
+    said, widest = model.predict(NEW), None
+    for level in (0.01, 0.1, 0.3, 0.9):
+        low, high = model.predict_interval(NEW, level=level).T
+        assert (low <= said).all() and (said <= high).all()
+        if widest is not None:
+            assert (low <= widest[0]).all() and (widest[1] <= high).all()
+        widest = low, high
+
+
 def test_it_works_inside_scikit_learn():
     got = cross_val_predict(Intervals("aggregated", kind="jackknife+"), BAGS, Y, cv=4)
     expected = cross_val_predict(bw.method("aggregated"), BAGS, Y, cv=4)
@@ -195,9 +225,21 @@ class TestTooFewBags:
     def test_fit_warns_and_intervals_are_refused(self):
         with pytest.warns(UserWarning, match="level 0.9 needs at least 9 calibration bags, and there are 8"):
             model = Intervals().fit(BAGS[:8], Y[:8])
-        assert np.isfinite(model.predict(NEW)).all() and model.left_out_ is None
+        assert np.isfinite(model.predict(NEW)).all()
         with pytest.raises(ValueError, match="needs at least 9 .* ask for a level of at most 0.888"):
             model.predict_interval(NEW)
+
+    @pytest.mark.parametrize("kind, highest", [("cv+", 0.888), ("jackknife+", 0.888), ("split", 0.8)])
+    def test_the_level_that_the_warning_names_is_there(self, kind, highest, tmp_path):
+        """It was refused with the words of the level of fitting."""
+        with pytest.warns(UserWarning, match=f"of at most {highest};? ?.*no intervals of this level"):
+            model = Intervals(kind=kind, level=0.95).fit(BAGS[:8], Y[:8])
+        same = Intervals(kind=kind, level=highest, folds=2 if kind == "split" else "auto").fit(BAGS[:8], Y[:8])
+        save(model, tmp_path / "m.bagwise")
+        for one in (model, open_model(tmp_path / "m.bagwise")):
+            np.testing.assert_array_equal(one.predict_interval(NEW, level=highest), same.predict_interval(NEW))
+            with pytest.raises(ValueError, match=f"level {highest + 0.05:g} needs at least"):
+                one.predict_interval(NEW, level=highest + 0.05)
 
     def test_nine_are_enough_for_nine_in_ten(self):
         with warnings.catch_warnings():
@@ -220,7 +262,10 @@ class TestTooFewBags:
     @pytest.mark.parametrize("kind, fewest", [("cv+", 3), ("jackknife+", 3), ("split", 6)])
     def test_the_fewest_bags_of_all(self, kind, fewest):
         with pytest.warns(UserWarning, match=f"needs at least {fewest} bags, and there are {fewest - 1}"):
-            Intervals(kind=kind, level=0.5).fit(BAGS[: fewest - 1], Y[: fewest - 1])
+            none = Intervals(kind=kind, level=0.5).fit(BAGS[: fewest - 1], Y[: fewest - 1])
+        assert none.left_out_ is None and np.isfinite(none.predict(NEW)).all()
+        with pytest.raises(ValueError, match=f"needs at least {fewest} bags"):
+            none.predict_interval(NEW, level=0.1)
         model = Intervals(kind=kind, level=0.5).fit(BAGS[:fewest], Y[:fewest])
         assert np.isfinite(model.predict_interval(NEW)).all()
 
@@ -230,6 +275,8 @@ class TestTooFewBags:
     [
         ({"kind": "cv"}, "kind must be one of 'cv\\+', 'jackknife\\+', 'split', not 'cv'"),
         ({"level": 95}, "level is the share of bags to be covered"),
+        ({"level": "0.9"}, "a number between 0 and 1, not '0.9'"),
+        ({"level": None}, "a number between 0 and 1, not None"),
         ({"scale": "size"}, "scale must be 'bag', 'std', 'none' or an object such as BagScale\\(\\), not 'size'"),
         ({"scale": None}, "scale must be"),
         ({"refit": "never"}, "refit must be 'auto', True or False, not 'never'"),
@@ -239,6 +286,37 @@ class TestTooFewBags:
 def test_what_cannot_be_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         Intervals(**options).fit(BAGS, Y)
+
+
+@pytest.mark.parametrize(
+    "method, message",
+    [
+        (Ridge(), "Ridge takes rows, not bags; make a row of every bag before it, as in BagPipeline"),
+        (make_pipeline(StandardScaler(), Ridge()), "StandardScaler takes rows, not bags"),
+        (Ridge, "must be a name of the catalogue or a bag regressor, not <class"),
+        (3, "must be a name of the catalogue or a bag regressor, not 3"),
+    ],
+)
+def test_what_cannot_read_bags_is_refused(method, message):
+    with pytest.raises(TypeError, match=message):
+        Intervals(method).fit(BAGS, Y)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DummyRegressor(),
+        make_pipeline(Pool(("mean",)), Ridge()),
+        GridSearchCV(RIDGE, {"head__scaling": ["n"]}, cv=2),
+        VotingRegressor([("a", RIDGE)]),
+        TransformedTargetRegressor(RIDGE),
+        make_pipeline("passthrough", RIDGE),
+        make_pipeline(FunctionTransformer(), RIDGE),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_parts_of_scikit_learn_that_read_bags_are_taken(method):
+    assert np.isfinite(Intervals(method, folds=3).fit(BAGS, Y).predict_interval(NEW)).all()
 
 
 def test_unfitted_intervals_are_refused():

@@ -28,7 +28,7 @@ def test_units_needed_is_the_first_number_whose_rank_exists():
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 90])
 def test_a_level_is_between_nought_and_one(level):
-    with pytest.raises(ValueError, match="level is the share of bags to be covered, between 0 and 1"):
+    with pytest.raises(ValueError, match="level is the share of bags to be covered, a number between 0 and 1"):
         units_needed(level)
 
 

@@ -27,3 +27,28 @@ def test_a_card_says_what_the_estimator_is(card):
         assert hasattr(last, "predict")
     for text in (card.idea, card.assumes, card.cites, card.cost):
         assert text and text[0] != " " and not text.endswith(" ")
+
+
+def test_a_preset_may_be_part_of_the_name():
+    """It was so for evaluations and commands, and not here."""
+    linear = repr(bw.method("statistics", preset="linear", random_state=3))
+    assert repr(bw.method("statistics:linear", random_state=3)) == linear
+    assert repr(bw.method("statistics:linear", preset="linear", random_state=3)) == linear
+    bags, y = bw.datasets.make_problem("mean", 30, random_state=0)
+    expected = bw.Intervals(bw.method("statistics:linear")).fit(bags, y).predict_interval(bags)
+    assert (bw.Intervals("statistics:linear").fit(bags, y).predict_interval(bags) == expected).all()
+
+
+@pytest.mark.parametrize(
+    "name, preset, message",
+    [
+        ("statistics:linar", None, "statistics has no preset 'linar'; it has 'default', 'forest', 'linear', 'moments'"),
+        ("statistics", "linar", "statistics has no preset 'linar'"),
+        ("statistcs:linear", None, "there is no method 'statistcs'; did you mean 'statistics'"),
+        ("statistics:linear", "forest", "names a preset, and preset='forest' is another; give one of them"),
+        (3, None, "there is no method 3"),
+    ],
+)
+def test_a_name_that_stands_for_nothing_is_refused(name, preset, message):
+    with pytest.raises(ValueError, match=message):
+        bw.method(name, preset=preset)

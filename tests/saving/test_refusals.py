@@ -89,8 +89,18 @@ def test_missing_and_added_parts_are_refused(edit, tmp_path):
 
 
 def test_a_path_without_a_file_says_so(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nothing"):
-        open_model(tmp_path / "nothing.bagwise")
+    for read in (open_model, read_header):
+        with pytest.raises(FileNotFoundError, match="^there is no file .*nothing.bagwise; give one that bagwise.save"):
+            read(tmp_path / "nothing.bagwise")
+        with pytest.raises(IsADirectoryError, match=f"^{tmp_path} is a folder; give the model file in it"):
+            read(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_to_says_so(tmp_path):
+    with pytest.raises(IsADirectoryError, match=f"^{tmp_path} is a folder; give the name of a file, such as"):
+        save(small_model(), tmp_path)
+    with pytest.raises(FileNotFoundError, match="^there is no folder .*none to write m.bagwise to; make it first"):
+        save(small_model(), tmp_path / "none" / "m.bagwise")
 
 
 @pytest.mark.parametrize("package", ["scikit-learn", "bagwise"])

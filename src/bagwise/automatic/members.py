@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import check_bags, check_weights, remember_columns
 from bagwise.instances.out_of_fold import seeded
-from bagwise.methods.catalogue import card, method
+from bagwise.methods.catalogue import find, method
 
 MEAN = "mean"  # the name of the member that every other has to beat
 
@@ -93,13 +93,7 @@ def _member(item) -> Member:
 
 def named(text: str) -> Member:
     """The member for "name" or "name:preset" of the catalogue."""
-    name, _, preset = text.partition(":")
-    needs = card(name).needs
-    if needs is not None and find_spec(needs) is None:
-        raise ImportError(f"{name} needs {needs}: pip install 'bagwise[{needs}]'")
-    method(name, preset=preset or None)  # an unknown preset is refused now, not in a fold
-
-    def make(random_state: int):
-        return method(name, preset=preset or None, random_state=random_state)
-
-    return Member(text, make, costly=True)
+    found, _ = find(text)  # an unknown name or preset is refused now, not in a fold
+    if found.needs is not None and find_spec(found.needs) is None:
+        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+    return Member(text, lambda random_state: method(text, random_state=random_state), costly=True)

@@ -150,14 +150,14 @@ class Screen:
         """Why the member does not fit into what is left of the budget; empty if it does."""
         if self.clock.budget is None or member.always:
             return ""
+        if self.clock.left <= 0:
+            return "no time was left"
         guess = self._guess_seconds(member)
         left = max(self.clock.left, 0.0)
         return f"about {guess:.0f} s, and {left:.0f} s were left" if guess > left else ""
 
     def _guess_seconds(self, member: Member) -> float:
         """Seconds of all folds, from a fit to a few bags: at least linear in the bags."""
-        if self.clock.left <= 0:
-            return np.inf
         order = np.argsort(self.fold, kind="stable")  # some bags of every fold, and so of several groups
         some = np.sort(order[:: min(PROBE, max(1, len(order) // FEWEST))])
         started = time.perf_counter()

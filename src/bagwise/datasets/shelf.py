@@ -34,10 +34,16 @@ def take(name: str, n_bags: int = 200, *, random_state=0):
     >>> bags.shape
     (50, 8)
     """
+    make = maker(name)
+    if n_bags < 1:
+        raise ValueError(f"a data set needs at least one bag, not {n_bags}")
+    return make(n_bags, random_state=random_state)
+
+
+def maker(name: str):
+    """The function that makes the simulation of this name."""
     if name not in SHELF:
         close = difflib.get_close_matches(name, SHELF, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"there is no data set {name!r}{hint} The data sets are: {', '.join(SHELF)}")
-    if n_bags < 1:
-        raise ValueError(f"a data set needs at least one bag, not {n_bags}")
-    return SHELF[name][0](n_bags, random_state=random_state)
+    return SHELF[name][0]

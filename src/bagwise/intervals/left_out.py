@@ -64,6 +64,13 @@ def last_step(method):
     return method
 
 
+def first_step(method):
+    """What is given the bags: the beginning of a pipeline, or the method itself."""
+    while isinstance(method, Pipeline):
+        method = next((step for _, step in method.steps if step not in (None, "passthrough")), None)
+    return method
+
+
 def gives_std(method) -> bool:
     """Whether ``predict(bags, return_std=True)`` is understood."""
     return "return_std" in inspect.signature(last_step(method).predict).parameters

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.utils import get_tags
 
 from bagwise import methods
 from bagwise.bags import Bags
 from bagwise.instances import bag_folds
-from bagwise.intervals.left_out import gives_std
+from bagwise.intervals.left_out import first_step, gives_std
 from bagwise.intervals.order_statistics import check_level, units_needed, units_of
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
@@ -28,15 +29,35 @@ def check_options(intervals) -> None:
 
 
 def method_of(intervals):
-    """The method as an estimator; one whose standard deviations are asked for must give some."""
+    """The method as an estimator that takes bags; one whose standard deviations are asked for must give some."""
     named = isinstance(intervals.method, str)
     method = methods.method(intervals.method, random_state=intervals.random_state) if named else intervals.method
+    _refuse_rows(method)
     if isinstance(intervals.scale, str) and intervals.scale == "std" and not gives_std(method):
         raise ValueError(
             "scale='std' needs a method whose predict takes return_std, such as 'blr', 'shrinkage' or 'bdr'; "
             f"{intervals.method if named else type(method).__name__} gives no standard deviations, so take scale='bag'"
         )
     return method
+
+
+def _refuse_rows(method) -> None:
+    """Refuse what is no estimator, and one that begins with a plain part of scikit-learn, which cannot read bags."""
+    if not hasattr(method, "fit") or isinstance(method, type):
+        raise TypeError(f"method must be a name of the catalogue or a bag regressor, not {method!r}")
+    first = first_step(method)
+    if _wants_rows(first):
+        raise TypeError(
+            f"{type(first).__name__} takes rows, not bags; make a row of every bag before it, as in "
+            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or take a name of the catalogue"
+        )
+
+
+def _wants_rows(step) -> bool:
+    """A part of scikit-learn that holds no other estimator (searches, votes) and looks at what it is given."""
+    if not type(step).__module__.startswith("sklearn.") or get_tags(step).no_validation:
+        return False
+    return not any(hasattr(part, "fit") or isinstance(part, list) for part in step.get_params(deep=False).values())
 
 
 def deal(intervals, bags: Bags) -> tuple[np.ndarray | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
+from numbers import Real
 
 import numpy as np
 
@@ -13,8 +14,8 @@ VALUES_AT_ONCE = 2**21
 
 
 def check_level(level: float) -> float:
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is the share of bags to be covered, between 0 and 1, not {level!r}")
+    if not (isinstance(level, Real) and 0.0 < level < 1.0):
+        raise ValueError(f"level is the share of bags to be covered, a number between 0 and 1, not {level!r}")
     return float(level)
 
 
@@ -85,3 +86,15 @@ def plus_interval(centre, half, fold, shares, level) -> np.ndarray:
         bounds[rows, 0] = -conformal_quantile(width - middle, shares, level)
         bounds[rows, 1] = conformal_quantile(width + middle, shares, level)
     return bounds
+
+
+def around(predictions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """The bounds, moved out to the prediction where it lies outside: they never cross, and cover no less.
+
+    Examples
+    --------
+    >>> around(np.array([1.0, 5.0]), np.array([[0.0, 2.0], [4.0, 3.0]]))
+    array([[0., 2.],
+           [4., 5.]])
+    """
+    return np.column_stack([np.minimum(bounds[:, 0], predictions), np.maximum(bounds[:, 1], predictions)])

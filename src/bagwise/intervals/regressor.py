@@ -12,7 +12,7 @@ from bagwise.intervals.calibrating import Calibration, by_folds, by_ridge, by_sp
 from bagwise.intervals.fold_scales import Constant, model_std, within_training, without_folds
 from bagwise.intervals.left_out import fit_once
 from bagwise.intervals.options import check_options, deal, lacking, method_of, units_noun
-from bagwise.intervals.order_statistics import check_level, plus_interval, unit_shares, units_of
+from bagwise.intervals.order_statistics import around, check_level, plus_interval, unit_shares, units_of
 from bagwise.intervals.scales import BagScale
 
 # Missing values, instance weights and covariates are for the method to take or to refuse.
@@ -29,7 +29,8 @@ class Intervals(RegressorMixin, BaseEstimator):
 
     .. math:: \big[\,q^-_i\{\mu_{-k(i)}(x) - R_i\, s_{-k(i)}(x)\},\; q^+_i\{\mu_{-k(i)}(x) + R_i\, s_{-k(i)}(x)\}\,\big]
 
-    with :math:`q^+` the ⌈level (n + 1)⌉-th smallest of the n values and :math:`q^-` the ⌈level (n + 1)⌉-th largest.
+    with :math:`q^+` the ⌈level (n + 1)⌉-th smallest of the n values and :math:`q^-` the ⌈level (n + 1)⌉-th largest, and
+    widened to the prediction :math:`\mu(x)` where that lies outside.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ class Intervals(RegressorMixin, BaseEstimator):
     method_ : the fitted method that `predict` uses; on all bags, for "split" on those not held out
     calibration_ : positions of the training bags with a score: all of them, for "split" those held out
     residuals_, fold_, scores_ : target minus held-out prediction, fold, and score R of each of them
-    left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None when there are too few bags
+    left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
+    lacking_ : why there are no intervals of ``level``; None if there are
     scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
 
     Notes
@@ -88,10 +90,14 @@ class Intervals(RegressorMixin, BaseEstimator):
     quantile, and n is the number of groups. The promise is for bags of *new* groups.
 
     *Weights* of bags are for training; every bag (group) counts the same in the quantile, except those of weight zero,
-    which do not count at all.
+    which are left out before anything is fitted.
 
     *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
-    fewer, `fit` warns at once and fits the method alone, and `predict_interval` refuses: no bound is ever infinite.
+    fewer, `fit` warns at once, and `predict_interval` refuses that level and gives lower ones: no bound is ever
+    infinite. With less than 3 bags (6 for "split") the method alone is fitted.
+
+    *Low levels.* The quantiles of models that disagree may cross, or leave the prediction outside, when few bags are to
+    be covered. The bounds are moved out to the prediction then, which covers more and never less.
 
     References
     ----------
@@ -138,7 +144,9 @@ class Intervals(RegressorMixin, BaseEstimator):
         counted, bags, y, weights = _counted(bags, y, check_weights(sample_weight, bags))
         fold, self.lacking_ = deal(self, bags)
         if self.lacking_ is not None:
-            warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals", stacklevel=2)
+            which = "" if fold is None else " of this level"
+            warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals{which}", stacklevel=2)
+        if fold is None:
             self.method_, self.left_out_ = fit_once(method, bags, y, weights), None
             return self
         found = self._calibrate(method, bags, y, weights, fold)
@@ -158,12 +166,18 @@ class Intervals(RegressorMixin, BaseEstimator):
         """Lower and upper bound of every bag, (bags, 2); ``level`` if it is to be another than that of fitting."""
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         level = check_level(self.level if level is None else level)
-        refusal = self.lacking_ or lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
+        refusal = self._refusal(level)
         if refusal is not None:
             raise ValueError(refusal)
         centre, scale = self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags)
         row = self.fold_ % len(scale)
-        return plus_interval(centre, lambda new: scale[row, new].T * self.scores_, self.fold_, self.shares_, level)
+        bounds = plus_interval(centre, lambda new: scale[row, new].T * self.scores_, self.fold_, self.shares_, level)
+        return around(self.method_.predict(bags), bounds)
+
+    def _refusal(self, level: float) -> str | None:
+        if self.left_out_ is None:
+            return self.lacking_
+        return lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
 
     def _calibrate(self, method, bags, y, weights, fold) -> Calibration:
         if self.kind == "split":

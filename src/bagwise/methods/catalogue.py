@@ -22,7 +22,8 @@ class Card:
     cites : the source
     cost : how the work grows; N instances, B bags, d features
     presets : name -> function (random_state, n_jobs) -> unfitted estimator; the first preset is the default
-    search_space : parameters worth tuning from outside -> values
+    search_space : parameters worth tuning from outside -> values; a preset keeps those that it sets itself
+    searched : presets that set such parameters only to begin with, and are to be searched all the same
     gives : what the last step offers beside ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
         (``instance_weights(bags)``), "contributions" (``contributions(bags)``)
     needs : the extra it needs installed, such as "torch"
@@ -36,6 +37,7 @@ class Card:
     cost: str
     presets: dict[str, Callable[..., Any]]
     search_space: dict[str, list] = field(default_factory=dict)
+    searched: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
     needs: str | None = None
     gpu: bool = False
@@ -70,13 +72,32 @@ def card(name: str) -> Card:
     return CATALOGUE[name]
 
 
+def find(text: str, preset: str | None = None) -> tuple[Card, str]:
+    """The card and the preset that "name" or "name:preset" stands for; the first preset if none is named.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> [(card.name, preset) for card, preset in map(find, ["statistics", "statistics:linear"])]
+    [('statistics', 'default'), ('statistics', 'linear')]
+    """
+    name, _, said = text.partition(":") if isinstance(text, str) else (text, "", "")
+    found = card(name)
+    if said and preset not in (None, said):
+        raise ValueError(f"{text!r} names a preset, and preset={preset!r} is another; give one of them")
+    preset = preset or said or found.preset_names[0]
+    if preset not in found.presets:
+        raise ValueError(f"{name} has no preset {preset!r}; it has {', '.join(map(repr, found.presets))}")
+    return found, preset
+
+
 def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None):
     """An unfitted scikit-learn estimator for bags, by the name of the method.
 
     Parameters
     ----------
     name : str
-        One of `method_names()`.
+        One of `method_names()`, or "name:preset".
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
     random_state : int
@@ -92,11 +113,8 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     >>> model.predict(bags).shape
     (30,)
     """
-    found = card(name)
-    if preset is not None and preset not in found.presets:
-        raise ValueError(f"{name} has no preset {preset!r}; it has {', '.join(map(repr, found.presets))}")
-    factory = found.presets[preset or found.preset_names[0]]
-    return factory(random_state=random_state, n_jobs=n_jobs)
+    found, preset = find(name, preset)
+    return found.presets[preset](random_state=random_state, n_jobs=n_jobs)
 
 
 def method_names() -> list[str]:

@@ -99,6 +99,7 @@ register(
             "head__embedding__kernel": [k(b) for k in (Gaussian, InverseMultiquadric) for b in PAPER_BANDWIDTHS],
             "head__head__penalties": [(penalty,) for penalty in PAPER_PENALTIES],
         },
+        searched=("paper",),
         gives=("contributions",),
     )
 )

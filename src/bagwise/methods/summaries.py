@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 
 from bagwise.embeddings.similarity import MinusDistance, Similarity
 from bagwise.embeddings.statistics import Statistics
-from bagwise.heads import LassoPath, RidgePath
+from bagwise.heads import BoostedTrees, LassoPath, RidgePath
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.embedded import scaled
@@ -21,16 +21,7 @@ def statistics(head) -> BagPipeline:
 
 def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Histogram gradient boosting: small trees, a fifth of the columns tried at each split."""
-    return statistics(
-        HistGradientBoostingRegressor(
-            learning_rate=0.05,
-            max_iter=200,
-            max_features=0.2,
-            max_leaf_nodes=15,
-            early_stopping=False,
-            random_state=random_state,
-        )
-    )
+    return statistics(BoostedTrees(random_state=random_state))
 
 
 def forest(*, random_state=0, n_jobs=None) -> BagPipeline:

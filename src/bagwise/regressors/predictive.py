@@ -10,6 +10,8 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.instances import bag_folds
 
+ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
+
 
 @dataclass(frozen=True)
 class TargetScale:
@@ -26,7 +28,7 @@ class TargetScale:
         y, weight = (y, None) if weight is None else (y[weight > 0], weight[weight > 0])
         mean = float(np.average(y, weights=weight))
         scale = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
-        return cls(mean, scale if scale > 1e-13 * np.abs(y).max() else 0.0)
+        return cls(mean, scale if np.ptp(y) > ROUNDING * np.abs(y).max() else 0.0)
 
     def standardised(self, y: np.ndarray) -> np.ndarray:
         return (y - self.mean) / self.scale if self.scale else np.zeros(len(y))

@@ -28,9 +28,9 @@ class Shrinkage(RegressorMixin, BaseEstimator):
     A small bag is drawn to the average embedding m0, and its prediction is less certain. α, b, σ² and η minimise the
     negative log likelihood plus ½ penalty αᵀRα, all bag sizes being diagonal at once (see `shrinkage_model`); the
     penalty, and parameters of the embedding (``grid``), are chosen by the likelihood of held-out bags, groups together.
-    The uncertainty of α and b, by the Fisher information of the loss, is part of the standard deviation. With bag weights, of
-    mean one, the log likelihood of bag i counts w_i times, in the fit and among held-out bags. With instance weights N
-    is the effective size of the bag.
+    The uncertainty of α and b, by the Fisher information of the loss, is part of the standard deviation. With bag
+    weights, of mean one, the log likelihood of bag i counts w_i times, in the fit and among held-out bags. With
+    instance weights N is the effective size of the bag.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""The file itself: a zip of parts that are stored as they are, and a header that knows the checksum of each.
+"""The file itself: a zip of parts that are stored as they are, a header that knows the checksum of each, and a seal.
 
 Nothing is compressed, so a file can never unfold to more bytes than it has, and every claim about sizes is compared
-with the size of the file before anything is read.
+with the size of the file before anything is read. The seal, the comment of the zip and the last bytes of the file, is
+the checksum of all that comes before it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bagwise.saving.refusing import AGAIN, Refused
 FORMAT = 1
 KIND = "bagwise model"
 HEADER = "header.json"
+SEAL = len(hashlib.sha256().hexdigest())
 OURS = "give a file that bagwise.save has written"
 # What every header has; the values may be anything JSON can say where no type stands.
 FIELDS = {"kind": str, "format": int, "versions": dict, "parts": dict, "checksum": str}
@@ -27,13 +29,15 @@ def pack(header: dict, parts: dict[str, bytes]) -> bytes:
     """The bytes of a model file; digests of the parts and the checksum are added to the header."""
     header = {"kind": KIND, "format": FORMAT, **header, "parts": {name: _digest(data) for name, data in parts.items()}}
     header["checksum"] = checksum(header)
-    return pack_parts({HEADER: json.dumps(header, indent=1).encode(), **parts})
+    data = pack_parts({HEADER: json.dumps(header, indent=1).encode(), **parts}, comment=bytes(SEAL))[:-SEAL]
+    return data + _digest(data).encode()
 
 
-def pack_parts(parts: dict[str, bytes]) -> bytes:
+def pack_parts(parts: dict[str, bytes], comment: bytes = b"") -> bytes:
     """A zip of stored parts; the same parts give the same bytes."""
     stream = io.BytesIO()
     with ZipFile(stream, "w", ZIP_STORED) as archive:
+        archive.comment = comment
         for name, data in parts.items():
             archive.writestr(ZipInfo(name), data)
     return stream.getvalue()
@@ -51,6 +55,7 @@ def unpack(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
         header = _header(archive)
         parts = {info.filename: archive.read(info) for info in archive.infolist() if info.filename != HEADER}
     _compare(header, parts)
+    _refuse_broken_seal(stream)
     return header, parts
 
 
@@ -60,8 +65,16 @@ def checksum(header: dict) -> str:
     return _digest(json.dumps(rest, sort_keys=True).encode())
 
 
-def _digest(data: bytes) -> str:
+def _digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _refuse_broken_seal(stream: BinaryIO) -> None:
+    """The last look, at all that is no part: the zip's own tables, and what may stand before, between or behind."""
+    stream.seek(0)
+    data = memoryview(stream.read())
+    if _digest(data[:-SEAL]).encode() != data[-SEAL:]:
+        raise Refused(f"it does not match the checksum at its end: it was changed or damaged; {AGAIN}")
 
 
 def _refuse_foreign(stream: BinaryIO) -> None:

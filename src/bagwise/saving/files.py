@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -48,6 +49,7 @@ def save(
     True
     """
     _refuse_unfitted(model)
+    _refuse_place(Path(path))
     data = pack(make_header(model, method=method, target=target, training=training), dump(model))
     replace_file(path, lambda whole: whole.write_bytes(data))
 
@@ -59,7 +61,7 @@ def open_model(path: Path | str):
     changed, cut short, of a newer format or not ours is refused with a ValueError. If the versions of
     scikit-learn or bagwise differ from those that saved it, a UserWarning names both.
     """
-    with open(path, "rb") as stream, refusing(path):
+    with _opened(path) as stream, refusing(path):
         header, parts = unpack(stream)
         model = load(parts)
     warn_of_other_versions(header, path)
@@ -72,8 +74,24 @@ def read_header(path: Path | str) -> dict:
     Keys: ``format``, ``method``, ``estimator``, ``feature_names``, ``n_features``, ``target``, ``training``,
     ``versions``, ``created``, ``parts`` (the SHA-256 of each) and ``checksum``.
     """
-    with open(path, "rb") as stream, refusing(path):
+    with _opened(path) as stream, refusing(path):
         return unpack(stream)[0]
+
+
+def _opened(path: Path | str) -> BinaryIO:
+    try:
+        return open(path, "rb")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}; give one that bagwise.save or `bagwise fit` wrote") from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{path} is a folder; give the model file in it") from None
+
+
+def _refuse_place(path: Path) -> None:
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as {path / 'model.bagwise'}")
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
 
 
 def _refuse_unfitted(model) -> None:

@@ -90,8 +90,7 @@ def summable_methods() -> list[str]:
 
 
 def _made(name, random_state: int):
-    base, _, preset = name.partition(":") if isinstance(name, str) else (None, None, None)
-    model = clone(name) if base is None else method(base, preset=preset or None, random_state=random_state)
+    model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
     if not _summable(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
