@@ -34,7 +34,7 @@ def test_a_written_table_is_the_data(tmp_path, ending):
 
 
 def test_mistakes():
-    result = CliRunner().invoke(app, ["datasets", "aerosl"])
-    assert result.exit_code == 1 and "there is no data set 'aerosl'; did you mean 'aerosol'?" in result.stderr
+    with pytest.raises(ValueError, match="there is no data set 'aerosl'; did you mean 'aerosol'?"):
+        take("aerosl")
     with pytest.raises(ValueError, match="at least one bag, not 0"):
         take("mean", 0)

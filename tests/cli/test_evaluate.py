@@ -50,7 +50,7 @@ def evaluated(table, out, *more, roles=("fold", "split", "patient")):
 def test_a_table_on_stdout_and_files_in_the_folder(table, tmp_path):
     result = evaluated(table, tmp_path / "run", "--repeats", 2)
     assert result.exit_code == 0, result.output
-    assert "aod, selection nested: hyperparameters chosen inside the training bags" in result.stdout
+    assert "aod, selection none: nothing is searched" in result.stdout  # it chooses its penalty by itself
     assert "aggregated" in result.stdout and "30 bags" in result.stderr
     assert len(list(csv.DictReader((tmp_path / "run" / "results.csv").open()))) == 10
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()}
@@ -86,8 +86,17 @@ def test_columns_that_fix_the_protocol(table, tmp_path, options, left, cells):
 
 
 def test_the_optimistic_way_is_labelled(table, tmp_path):
-    result = evaluated(table, tmp_path, "--selection", "paper", "--repeats", 1)
-    assert "paper (optimistic)" in result.stdout
+    paper = ("--selection", "paper", "--repeats", 1)
+    result = evaluated(table, tmp_path / "both", *paper, "--method", "cluster")
+    assert "selection none and paper (optimistic)" in result.stdout and "optimistic (cluster)" in result.stdout
+    rows = csv.DictReader((tmp_path / "both" / "results.csv").open())
+    labels = {(row["method"], row["selection"]) for row in rows}
+    assert labels == {("aggregated", "none"), ("cluster", "paper (optimistic)")}
+    assert "optimistic" not in evaluated(table, tmp_path / "one", *paper).stdout
+    nested = evaluated(table, tmp_path / "nested", "--repeats", 1, "--method", "cluster").stdout
+    assert "hyperparameters chosen inside the training bags (cluster)" in nested
+    untuned = evaluated(table, tmp_path / "untuned", "--repeats", 1, "--method", "cluster", "--no-tune").stdout
+    assert "selection none: nothing is searched" in untuned and "hyperparameters chosen" not in untuned
 
 
 def test_another_plan_in_the_folder_is_told(table, tmp_path):

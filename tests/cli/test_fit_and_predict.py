@@ -76,8 +76,26 @@ def test_stdout_is_a_table_and_messages_go_elsewhere(folder):
     found = list(csv.DictReader(result.stdout.splitlines()))
     assert list(found[0]) == ["bag", "prediction", "lower", "upper", "target"] and len(found) == 40
     assert re.search(r"RMSE \d", result.stderr) and "inside their intervals" in " ".join(result.stderr.split())
-    quiet = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--target", "aod", "--quiet")
-    assert quiet.stderr == "" and quiet.stdout == result.stdout
+    quiet = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--quiet")
+    assert quiet.stderr == "" and quiet.exit_code == 0
+
+
+def test_the_score_is_a_result(folder, tmp_path):
+    """It was a message: --quiet hid it, and --json had none."""
+    asked = ("predict", folder / "model.bagwise", folder / "new.csv", "--target", "aod", "--quiet")
+    model, (new, y) = bw.open_model(folder / "model.bagwise"), load(folder, "new")
+    errors = model.predict(new) - y
+    rmse, mae = np.sqrt(np.mean(errors**2)), np.mean(np.abs(errors))
+    share = bw.intervals.coverage(y, model.predict_interval(new))
+    words = f"Against the known targets: RMSE {rmse:.4g}, MAE {mae:.4g}; {share:.0%} of them inside their intervals\n"
+    piped = run(*asked)
+    assert piped.stderr == words and len(list(csv.DictReader(piped.stdout.splitlines()))) == 40
+    written = run(*asked, "--out", tmp_path / "p.csv")
+    assert written.stdout == words and written.stderr == ""
+    told = run(*asked, "--json")
+    assert told.stderr == "" and list(json.loads(told.stdout)) == ["predictions", "scores"]
+    found = json.loads(told.stdout)["scores"]
+    np.testing.assert_allclose([found[name] for name in ("rmse", "mae", "coverage")], [rmse, mae, share], rtol=1e-9)
 
 
 def test_json_for_machines(folder, tmp_path):
@@ -86,7 +104,8 @@ def test_json_for_machines(folder, tmp_path):
     assert told["bags"] == 40 and 0 < told["held_out"]["rmse"] < told["held_out"]["rmse_of_mean"]
     assert "was fitted to 40 bags" in told["paragraph"] and result.stderr == ""
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--json", "--quiet")
-    assert [row["bag"] for row in json.loads(result.stdout)][:2] == ["s0", "s1"]
+    found = json.loads(result.stdout)
+    assert [row["bag"] for row in found["predictions"]][:2] == ["s0", "s1"] and found["scores"] is None
 
 
 def test_a_model_without_intervals(folder, tmp_path):
@@ -94,7 +113,7 @@ def test_a_model_without_intervals(folder, tmp_path):
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
     assert result.stdout.splitlines()[0] == "bag,prediction"
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--level", 0.9)
-    assert result.exit_code == 1 and "was fitted without intervals" in result.stderr
+    assert result.exit_code == 1 and "was fitted without intervals; fit it again, without --no-int" in result.stderr
 
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
@@ -156,7 +175,9 @@ def test_properties_of_the_bag(folder, tmp_path):
         (("fit", "old.csv", "--bag", "site", "--target", "aod", "--out", "old.csv"), "old.csv is what is read"),
         (("fit", "old.csv", "--bag", "site", "--target", "aod", "--report", "r.csv"), "should end in .html"),
         (("fit", "old.csv", "--target", "aod"), "--bag is needed: the column"),
-        (("predict", "gone.bagwise", "new.csv"), "gone.bagwise"),
+        (("predict", "gone.bagwise", "new.csv"), "bagwise predict: there is no file gone.bagwise; give one that"),
+        (("predict", ".", "new.csv"), "bagwise predict: . is a folder; give the model file in it"),
+        (("datasets", "mean", "--out", "p.xlsx"), "'p.xlsx' should end in .csv or .parquet or .npz"),
     ],
 )
 def test_mistakes_are_one_message(folder, monkeypatch, arguments, words):
@@ -182,13 +203,38 @@ def test_too_few_bags_for_intervals(folder, tmp_path):
     assert result.exit_code == 0 and "Note:" in result.stderr and "conformal" not in result.stdout
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
     assert result.exit_code == 0 and result.stdout.splitlines()[0] == "bag,prediction"
+    assert "No intervals: level 0.9 needs at least 9" in result.stderr and "at most 0.857" in result.stderr
+    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.8)
+    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "bag,prediction,lower,upper"
+    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.9)
+    assert result.exit_code == 1 and "level of at most 0.857" in result.stderr
 
 
 def test_every_option_has_help_and_usage_errors_are_two():
     for name, command in typer.main.get_command(app).commands.items():
         for parameter in command.params:
             assert getattr(parameter, "help", None), f"bagwise {name} {parameter.name} has no help"
-    assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2
+    assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2 and run("learn").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'?"),
+        (("datasets", "mean", "--bags", "0"), "should be greater than or equal to 1"),
+        (("methods", "instance-kne"), "did you mean 'instance-kme'"),
+        (("demo", "--bags", "0"), "should be greater than or equal to 1"),
+        (("demo", "--instances", "0"), "should be greater than or equal to 1"),
+        (("demo", "--folds", "1"), "should be greater than or equal to 2"),
+    ],
+)
+def test_a_value_that_is_never_taken_is_a_usage_error(arguments, words):
+    result = run(*arguments)
+    assert result.exit_code == 2 and words in re.sub(r"[\s│]+", " ", result.output)
+
+
+def test_the_card_of_a_preset_is_that_of_its_method():
+    assert run("methods", "statistics:linear").stdout == run("methods", "statistics").stdout
 
 
 @pytest.mark.parametrize(

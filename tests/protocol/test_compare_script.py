@@ -1,21 +1,96 @@
 """benchmarks/compare.py runs, and its table holds ours and others'."""
 
 import runpy
+import shutil
 import sys
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "compare.py"
 
 
-def test_one_method_on_one_set(tmp_path, monkeypatch):
-    out = tmp_path / "comparison.md"
-    options = ["--data", "gaussian-linear", "--method", "aggregated", "--out", out, "--runs", tmp_path / "runs"]
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, options)])
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Finished cells of one method on one set."""
+    place = tmp_path_factory.mktemp("compare")
+    options = ["--data", "gaussian-linear", "--method", "aggregated", "--runs", place / "runs"]
+    with pytest.MonkeyPatch.context() as patch:
+        typed(patch, *options, "--out", place / "comparison.md")
+    return place / "runs"
+
+
+def typed(patch, *options):
+    patch.setattr(sys, "argv", [str(SCRIPT), *map(str, options)])
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    text = out.read_text()
-    row = next(line for line in text.splitlines() if line.startswith("| **aggregated**"))
-    assert 2.5 < float(row.split("|")[2].split("±")[0]) < 3.6  # 1000 x MSE; the noise alone is 2.5
-    assert "1,100 bags, 22,000 instances" in text and "scikit-learn" in text
+
+
+def cells(text, method):
+    line = next(line for line in text.splitlines() if line.startswith(f"| **{method}**"))
+    return [part.strip() for part in line.split("|")[2:-1]]
+
+
+def test_one_method_on_one_set(runs):
+    text = (runs.parent / "comparison.md").read_text()
+    (value,) = cells(text, "aggregated")
+    assert 2.5 < float(value.split("±")[0]) < 3.6  # 1000 x MSE; the noise alone is 2.5
+    assert "1,100 bags, 22,000 instances" in text and "scikit-learn" in text and "Still to be run" not in text
+
+
+def test_a_part_is_printed_and_the_page_left_alone(runs, monkeypatch, capsys):
+    page = SCRIPT.parents[1] / "docs" / "comparison.md"
+    before = page.read_bytes(), page.stat().st_mtime_ns
+    typed(monkeypatch, "--data", "gaussian-linear", "--method", "aggregated", "--runs", runs)
+    said = capsys.readouterr().out
+    assert (page.read_bytes(), page.stat().st_mtime_ns) == before
+    assert cells(said, "aggregated") == cells((runs.parent / "comparison.md").read_text(), "aggregated")
+    assert "Not written" in said
+
+
+def test_what_is_finished_is_shown_and_the_rest_named(runs, monkeypatch, tmp_path):
+    """Nothing is run: the folder stays as it is, and the numbers are those of the run."""
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    options = ["--finished", "--runs", runs, "--out", tmp_path / "table.md"]
+    sets = ["--data", "gaussian-linear", "--data", "gaussian-nonlinear"]
+    typed(monkeypatch, *options, *sets, "--method", "aggregated", "--method", "em")
+    text = (tmp_path / "table.md").read_text()
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+    assert cells(text, "aggregated") == [*cells((runs.parent / "comparison.md").read_text(), "aggregated"), ""]
+    assert cells(text, "em") == ["", ""]
+    assert "\nStill to be run: gaussian-linear (em); gaussian-nonlinear.\n" in text
+
+
+def test_a_method_with_some_of_its_cells_is_still_to_be_run(runs, monkeypatch, tmp_path, capsys):
+    shutil.copytree(runs, tmp_path / "runs")
+    next((tmp_path / "runs" / "gaussian-linear-3" / "cells").iterdir()).unlink()
+    with pytest.raises(SystemExit):
+        options = ["--finished", "--data", "gaussian-linear", "--method", "aggregated"]
+        typed(monkeypatch, *options, "--runs", tmp_path / "runs")
+    assert f"nothing of it is finished in {tmp_path / 'runs'}, by this code" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("options", "is_written"), [((), True), (("--method", "aggregated"), False)])
+def test_the_page_is_of_all_methods_on_all_sets(runs, monkeypatch, tmp_path, options, is_written):
+    """In a world of one set and one method, the command without either is the run over everything."""
+    main = runpy.run_path(str(SCRIPT))["main"]
+    known, page = main.__globals__["problems"](), tmp_path / "docs" / "comparison.md"
+    world = {"problems": lambda: {"gaussian-linear": known["gaussian-linear"]}, "available": lambda: ["aggregated"]}
+    main.__globals__.update(world, PAGE=page)
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--finished", "--runs", str(runs), *options])
+    main()
+    assert page.exists() == is_written
+
+
+def test_an_empty_folder_does_not_replace_the_page(tmp_path, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        typed(monkeypatch, "--finished", "--data", "gaussian-linear", "--method", "em", "--runs", tmp_path / "none")
+    assert "leave --finished out to run it" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_growing_table_names_the_sets_that_are_not_reached():
+    made = runpy.run_path(str(SCRIPT))
+    two = list(made["problems"]().values())[:2]
+    assert made["Table"](two, ["em"])._still() == ["Still to be run: gaussian-linear; gaussian-nonlinear.", ""]
 
 
 def test_peers_stand_beside_ours():

@@ -5,10 +5,11 @@ import pytest
 from scipy.stats import friedmanchisquare, ttest_1samp
 from scipy.stats import t as student
 from sklearn.model_selection import KFold
-from toy_estimators import TrainMean
+from toy_estimators import SeededTicket, TrainMean
 
 from bagwise.protocol import corrected_t_test, evaluate, holm
-from bagwise.protocol.comparing import average_ranks
+from bagwise.protocol.comparing import average_ranks, contenders
+from bagwise.protocol.summaries import distinct_splits
 from bagwise.testing.contracts import sample
 
 rng = np.random.default_rng(0)
@@ -90,3 +91,49 @@ def test_deviations_over_folds_and_over_repeats():
     assert summary["rmse"][0] == pytest.approx(values.mean())
     assert summary["rmse_sd_folds"][0] == pytest.approx(values.std(ddof=1))
     assert summary["rmse_sd_repeats"][0] == pytest.approx(values.reshape(3, 5).mean(axis=1).std(ddof=1))
+
+
+# Repeats of fixed splits vary only the seed ------------------------------------------------------------------------
+
+
+FIXED = {"split": {"split": ["train"] * 20 + ["test"] * 10}, "folds": {"fold": [k % 3 for k in range(30)]}}
+
+
+@pytest.mark.parametrize("how", FIXED)
+def test_repeating_fixed_splits_adds_no_evidence(how):
+    """Methods without a seed: ten repeats tell exactly what one does."""
+    bags, y = sample(30)
+    methods = ["aggregated", ("mean", TrainMean()), ("off", TrainMean(shift=0.01))]
+    once, often = (evaluate(bags, y, methods, repeats=repeats, **FIXED[how]) for repeats in (1, 10))
+    assert distinct_splits(often).tolist() == distinct_splits(once).tolist() * 10
+    assert often.compare()["splits"] == once.compare()["splits"] == [{"split": 1, "folds": 3}[how]] * 3
+    for name in ("difference", "standard_error", "p", "p_holm"):
+        np.testing.assert_allclose(often.compare()[name], once.compare()[name], rtol=1e-6)
+    for name in ("rmse", "rmse_sd_folds", "rank"):
+        np.testing.assert_allclose(often.summary()[name], once.summary()[name], rtol=1e-12)
+    np.testing.assert_allclose(often.summary()["rmse_sd_repeats"], 0, atol=1e-12)
+    assert np.isnan(often.compare()["p"]).all() == (how == "split")
+
+
+def test_deviations_over_fixed_folds_are_of_folds_and_of_seeds():
+    bags, y = sample(30)
+    results = evaluate(bags, y, [("ticket", SeededTicket()), ("mean", TrainMean())], repeats=4, **FIXED["folds"])
+    values = results.values("ticket").reshape(4, 3)
+    summary = results.summary()
+    assert summary["rmse_sd_folds"][0] == pytest.approx(values.mean(axis=0).std(ddof=1))
+    assert summary["rmse_sd_repeats"][0] == pytest.approx(values.mean(axis=1).std(ddof=1)) and summary["cells"][0] == 12
+    gaps = (results.values("ticket") - results.values("mean")).reshape(4, 3).mean(axis=0)
+    assert results.compare()["p"] == pytest.approx([corrected_t_test(gaps, n_train=20, n_test=10).p])
+
+
+def test_dealt_folds_are_all_distinct():
+    bags, y = sample(30)
+    results = evaluate(bags, y, [("mean", TrainMean())], repeats=3, folds=2)
+    assert distinct_splits(results).tolist() == list(range(6))
+
+
+def test_a_split_that_nobody_has_a_value_on_counts_against_nobody():
+    losses = np.array([[0.1, 0.2], [np.nan, np.nan], [0.3, np.nan]])
+    assert [mask.tolist() for mask in contenders(losses)] == [[True, False], [True, False, True]]
+    assert average_ranks(losses[:2]).tolist() == [1.0, 2.0]
+    assert [mask.any() for mask in contenders(np.full((2, 2), np.nan))] == [False, False]

@@ -81,7 +81,9 @@ def test_paper_selection_takes_the_best_setting_and_says_so_everywhere(tmp_path)
     assert results.table()["settings"] == [3] * 10 + [1] * 10
     for name in ("results", "summary", "comparisons"):
         rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
-        assert rows and {row["selection"] for row in rows} == {"paper (optimistic)"}
+        labels = {(row["method"], row["selection"]) for row in rows}
+        labels |= {(row["reference"], row["reference_selection"]) for row in rows if name == "comparisons"}
+        assert labels == {("mean", "paper (optimistic)"), ("fixed", "none")}
     assert "optimistic" in str(results)
     assert json.loads((tmp_path / "plan.json").read_text())["selection"] == "paper"
 

@@ -1,18 +1,21 @@
 """Fingerprints change with everything a result depends on, and with nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
+from importlib.metadata import distributions, version
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
-from toy_estimators import TrainMean
 
 import bagwise as bw
-from bagwise.protocol.fingerprints import describe, digest, of_data
+from bagwise.protocol.describing import describe
+from bagwise.protocol.fingerprints import code_hash, digest, of_data, of_library
 from bagwise.testing.contracts import sample
 
 
@@ -50,15 +53,31 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
-def test_the_code_of_an_own_estimator_counts():
-    text = describe(TrainMean())
-    assert "toy_estimators.TrainMean#" in text and "#" not in describe(Ridge())
+@pytest.mark.parametrize(
+    "file", ["protocol/metrics", "protocol/selection", "protocol/cells", "protocol/splits", "threads"]
+)
+def test_the_code_that_decides_numbers_is_in_the_key(tmp_path, file):
+    home = shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
+    before = code_hash(home)
+    (home / "protocol" / "progress.py").write_text("# only shown")
+    assert code_hash(home) == before
+    with (home / f"{file}.py").open("a") as changed:
+        changed.write("# changed")
+    assert code_hash(home) != before
+
+
+def test_the_versions_that_decide_numbers_are_in_the_key():
+    installed = [name for name in ("numpy", "scipy", "scikit-learn", "numba", "torch") if any(distributions(name=name))]
+    assert {"numpy", "scipy", "scikit-learn"} <= set(installed)
+    assert all(f"{name} {version(name)}" in of_library() for name in installed)
+    assert of_library().startswith(f"bagwise {bw.__version__}+")
 
 
 @pytest.mark.slow
 def test_the_same_in_another_process():
     code = (
-        "import bagwise as bw; from bagwise.protocol.fingerprints import describe, of_data;"
+        "import bagwise as bw; from bagwise.protocol.describing import describe;"
+        "from bagwise.protocol.fingerprints import of_data;"
         "from bagwise.testing.contracts import sample;"
         "print(of_data(*sample(10)), describe(bw.method('aggregated', random_state=3)))"
     )

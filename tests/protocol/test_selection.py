@@ -1,20 +1,22 @@
-"""Reusing fitted steps changes no number; choosing inside equals scikit-learn's grid search."""
+"""Choosing inside equals scikit-learn's grid search; a setting without a score is never chosen."""
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.linear_model import LinearRegression
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
-from toy_estimators import Counted, Spread, TrainMean
+from scipy.stats import norm
+from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import Pipeline, make_pipeline
+from toy_estimators import RandomDirection, Spread, TrainMean
 
 import bagwise as bw
-from bagwise.embeddings import KernelMean
+from bagwise.embeddings import KernelMean, Pool
 from bagwise.heads import RidgePath
 from bagwise.instances import BagKFold, OutOfFold
 from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.protocol.selection import as_settings, choose_inside, chooses_by_itself, predict, predict_settings
-from bagwise.regressors import EmbeddingRidge, PoolPredictions
+from bagwise.protocol import evaluate
+from bagwise.protocol.selection import as_settings, choose_inside, chooses_by_itself
+from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contracts import sample
 from bagwise.threads import one_thread
 
@@ -38,49 +40,6 @@ def kme():
     return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])
 
 
-def test_reusing_the_fitted_steps_equals_refitting_the_whole():
-    settings = as_settings(SPACE)
-    train, test = np.arange(30), np.arange(30, 40)
-    reused = [p for p, _ in predict_settings(kme(), settings, BAGS[train], Y[train], BAGS[test])]
-    for setting, prediction in zip(settings, reused, strict=True):
-        plain = clone(kme()).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test])
-        np.testing.assert_allclose(prediction, plain, rtol=1e-9)
-    assert len(reused) == 4
-
-
-def test_penalties_share_one_decomposition_and_give_the_numbers_of_a_fit_each(monkeypatch):
-    kernels = [Gaussian(1.0), InverseMultiquadric(10.0)]
-    settings = (
-        *as_settings({"head__embedding__kernel": kernels, "head__head__penalties": [(1e-1,), 1e-3, np.array([1e-16])]}),
-        {"head__head__penalties": (1e-2, 1e-4)},  # a choice of its own
-        {"head__head__penalties": (1e-2,), "head__grid": {"kernel": kernels}},  # here the penalty chooses the kernel
-        {"head__head__penalties": (1e-4,), "head__grid": {"kernel": kernels}},
-        {"head__head__penalties": (1e-2,)},
-        {"instances__folds": 4, "head__head__penalties": (1e-2,)},
-        {"instances__folds": 5, "head__head__penalties": (1e-3,)},
-    )
-    train, test = np.arange(30), np.arange(30, 40)
-    model = kme().set_params(head__offset="mean")
-    expected = [
-        clone(model).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test]) for setting in settings
-    ]
-    fits, fit = [], RidgePath.fit
-    monkeypatch.setattr(RidgePath, "fit", lambda self, *rest, **more: fits.append(1) or fit(self, *rest, **more))
-    found = [p for p, _ in predict_settings(model, settings, BAGS[train], Y[train], BAGS[test])]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert len(fits) == 2 + 1 + 2 * 2 + 1 + 2
-
-
-def test_untouched_steps_are_fitted_once():
-    estimator = Pipeline([("stage", Counted()), ("head", PoolPredictions())])
-    Counted.fits = 0
-    list(predict_settings(estimator, as_settings({"head__statistic": ["mean", "median"]}), BAGS, Y, BAGS))
-    assert Counted.fits == 1
-    Counted.fits = 0  # a setting that changes the stage itself is refitted every time
-    list(predict_settings(estimator, as_settings({"stage": [Counted(), Counted(), Counted()]}), BAGS, Y, BAGS))
-    assert Counted.fits == 3
-
-
 def test_choosing_inside_equals_grid_search():
     settings = as_settings(SPACE)
     chosen = choose_inside(kme(), settings, BAGS, Y, metric="rmse", random_state=3)
@@ -96,18 +55,69 @@ def test_groups_stay_together_while_choosing():
     }
 
 
-def test_choosing_by_what_a_method_does_not_give_is_refused():
-    with pytest.raises(ValueError, match="nll needs standard deviations, which this method does not give"):
-        choose_inside(TrainMean(), as_settings({"shift": [0.0, 1.0]}), BAGS, Y, metric="nll", random_state=0)
-
-
-def test_standard_deviations_are_found_through_a_pipeline_and_a_search():
-    for model in (Spread(), Pipeline([("head", Spread())]), GridSearchCV(Spread(), {"shift": [0.0]}, cv=BagKFold(2))):
-        prediction, std = predict(model.fit(BAGS, Y), BAGS)
-        assert prediction.shape == std.shape == (40,)
-    assert predict(TrainMean().fit(BAGS, Y), BAGS)[1] is None
-
-
 def test_a_method_with_a_grid_chooses_by_itself():
     assert not chooses_by_itself(kme())
     assert chooses_by_itself(kme().set_params(head__grid={"kernel": [Gaussian()]}))
+
+
+@pytest.mark.parametrize("selection", ["nested", "paper"])
+def test_a_constant_prediction_has_no_correlation_and_is_not_chosen(selection):
+    lasso = make_pipeline(Pool(("mean",)), Lasso())
+    methods = [("lasso", lasso, {"lasso__alpha": [1e6, 1e-3]})]  # the first predicts the mean of the targets
+    results = evaluate(BAGS, Y, methods, repeats=1, metric="pearson", selection=selection)
+    assert set(results.table()["setting"]) == {"alpha=0.001"}
+
+
+@pytest.mark.parametrize("metric", ["r2", "pearson"])
+def test_inner_folds_of_one_bag_are_scored_together(metric):
+    """Eight training bags make inner folds of one or two, where R² is NaN or means nothing."""
+    bags, y = BAGS[:8], Y[:8]
+    settings = as_settings({"seed": list(range(12))})
+    cv = BagKFold(5, random_state=0)
+    of = {"r2": r2_score, "pearson": lambda y, p: np.corrcoef(y, p)[0, 1]}[metric]
+    expected = [of(y, cross_val_predict(RandomDirection(**setting), bags, y, cv=cv)) for setting in settings]
+    chosen = choose_inside(RandomDirection(), settings, bags, y, metric=metric, random_state=0)
+    assert chosen == settings[int(np.argmax(expected))] != settings[0]
+
+
+class Widened(Spread):
+    """Deviations times a factor."""
+
+    def __init__(self, factor=1.0):
+        self.factor, self.shift, self.nap = factor, 0.0, 0.0
+
+    def fit(self, bags, y):
+        super().fit(bags, y)
+        self.std_ *= self.factor
+        return self
+
+
+def test_coverage_inside_is_that_of_all_held_out_bags():
+    """Fold by fold, covering all eight bags would seem nearer to 90 % than seven: a fold without the eighth has 0 %."""
+    bags, y = BAGS[:8], Y[:8]
+    folds = [(Widened().fit(bags[train], y[train]), test) for train, test in BagKFold(5).split(bags)]
+    errors = np.sort(np.concatenate([np.abs(y[test] - model.mean_) / model.std_ for model, test in folds]))
+    seven, all_of_them = (np.array([errors[-2:].mean(), 2 * errors[-1]]) / norm.ppf(0.95)).tolist()
+    settings = as_settings({"factor": [all_of_them, seven]})
+    chosen = choose_inside(Widened(), settings, bags, y, metric="coverage90", random_state=0)
+    assert chosen == {"factor": seven}
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        ("nll", "nll needs standard deviations above 0; none of 2 settings .*or take a method that gives a standard"),
+        ("pearson", "pearson needs targets and predictions that vary; none of 2 settings .* choose by 'rmse'$"),
+    ],
+)
+def test_when_no_setting_has_a_score_the_choice_is_refused(metric, message):
+    y = np.ones(40)
+    with pytest.raises(ValueError, match=message):
+        choose_inside(TrainMean(), as_settings({"shift": [0.0, 1.0]}), BAGS, y, metric=metric, random_state=0)
+
+
+def test_of_two_heads_the_one_with_a_standard_deviation_is_chosen():
+    model = Pipeline([("head", TrainMean())])
+    settings = as_settings({"head": [TrainMean(), Spread()]})
+    chosen = choose_inside(model, settings, BAGS, Y, metric="nll", random_state=0)
+    assert isinstance(chosen["head"], Spread)

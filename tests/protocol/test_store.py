@@ -1,5 +1,6 @@
 """A results folder: resumed, shared, damaged, or holding something else."""
 
+import csv
 import json
 import warnings
 
@@ -8,7 +9,7 @@ import pytest
 from toy_estimators import Failing, TrainMean
 
 import bagwise
-from bagwise.protocol import evaluate
+from bagwise.protocol import Results, evaluate
 from bagwise.protocol import evaluation as evaluation_module
 from bagwise.protocol.cells import run_cell
 from bagwise.testing.contracts import sample
@@ -140,3 +141,71 @@ def test_cells_finished_by_another_run_meanwhile_are_taken_over(tmp_path, ran):
 
     results = run(tmp_path, progress=meanwhile)
     assert results.missing == 0 and len(ran) == 10
+
+
+def test_repeats_and_folds_are_those_of_the_plan(tmp_path, ran):
+    """Repeat 0 of seed 1 is repeat 1 of seed 0, and the cell says so."""
+    run(tmp_path, METHODS[:1], folds=2, repeats=3)
+    with pytest.warns(UserWarning, match="the folds are others"):
+        table = run(tmp_path, METHODS[:1], folds=2, repeats=3, random_state=1).table()
+    assert len(ran) == 6 + 2  # two repeats are shared
+    assert list(zip(table["repeat"], table["fold"], strict=True)) == [(r, k) for r in range(3) for k in range(2)]
+
+
+def test_methods_that_fall_out_of_the_tables_are_named(tmp_path, ran, no_warning):
+    run(tmp_path, METHODS[:1])
+    with pytest.warns(UserWarning, match="no longer of mean, which another run.* cells are kept: name all methods"):
+        run(tmp_path, METHODS[1:])
+    run(tmp_path, METHODS)  # none of these is dropped
+    assert len(ran) == 10 and set(columns(tmp_path, "results")["method"]) == {"mean", "off"}
+
+
+def columns(folder, name):
+    with (folder / f"{name}.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def test_tables_and_plan_are_of_the_run_that_ended_last(tmp_path, ran):
+    def meanwhile(step):
+        if step.done == 1 and len(ran) == 1:
+            run(tmp_path, METHODS[1:])  # another run with another method begins later and ends first
+
+    with pytest.warns(UserWarning, match="are of the methods named now, no longer of") as caught:
+        run(tmp_path, METHODS[:1], progress=meanwhile)
+    assert [str(one.message).split("no longer of ")[1].split(",")[0] for one in caught] == ["mean", "off"]
+    for found in (columns(tmp_path, "results"), columns(tmp_path, "summary"), Results.load(tmp_path).table()):
+        assert set(found["method"]) == {"mean"}
+
+
+def test_a_plan_replaced_while_tables_are_written_is_written_again(tmp_path, ran, monkeypatch):
+    write, others = Results.write, iter([METHODS[1:]])
+
+    def writing(self, folder):
+        write(self, folder)
+        for methods in others:  # another run, in between
+            run(tmp_path, methods)
+
+    monkeypatch.setattr(Results, "write", writing)
+    with pytest.warns(UserWarning, match="are of the methods named now"):
+        run(tmp_path, METHODS[:1])
+    assert Results.load(tmp_path).methods == ["mean"] and set(columns(tmp_path, "results")["method"]) == {"mean"}
+
+
+def test_one_method_has_a_comparison_with_a_head(tmp_path):
+    found = run(tmp_path, METHODS[:1]).compare()
+    assert set(map(len, found.values())) == {0}
+    both = run(tmp_path / "both").compare()
+    assert (tmp_path / "comparisons.csv").read_text() == ",".join(both) + "\n" and list(found) == list(both)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"methods": [], "cells": {}}', "null"])
+def test_what_is_no_plan_is_refused_and_written_again(tmp_path, ran, no_warning, text):
+    run(tmp_path)
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(
+        ValueError, match=r"plan\.json is no plan of an evaluation, or is damaged; the command that made"
+    ):
+        Results.load(tmp_path)
+    run(tmp_path)
+    assert len(ran) == 10 and Results.load(tmp_path).missing == 0

@@ -11,7 +11,7 @@ import bagwise as bw
 from bagwise.protocol import Results, evaluate, table1
 from bagwise.protocol.table1_files import DATA_SETS, find_files, git_blob_id, read_file
 
-KME = list(table1.PUBLISHED)[2:4]
+MEAN, *KME = [list(table1.PUBLISHED)[k] for k in (0, 2, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,9 @@ def test_no_folder_no_bags_of_100(folder, tmp_path):
     with pytest.raises(NotADirectoryError, match="there is no folder"):
         find_files(folder / "nowhere")
     write_aerosol(tmp_path, "MISR2", n_bags=5, instances=20)
-    with pytest.raises(ValueError, match="0 bags of exactly 100 instances; leave --bags-of-100 out"):
+    with pytest.raises(
+        ValueError, match="MISR2.mat: there are 0 bags of exactly 100 instances; leave --bags-of-100 out"
+    ):
         read_file("MISR2", tmp_path / "MISR2.mat", bags_of_100=True)
 
 
@@ -179,6 +181,39 @@ def test_crops_have_the_network_of_the_notebook():
 def test_an_unknown_row_is_refused(small):
     with pytest.raises(ValueError, match="there is no row 'EM' in Table 1; there are instance-MIR"):
         table1.reproduce("MISR1", *small, rows=["EM"])
+
+
+def test_rows_that_need_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(table1, "find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'; it is left out"):
+        assert table1.choose_rows() == list(table1.PUBLISHED)[:5]
+    with pytest.raises(ImportError, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'"):
+        table1.choose_rows(["EM-MIR", "attention-MIR"])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"), [({"folds": 0}, "folds must be"), ({"repeats": 0}, "repeats must be at least 1, not 0")]
+)
+def test_what_is_no_protocol_is_refused(small, protocol, message):
+    with pytest.raises(ValueError, match=message):
+        table1.reproduce("MISR1", *small, rows=[MEAN], **protocol)
+
+
+def test_inner_folds_are_at_most_the_training_bags(small, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(table1, "evaluate", lambda *_, **__: None)
+    monkeypatch.setattr(table1, "table_entries", lambda **options: asked.update(options))
+    bags, y = small
+    table1.run_rows("MISR1", bags[:7], y[:7], rows=[MEAN], folds=3)
+    assert asked["inner_folds"] == 4  # folds of 3, 2 and 2 bags
+
+
+def test_a_row_is_optimistic_where_a_setting_was_chosen_on_the_scoring_folds(table):
+    """EM-MIR and attention-MIR have one setting, as the rows of instance-MIR have."""
+    rows, _ = table
+    assert [row["selection"] for row in rows] == ["none"] * 2 + ["paper (optimistic)"] * 2
+    for row in rows:
+        assert (row["paper"] == row["nested"]) == (row["selection"] == "none")
 
 
 def test_every_row_and_data_set_of_the_table_is_there():

@@ -188,6 +188,61 @@ def test_optimistic_selection_is_told(data, tmp_path):
     assert "many settings were scored on the same folds" in report.text
 
 
+def test_only_methods_with_settings_to_choose_are_called_optimistic(data, tmp_path):
+    methods = [("searched", MeanOfFirst(), {"slope": [1.0, 2.0]}), ("by hand", MeanOfFirst())]
+    report = write(bw.evaluate(*data, methods, repeats=1, folds=4, selection="paper"), tmp_path)
+    assert "Optimistic for searched: hyperparameters are the best on the scoring folds" in report.text
+    labels = dict(zip(report.words("methods", "method"), report.words("methods", "selection"), strict=True))
+    assert labels == {"searched": "paper (optimistic)", "by hand": "none"}
+    alone = write(bw.evaluate(*data, methods[1:], repeats=1, folds=4, selection="paper"), tmp_path)
+    assert "ptimistic" not in alone.text and "Nothing is searched; a method is used as it comes" in alone.text
+
+
+class Dodger(MeanOfFirst):
+    """Fails on the fold with bag 0, and is better than all others elsewhere."""
+
+    def predict(self, bags, return_std=False):
+        if 0 in bags.ids.tolist():
+            raise RuntimeError("too hard")
+        return super().predict(bags, return_std)
+
+
+def test_who_lacks_a_fold_is_not_the_best(data, tmp_path):
+    methods = [("dodger", Dodger()), ("honest", MeanOfFirst(slope=1.0)), ("poor", MeanOfFirst(slope=-1.0))]
+    results = bw.evaluate(*data, methods, repeats=1, folds=4)
+    report = write(results, tmp_path)
+    assert report.words("methods", "method") == ["honest", "poor", "dodger"]
+    assert report.values("methods", "RMSE")[2] < report.values("methods", "RMSE")[0]
+    assert report.values("methods", "cells") == [4, 4, 3]
+    assert report.values("methods", "rank")[2] is None
+    assert "honest has the best score" in report.text and "Its lead over the next, poor," in report.text
+    assert "dodger: rmse on 3 of 4 splits only; its mean is of those" in report.text
+    two = write(bw.evaluate(*data, methods[:2], repeats=1, folds=4), tmp_path)
+    assert "No other method has a score on all of these splits." in two.text and "Its lead" not in two.text
+
+
+def test_no_split_in_common(data, tmp_path):
+    results = bw.evaluate(*data, METHODS[1:], repeats=1, folds=4)
+    cells = [results.ran("by hand", results.splits[0]), results.ran("poor", results.splits[1])]
+    report = write(bw.Results(results.record, cells), tmp_path)
+    assert "No split has a score of every method" in report.text and "has the better score" not in report.text
+
+
+def test_a_repeated_split_is_one_split(data, tmp_path):
+    split = np.where(np.arange(40) < 25, "train", "test")
+    report = write(bw.evaluate(*data, METHODS, split=split, repeats=3), tmp_path)
+    assert "one split cannot tell whether that is luck" in report.text
+    assert "trained and scored on the same 1 split of bags" in report.text
+
+
+def test_no_setting_has_a_score(data, tmp_path):
+    methods = [("flat", MeanOfFirst(), {"slope": [0.0, -0.0]}), "aggregated"]
+    results = bw.evaluate(*data, methods, repeats=1, folds=4, selection="paper", metric="pearson")
+    report = write(results, tmp_path)
+    assert "flat: no setting has pearson on every split, so none is the best" in report.text
+    assert report.words("methods", "method") == ["aggregated", "flat"]
+
+
 def test_a_score_far_from_the_others_does_not_hide_them(data, tmp_path):
     methods = ["aggregated", ("by hand", MeanOfFirst()), ("astray", MeanOfFirst(slope=1e6))]
     report = write(bw.evaluate(*data, methods, repeats=1, folds=4), tmp_path)

@@ -17,7 +17,7 @@ from reading_source import dangers
 
 PACKAGE = Path(bw.__file__).parent
 ALLOWED = {
-    ("protocol/table1_files.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
+    ("protocol/table1_crops.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
     ("testing/conduct.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
     ("__init__.py", "importlib.import_module"): "rooms of the package, by a table in the same file",
     ("instances/network_together.py", "importlib.import_module"): "three modules of the room, named in the same line",

@@ -10,10 +10,21 @@ import typer
 from bagwise.cli import options as o
 
 
+def _known(name: str | None) -> str | None:
+    from bagwise.datasets.shelf import maker
+
+    try:
+        if name is not None:
+            maker(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return name
+
+
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="One of the list. Example: aerosol")] = None,
+    name: Annotated[str | None, typer.Argument(callback=_known, help="One of the list. Example: aerosol")] = None,
     out: Annotated[Path | None, typer.Option(help="Where to write it: .csv .parquet or .npz. Example: aod.csv")] = None,
-    bags: Annotated[int, typer.Option(help="Number of bags. Example: --bags 200")] = 200,
+    bags: Annotated[int, typer.Option(min=1, help="Number of bags. Example: --bags 200")] = 200,
     seed: o.Seed = 0,
 ) -> None:
     """List the simulated data sets, or write one as a table with the columns bag, target and the features.

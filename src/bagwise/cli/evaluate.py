@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from bagwise.cli import options as o
+from bagwise.cli.resuming import Resume, refuse_unbegun, stoppable
 
 Selection = Literal["nested", "paper"]
 Metric = Literal["rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"]
@@ -42,7 +44,8 @@ def evaluate(
     scheduler: o.Scheduler = None,
     device: o.Device = None,
     seed: o.Seed = 0,
-    retry_failed: Annotated[bool, typer.Option(help="Run cells that failed before once more.")] = False,
+    retry_failed: o.RetryFailed = False,
+    resume: Resume = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -50,17 +53,23 @@ def evaluate(
 
     Example: bagwise evaluate aod.csv --bag site --target aod --method aggregated --method instance-kme --out runs/aod
     """
+    from bagwise.cli.ending import tell_failures
     from bagwise.cli.speaking import as_typed, speaking
     from bagwise.protocol import evaluate as run
 
+    fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
     columns = {name: value for name, value in o.columns(context).items() if name not in ("groups", "ignore")}
     roles = [name for name in (groups, fold_column, split_column) if name is not None]
     ignore = list(dict.fromkeys([*(ignore or []), *roles]))
     options = _options(columns, groups, ignore)
     with speaking("evaluate", quiet=quiet) as voice, o.workers(scheduler):
+        if fixed and context.get_parameter_source("folds").name == "COMMANDLINE":
+            raise ValueError(f"--folds deals bags to folds by lot, and {fixed} says where each is; give one of them")
+        if resume:
+            refuse_unbegun(out)
         bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)
         voice.say(f"{o.stem(table)}: {bags}.")
-        with voice.progress(metric) as progress:
+        with stoppable(voice, out), voice.progress(metric) as progress:
             results = run(
                 bags,
                 y,
@@ -77,19 +86,16 @@ def evaluate(
                 device=device,
                 random_state=seed,
                 name=o.stem(table),
-                origin={"path": o.places(table), "options": options, "command": as_typed(context)},
+                origin={"path": o.places(table), "options": options, "command": as_typed(context, but=("resume",))},
                 progress=progress,
                 retry_failed=retry_failed,
             )
     if as_json:
         typer.echo(json.dumps(_plain(results, out), indent=1))
     else:
-        from rich.console import Console
-
-        Console().print(results.title(), soft_wrap=True, highlight=False)
-        Console().print(_table(results))
+        _print(results, out, voice)
         voice.say(f"Wrote {out}/results.csv, summary.csv, comparisons.csv")
-    _end(results, voice)
+    tell_failures(voice, results)
 
 
 def _options(columns: dict, groups: str | None, ignore: list[str]) -> dict:
@@ -107,45 +113,33 @@ def _load(path, columns, groups, ignore, fold_column, split_column):
     bags, y = load(groups)
     if y is None:
         raise ValueError("there is no target to learn: name its column with --target")
-    # A label per bag, the same on all its rows: what `groups` means when loading.
-    labels = [None if column is None else load(column)[0].groups for column in (fold_column, split_column)]
-    return bags, y, *labels
+    return bags, y, _labels(load, fold_column, "fold"), _labels(load, split_column, "split")
 
 
-HEADS = {
-    "from_best": "vs best",
-    "p_holm": "p Holm",
-    "seconds": "s/cell",
-    "memory_mb": "MB",
-}
+def _labels(load, column: str | None, what: str):
+    """A label per bag, the same on all its rows: what `groups` means when loading, but called what it is."""
+    if column is None:
+        return None
+    try:
+        return load(column)[0].groups
+    except ValueError as error:
+        said = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
+        said["or leave groups out"] = f"or leave --{what}-column out"
+        raise ValueError(reduce(lambda text, pair: text.replace(*pair), said.items(), str(error))) from error
 
 
-def _table(results):
-    """Methods, their scores (± over folds, ± over repeats), and how far each is from the best."""
-    from rich.table import Table
+def _print(results, out: Path, voice) -> None:
+    from bagwise.cli.scoreboard import scoreboard
+    from bagwise.cli.speaking import stdout
 
-    from bagwise.protocol.summaries import against_best
-
-    rows = against_best(results)
-    names = [name for name in rows[0] if any(row[name] is not None for row in rows)]
-    names.remove("failed")  # told in words below
-    heads = HEADS | {f"{results.metric}_sd_folds": "±folds", f"{results.metric}_sd_repeats": "±repeats"}
-    out = Table(box=None, padding=(0, 1, 0, 0))
-    for name in names:
-        if name == "method":
-            out.add_column(name, overflow="fold")  # a long name takes two lines, so that no number is cut
-        else:
-            out.add_column(heads.get(name, name), justify="right", no_wrap=True, min_width=7)
-    for row in rows:
-        best = row["from_best"] is None and row[results.metric] is not None
-        out.add_row(*[_shown(row[name]) for name in names], style="bold green" if best else None)
-    return out
-
-
-def _shown(value) -> str:
-    if isinstance(value, float):
-        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return "" if value is None else str(value)
+    console = stdout()
+    table, left_out = scoreboard(results, width=console.width)
+    console.print(results.title(), soft_wrap=True, highlight=False, markup=False)
+    console.print(table)
+    for note in results.notes():
+        console.print(f"Note: {note}", soft_wrap=True, highlight=False, markup=False)
+    if left_out:
+        voice.say(f"No room for {', '.join(left_out)}; all is in {out}/summary.csv")
 
 
 def _plain(results, out: Path) -> dict:
@@ -158,17 +152,7 @@ def _plain(results, out: Path) -> dict:
         "metric": results.metric,
         "summary": to_rows(results.summary()),
         "comparisons": to_rows(results.compare()),
+        "notes": results.notes(),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),
     }
-
-
-def _end(results, voice) -> None:
-    """Name the first failure, and let the exit code tell."""
-    if results.failures:
-        method, repeat, fold, error = results.failures[0]
-        voice.complain(
-            f"{len(results.failures)} of {len(results.record['cells'])} cells failed. The first is {method}, repeat "
-            f"{repeat}, fold {fold}: {error}\nAll are in results.csv; --retry-failed runs them again."
-        )
-        raise typer.Exit(1)

@@ -43,7 +43,7 @@ def account(model, name: str, y: np.ndarray) -> dict:
     if hasattr(inner, "scores_"):  # what auto compares with: the mean of the targets without those of the fold
         scores |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
     text = inner.paragraph() if hasattr(inner, "paragraph") else _paragraph(name, len(y), scores)
-    if getattr(model, "left_out_", None) is not None:
+    if getattr(model, "lacking_", "no intervals at all") is None:
         text += (
             f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
             "folds of bags, scaled by bag size and spread."
@@ -60,9 +60,9 @@ def tell(name: str, y: np.ndarray, known: np.ndarray | None) -> dict:
 
 def _paragraph(name: str, n_bags: int, scores: dict | None) -> str:
     from bagwise import __version__
-    from bagwise.methods import card
+    from bagwise.methods.catalogue import find
 
-    found = card(name.partition(":")[0])
+    found, _ = find(name)
     text = f"The method {name} ({found.cites}) was fitted to {n_bags:,} bags with bagwise {__version__}."
     if scores is None:
         return text

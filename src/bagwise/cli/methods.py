@@ -6,9 +6,14 @@ from typing import Annotated
 
 import typer
 
+from bagwise.cli.options import known_methods
+
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, to see its whole card. Example: instance-kme")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(callback=known_methods, help="One method, to see its whole card. Example: instance-kme"),
+    ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="The whole catalogue as a page of documentation.")
     ] = False,
@@ -17,8 +22,7 @@ def methods(
     from rich.console import Console
     from rich.table import Table
 
-    from bagwise.cli.speaking import speaking
-    from bagwise.methods import CATALOGUE, card
+    from bagwise.methods.catalogue import CATALOGUE, find
 
     if markdown:
         from bagwise.reports.cards import methods_page
@@ -27,8 +31,7 @@ def methods(
         return
     console = Console()
     if name is not None:
-        with speaking("methods", quiet=False):
-            found = card(name)
+        found, _ = find(name)
         for what in ("name", "idea", "assumes", "cites", "cost"):
             console.print(f"[bold]{what:8}[/bold] {getattr(found, what)}")
         console.print(f"[bold]presets [/bold] {', '.join(found.preset_names)}")

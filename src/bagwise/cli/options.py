@@ -39,18 +39,15 @@ def _some_jobs(number: int | None) -> int | None:
     return number
 
 
-def _known_methods(names):
+def known_methods(names):
     """Refuse a method that is not there before an hour is spent on those that are."""
-    from bagwise.methods import card
+    from bagwise.methods.catalogue import find
 
     for text in [names] if isinstance(names, str) else names or []:
-        name, _, preset = text.partition(":")
         try:
-            found = card(name)
+            find(text)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-        if preset and preset not in found.presets:
-            raise typer.BadParameter(f"{name} has no preset {preset!r}; it has {', '.join(found.presets)}")
     return names
 
 
@@ -69,16 +66,17 @@ Where = Annotated[
     str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
 ]
 Method = Annotated[
-    str, typer.Option(callback=_known_methods, help="auto, or one of `bagwise methods`. Example: --method em:gate")
+    str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method em:gate")
 ]
 Methods = Annotated[
     list[str],
     typer.Option(
-        "--method", callback=_known_methods, help="A method, or method:preset. Example: --method instance-kme:paper"
+        "--method", callback=known_methods, help="A method, or method:preset. Example: --method instance-kme:paper"
     ),
 ]
 Level = Annotated[float, typer.Option(min=0.01, max=0.999, help="Level of the intervals. Example: --level 0.95")]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same answer. Example: --seed 0")]
+RetryFailed = Annotated[bool, typer.Option(help="Run cells that failed before once more.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 

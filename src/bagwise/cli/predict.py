@@ -41,7 +41,7 @@ def predict(
     """
     import bagwise as bw
     from bagwise.cli import streaming
-    from bagwise.cli.predicting import instance_table, predictions, scores
+    from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
     from bagwise.cli.speaking import speaking
     from bagwise.protocol.tables import to_rows, write_table
 
@@ -62,8 +62,8 @@ def predict(
             voice.say(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), voice.waiting("predicting"):
                 columns = predictions(fitted, bags, y, level=level)
-            if "lower" not in columns:
-                voice.say("No intervals: the model was fitted without them, or on too few bags.")
+            if why := no_intervals(fitted, level):
+                voice.say(f"No intervals: {why}.")
             if instances is not None:
                 with voice.waiting("asking which instance mattered"):
                     rows = instance_table(fitted, bags)
@@ -74,12 +74,14 @@ def predict(
         if rows is not None:
             write_table(instances, rows)
             voice.say(f"Wrote {instances}")
-        if y is not None:
-            voice.say(scores(columns, y))
+    found = None if y is None else scores(columns, y)
     if as_json:
-        typer.echo(json.dumps(to_rows(columns), indent=1))
-    elif out is None:
+        typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
+        return
+    if out is None:
         _print(columns)
+    if found is not None:  # a result, said even when quiet; beside a table on stdout, where it does not spoil it
+        typer.echo(in_words(found), err=out is None)
 
 
 def _columns(header: dict, tables: list[str]) -> dict:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from bagwise.cli import options as o
+from bagwise.cli.resuming import Resume, refuse_unbegun, stoppable
 
 
 def reproduce(
@@ -18,15 +19,19 @@ def reproduce(
         "runs/reproduce"
     ),
     row: Annotated[list[str] | None, typer.Option(help="One row only. Example: --row 'instance-MIR (mean)'")] = None,
-    repeats: Annotated[int, typer.Option(help="Repeats of the folds. Example: --repeats 2")] = 10,
-    folds: Annotated[int, typer.Option(help="Folds of bags. Example: --folds 5")] = 5,
-    inner_folds: Annotated[int, typer.Option(help="Networks behind instance-kme (D). Example: --inner-folds 10")] = 50,
+    repeats: Annotated[int, typer.Option(min=1, help="Repeats of the folds. Example: --repeats 2")] = 10,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of bags. Example: --folds 5")] = 5,
+    inner_folds: Annotated[
+        int, typer.Option(min=2, help="Networks behind instance-kme (D). Example: --inner-folds 10")
+    ] = 50,
     bags_of_100: Annotated[bool, typer.Option(help="MISR2: only bags of exactly 100, as the notebook does.")] = False,
-    invalid: Annotated[str, typer.Option(help="Crop pixels that hold 0 or -32767: keep or drop.")] = "keep",
+    invalid: Annotated[Literal["keep", "drop"], typer.Option(help="Crop pixels that hold 0 or -32767.")] = "keep",
     trust_pickle: Annotated[bool, typer.Option(help="Open WHEAT.p and CORN.p. A pickle can run any code.")] = False,
-    n_jobs: Annotated[int, typer.Option(help="Processes; -1 for one per core. Example: --n-jobs 2")] = -1,
+    n_jobs: o.Jobs = -1,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
+    retry_failed: o.RetryFailed = False,
+    resume: Resume = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option(help="No progress, no messages; the tables only.")] = False,
 ) -> None:
@@ -34,86 +39,123 @@ def reproduce(
 
     Example: bagwise reproduce ~/mir-data --data MISR1 --repeats 2
     """
+    from bagwise.cli.ending import tell_failures
     from bagwise.cli.speaking import speaking
     from bagwise.protocol import table1
-    from bagwise.protocol.table1_files import DATA_SETS, find_files, read_file
     from bagwise.protocol.tables import from_rows, to_rows, write_table
 
-    rows = []
+    rows, runs = [], []
     with speaking("reproduce", quiet=quiet) as voice, o.workers(scheduler):
-        wanted = _wanted(data, DATA_SETS)
-        found = find_files(folder)
-        voice.say(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
-        for name in [name for name in wanted if name in found]:
-            options = {"trust_pickle": trust_pickle, "invalid": invalid, "bags_of_100": bags_of_100 and name == "MISR2"}
-            try:
-                bags, y, notes = read_file(name, found[name], **options)
-            except PermissionError as error:  # an untrusted pickle; the other files can be run all the same
-                voice.say(f"Note: {error}", style="yellow")
-                continue
-            for note in notes:
-                voice.say(f"Note: {note}", style="yellow")
+        if resume:
+            refuse_unbegun(out)
+        chosen = table1.choose_rows(row or None)
+        protocol = {"repeats": repeats, "folds": folds}
+        how = {"n_jobs": n_jobs, "device": device, "retry_failed": retry_failed, "inner_folds": inner_folds}
+        options = {"trust_pickle": trust_pickle, "invalid": invalid, "bags_of_100": bags_of_100}
+        read, unread = _read_all(folder, data, voice, protocol, options)
+        for name, (bags, y) in read.items():
             voice.say(f"{name}: {bags}.")
-            with voice.progress("rmse") as progress:
-                rows += table1.reproduce(
-                    name,
-                    bags,
-                    y,
-                    repeats=repeats,
-                    folds=folds,
-                    inner_folds=inner_folds,
-                    rows=row or None,
-                    out=out / name,
-                    n_jobs=n_jobs,
-                    device=device,
-                    progress=progress,
-                )
-        if not rows:
-            raise ValueError(
-                f"nothing to run in {folder}: put MISR1.mat, MISR2.mat, MODIS.mat, WHEAT or CORN (.csv, .parquet) there"
-            )
-        write_table(out / "table1.csv", from_rows(rows))
+            with stoppable(voice, out), voice.progress("rmse") as progress:
+                how |= {"out": out / name, "progress": progress}
+                runs.append(table1.run_rows(name, bags, y, rows=chosen, **protocol, **how))
+            rows += [table1.read_row(runs[-1], one, name) for one in chosen]
+            write_table(out / "table1.csv", from_rows(rows))  # the next data set may take hours
     if as_json:
         typer.echo(json.dumps(to_rows(from_rows(rows)), indent=1))
-        return
-    _print(rows)
-    voice.say(f"Wrote {out / 'table1.csv'}")
+    else:
+        _print(rows)
+        voice.say(f"Wrote {out / 'table1.csv'}")
+    if unread:
+        voice.complain(f"not run: {', '.join(unread)}; the reason is given above")
+    tell_failures(voice, *runs, files=f"{out}/*/results.csv")
+    if unread:
+        raise typer.Exit(1)
 
 
-def _wanted(names: list[str] | None, known) -> list[str]:
-    wanted = [name.upper() for name in names or known]
+def _read_all(folder: Path, names: list[str] | None, voice, protocol: dict, options: dict) -> tuple[dict, list[str]]:
+    """Bags and targets of every data set, before any cell is run; and those that cannot be had, each with a word."""
+    from bagwise.cli.speaking import EXPECTED
+    from bagwise.protocol.table1_files import DATA_SETS, find_files
+
+    names = None if not names else _known(names, DATA_SETS)
+    found = find_files(folder)
+    voice.say(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
+    read, unread = {}, []
+    for name in names or found:
+        try:
+            read[name] = _read(name, folder, found.get(name), voice, protocol, options)
+        except EXPECTED as error:
+            voice.complain(str(error))
+            unread.append(name)
+    if not read:
+        files = "MISR1.mat, MISR2.mat, MODIS.mat, WHEAT or CORN (.csv, .parquet)"
+        raise ValueError(f"nothing to run in {folder}" + ("" if unread else f": put {files} there"))
+    return read, unread
+
+
+def _read(name: str, folder: Path, path: Path | None, voice, protocol: dict, options: dict):
+    from bagwise.protocol.splits import make_splits
+    from bagwise.protocol.table1_files import file_names, read_file
+
+    if path is None:
+        raise FileNotFoundError(f"there is no {' or '.join(file_names(name))} in {folder}")
+    only_misr2 = {"bags_of_100": options["bags_of_100"] and name == "MISR2"}
+    bags, y, notes = read_file(name, path, **options | only_misr2)
+    try:
+        make_splits(bags, **protocol)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+    for note in notes:
+        voice.say(f"Note: {note}", style="yellow")
+    return bags, y
+
+
+def _known(names: list[str], known) -> list[str]:
+    wanted = [name.upper() for name in names]
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise ValueError(f"there is no data set {unknown[0]!r} in Table 1; there are {', '.join(known)}")
-    return wanted
+    return list(dict.fromkeys(wanted))
 
 
-NOTE = """paper: the best setting on the scoring folds, as published; optimistic.
-nested: chosen by leave-one-bag-out inside the training bags.
+OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as published."
+NOTE = """nested: chosen by leave-one-bag-out inside the training bags. Without a * nothing is chosen, and both are one.
 ± is the standard error over repeats; in brackets, how many of them ours is above the published number.
 EM-MIR and attention-MIR were copied by the paper from other papers, with other folds."""
 
 
 def _print(rows: list[dict]) -> None:
-    from rich.console import Console
+    from bagwise.cli.speaking import stdout
+
+    console = stdout()
+    for name in dict.fromkeys(row["data"] for row in rows):
+        console.print(_table(name, [row for row in rows if row["data"] == name]), end="\n\n")
+    console.print(f"{OPTIMISTIC}\n{NOTE}" if any(map(_is_optimistic, rows)) else NOTE)
+
+
+def _table(name: str, rows: list[dict]):
     from rich.table import Table
 
-    console = Console()
-    for name in dict.fromkeys(row["data"] for row in rows):
-        unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
-        table = Table(title=f"{name}, {unit}", title_justify="left", box=None, padding=(0, 2, 0, 0))
-        for column in ("row", "published", "paper (optimistic)", "nested"):
-            table.add_column(column, justify="left" if column == "row" else "right", no_wrap=True)
-        for row in rows:
-            if row["data"] == name:
-                table.add_row(row["row"], f"{row['published']:.2f}", _ours(row, "paper"), _ours(row, "nested"))
-        console.print(table, end="\n\n")
-    console.print(NOTE)
+    unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
+    table = Table(title=f"{name}, {unit}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("row", no_wrap=True, min_width=max(len(row["row"]) for row in rows))
+    failed = any(row["failed"] for row in rows)
+    for column in ("published", "paper", "nested", *["cells failed"] * failed):
+        table.add_column(column, justify="right", overflow="fold")  # too long, a text takes two lines
+    for row in rows:
+        star = "* " if _is_optimistic(row) else ""
+        ours = star + _ours(row, "paper"), _ours(row, "nested")
+        table.add_row(row["row"], f"{row['published']:.2f}", *ours, *[str(row["failed"])] * failed)
+    return table
+
+
+def _is_optimistic(row: dict) -> bool:
+    return row["selection"] != "none"
 
 
 def _ours(row: dict, protocol: str) -> str:
     value, error, gap = (row[f"{protocol}{end}"] for end in ("", "_se", "_gap_in_se"))
-    failed = f" [{row['failed']} cells failed]" if row["failed"] else ""
     if value != value:
-        return failed.strip()
-    return (f"{value:.2f}" if error != error else f"{value:.2f} ± {error:.2f} ({gap:+.1f})") + failed
+        return "-"
+    spread = "" if error != error else f" ± {error:.2f}"  # of several repeats
+    return f"{value:.2f}{spread}" + ("" if gap != gap else f" ({gap:+.1f})")

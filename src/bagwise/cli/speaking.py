@@ -64,6 +64,14 @@ class Voice:
         return progress
 
 
+def stdout():
+    """Where results are printed. A pipe or a file has no width: there nothing is folded or cut."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=10_000)
+
+
 def as_options(text: str) -> str:
     """A message of the library in the words of the command line: ``missing='keep'`` is ``--missing keep`` there.
 
@@ -75,11 +83,11 @@ def as_options(text: str) -> str:
     return KEYWORDS.sub(lambda found: f"--{OPTIONS[found[1]]}" + (f" {found[3]}" if found[3] else ""), text)
 
 
-def as_typed(context: typer.Context) -> str:
+def as_typed(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
     """The command that was typed, to be written down: every argument and option that was given, and no default."""
     words = context.command_path.split()
     for parameter in context.command.params:
-        if context.get_parameter_source(parameter.name).name != "COMMANDLINE":
+        if parameter.name in but or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
             continue
         value = context.params[parameter.name]
         for one in value if isinstance(value, list | tuple) else [value]:

@@ -129,7 +129,7 @@ def _scan_frame(frame, roles: dict, *, features, ignore, where, chunk_rows) -> S
     require_pyarrow("a table chunk by chunk")
     refuse_unknown(columns.names, where.names if where else [])
     names = choose(columns, roles, features, ignore)
-    table = _as_arrow(columns.frame, asked_for(roles, names, (), where))
+    table = _as_arrow(columns, roles, asked_for(roles, names, (), where))
     where = None if where is None else where.fitting(table.schema)
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
     roles = {role: None if name is None else str(name) for role, name in roles.items()}
@@ -158,11 +158,14 @@ def _gather(runs: list, schema, roles: dict, names: list, where, n_rows: int) ->
     return Scan(chunks, layout.features, **roles, dtype=layout.dtype, n_rows=n_rows)
 
 
-def _as_arrow(frame, names: list):
-    """Those columns of a data frame as a pyarrow table."""
+def _as_arrow(columns: FrameColumns, roles: dict, names: list):
+    """Those columns of a data frame as a pyarrow table, labels as they are and all others as the numbers they hold."""
     import pyarrow as pa
 
-    chosen = nw.maybe_reset_index(frame.select([nw.col(name) for name in names]))  # an index would become a column
+    types, others = columns.frame.schema, [name for name in names if name not in (roles["bag"], roles["groups"])]
+    numbers = [columns.column(name) for name in others if columns.column(name).dtype != types[name]]
+    chosen = nw.maybe_reset_index(columns.frame.select([nw.col(name) for name in names]))  # no index as a column
+    chosen = chosen.with_columns(*numbers)
     try:
         return chosen.to_arrow().rename_columns([str(name) for name in names])
     except (pa.ArrowException, TypeError) as error:

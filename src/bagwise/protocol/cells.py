@@ -10,9 +10,10 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.naming import name_bags
 from bagwise.execution.watching import Watch
+from bagwise.protocol.fitting import fit, predict, predict_settings
 from bagwise.protocol.metrics import METRICS, score
 from bagwise.protocol.plan import Cell
-from bagwise.protocol.selection import choose_inside, fit, predict, predict_settings
+from bagwise.protocol.selection import choose_inside
 from bagwise.threads import one_thread
 
 
@@ -25,7 +26,7 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
     with one_thread(), Watch() as watch:
         try:
             outcome = _score_all(cell, bags, y) if cell.selection == "paper" else _score_chosen(cell, bags, y)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a method that calls exit() ends its cell, not the evaluation
             outcome = {"error": describe_error(error)}
     return finish(cell, outcome | {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb})
 
@@ -53,8 +54,7 @@ def _score_all(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
 def _outcome(cell: Cell, bags: Bags, y: np.ndarray, settings, predictions) -> dict:
     scores: dict[str, list[float]] = {name: [] for name in METRICS}
     for prediction, std in predictions:
-        prediction = np.asarray(prediction, dtype=np.float64)
-        _refuse_odd(prediction, bags.ids[cell.test])
+        _refuse_odd(prediction, std, bags.ids[cell.test])
         for name, value in score(y[cell.test], prediction, std).items():
             scores[name].append(value)
     kept = len(settings) == 1  # with hundreds of settings the file would not be small
@@ -62,7 +62,7 @@ def _outcome(cell: Cell, bags: Bags, y: np.ndarray, settings, predictions) -> di
         "bags": cell.test.tolist(),
         "targets": y[cell.test].tolist(),
         "predictions": prediction.tolist() if kept else None,
-        "std": np.asarray(std, dtype=np.float64).tolist() if kept and std is not None else None,
+        "std": std.tolist() if kept and std is not None else None,
         "settings": [describe_setting(setting) for setting in settings],
         "scores": scores,
     }
@@ -73,15 +73,18 @@ def describe_setting(setting: dict) -> str:
     return ", ".join(f"{name.split('__')[-1]}={value!r}" for name, value in setting.items())
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """The error in one line, then where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error}\n(in {last.name}, line {last.lineno} of {Path(last.filename).name})"
 
 
-def _refuse_odd(prediction: np.ndarray, ids: np.ndarray) -> None:
-    if prediction.shape != ids.shape:
-        raise ValueError(f"predict gave shape {prediction.shape} for {len(ids)} bags; one number per bag is needed")
+def _refuse_odd(prediction: np.ndarray, std: np.ndarray | None, ids: np.ndarray) -> None:
+    """A std of 0 is let pass: it is a claim of certainty, by which CRPS and coverage judge, and NLL is NaN."""
     odd = ~np.isfinite(prediction)
     if odd.any():
         raise ValueError(f"{name_bags(ids, odd)} a prediction that is not a finite number")
+    odd = np.zeros(len(ids), dtype=bool) if std is None else ~(np.isfinite(std) & (std >= 0))
+    if odd.any():
+        value = float(std[odd.argmax()])
+        raise ValueError(f"{name_bags(ids, odd)} a std of {value}; a finite number that is not negative is needed")

@@ -24,7 +24,9 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
 
     Training sets overlap, so the differences d_1, ..., d_n are not independent and their plain standard error is too
     small. With s² their sample variance, the variance of the mean is taken to be (1/n + n_test/n_train) s², and
-    t = mean / root of it has n - 1 degrees of freedom.
+    t = mean / root of it has n - 1 degrees of freedom. Every difference must be of another split: the same split again
+    with another seed tells nothing about other training bags, so take its mean over seeds first. One difference has
+    no variance, and no p.
 
     References
     ----------
@@ -66,14 +68,38 @@ def holm(p_values) -> np.ndarray:
     return corrected
 
 
-def average_ranks(losses: np.ndarray) -> np.ndarray:
-    """Mean rank of every column (method) over the rows (splits) that have them all; 1 is best, ties share.
+def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the columns (methods) that can be ranked, and of the rows (splits) to rank them on.
+
+    A method that fails on the hard splits has a better mean for it. So those with a value on every split (that any
+    method has one on) are ranked; if there is none, those with any value, on the splits that all of these have.
 
     Examples
     --------
     >>> import numpy as np
-    >>> average_ranks(np.array([[0.1, 0.3, 0.2], [0.2, 0.2, 0.5], [0.1, np.nan, 0.2]])).tolist()
-    [1.25, 2.25, 2.5]
+    >>> [mask.tolist() for mask in contenders(np.array([[0.1, 0.3, np.nan], [0.2, np.nan, np.nan]]))]
+    [[True, False, False], [True, True]]
+    >>> [mask.tolist() for mask in contenders(np.array([[np.nan, 0.3], [0.2, 0.1], [0.1, np.nan]]))]
+    [[True, True], [False, True, False]]
     """
-    whole = losses[~np.isnan(losses).any(axis=1)]
-    return rankdata(whole, axis=1).mean(axis=0) if len(whole) else np.full(losses.shape[1], np.nan)
+    known = ~np.isnan(losses)
+    some = known.any(axis=0)
+    complete = some & known[known.any(axis=1)].all(axis=0)
+    methods = complete if complete.any() else some
+    return methods, known[:, methods].all(axis=1) & methods.any()
+
+
+def average_ranks(losses: np.ndarray) -> np.ndarray:
+    """Mean rank of every column (method) among the `contenders`; 1 is best, ties share, NaN for those not ranked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> average_ranks(np.array([[0.1, 0.3, 0.2], [0.2, 0.2, np.nan]])).tolist()
+    [1.25, 1.75, nan]
+    """
+    methods, rows = contenders(losses)
+    ranks = np.full(losses.shape[1], np.nan)
+    if rows.any():
+        ranks[methods] = rankdata(losses[rows][:, methods], axis=1).mean(axis=0)
+    return ranks

@@ -11,7 +11,9 @@ from sklearn.base import clone
 
 from bagwise.devices import settled
 from bagwise.instances.out_of_fold import seeded
-from bagwise.methods import card, method
+from bagwise.methods import Card, method
+from bagwise.methods.catalogue import find
+from bagwise.protocol.describing import describe
 from bagwise.protocol.selection import as_settings, chooses_by_itself
 
 
@@ -28,7 +30,8 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     """Entries of names ("aggregated", "instance-kme:paper"), (label, estimator) or (label, estimator, search space).
 
     A catalogue method gets the seed, and is searched over the space of its card unless it chooses by itself or ``tune``
-    is False. An estimator is used as it is, except that a ``random_state`` of None becomes the seed.
+    is False; what a preset sets stays as it sets it. An estimator is used as it is, except that a ``random_state`` of
+    None becomes the seed.
     """
     methods = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
     if not methods:
@@ -62,19 +65,25 @@ def _entry(item, tune: bool) -> Entry:
 
 
 def _named(text: str, tune: bool) -> Entry:
-    name, _, preset = text.partition(":")
-    found = card(name)
+    found, preset = find(text)
     if found.needs is not None and find_spec(found.needs) is None:
-        raise ImportError(f"{name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
 
     def make(seed: int):
-        return method(name, preset=preset or None, random_state=seed)
+        return method(text, random_state=seed)
 
     estimator = make(0)
     searched = tune and not chooses_by_itself(estimator)
+    free = _free_parameters(found, preset, estimator) if searched else ()
+    return Entry(text, make, as_settings({name: found.search_space[name] for name in free}))
+
+
+def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
+    """Those of the search space that the estimator has, and that its preset leaves as they are in the plain method."""
     known = estimator.get_params(deep=True)
-    space = {key: values for key, values in found.search_space.items() if key in known} if searched else {}
-    return Entry(text, make, as_settings(space))
+    plain = known if preset in found.searched else method(found.name, random_state=0).get_params(deep=True)
+    names = [name for name in found.search_space if name in known and name in plain]
+    return [name for name in names if describe(known[name]) == describe(plain[name])]
 
 
 def _own(item) -> Entry:

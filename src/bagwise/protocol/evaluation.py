@@ -53,16 +53,19 @@ def evaluate(
     methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
     repeats, folds, fold, split, random_state : the protocol, see `make_splits`
         Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
-        bag. Repeat r of a method has the seed ``random_state + r``.
+        bag. Repeat r of a method has the seed ``random_state + r``; with fixed splits nothing else changes, and tables
+        take the mean over repeats first.
     selection : {"nested", "paper"}
         How the settings of a method with a search space are chosen: inside the training bags; or the best on the
-        scoring folds, as the paper did. The latter is optimistic, and every table says so.
+        scoring folds, as the paper did. The latter is optimistic, and every table says so of these methods. A method
+        with one setting is labelled "none": it is used as it comes, or chooses for itself inside the training bags.
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
         are used as they come. A search space given with an estimator is always searched.
     metric : {"rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"}
         The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
     out : folder, optional
+        Its tables are of the methods named in the last call; cells of others are kept for a call that names them again.
     n_jobs : int, optional
         Processes; None or 1 for this one alone, -1 for one per core. Inside `bagwise.cluster` its workers run the
         cells, unless it is 1.
@@ -106,8 +109,7 @@ def evaluate(
         run = _Run(plan, store, watch, retry_failed)
         run.through(executor, bags, y)
     results = Results(plan.record, run.results.values())
-    if out is not None:
-        results.write(out)
+    store.close(plan, results.write)
     return results
 
 

@@ -1,26 +1,20 @@
-"""Fingerprints: what a result depends on, as text or a short hash that is the same in every process."""
+"""Fingerprints of the data and of the library, the same in every process; `describing` has those of methods."""
 
 from __future__ import annotations
 
-import inspect
 import platform
-from functools import lru_cache, partial
+from functools import cache
 from hashlib import blake2b
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 
-import joblib
 import numpy as np
-import sklearn
-from sklearn.base import BaseEstimator
 
 import bagwise
 from bagwise.bags import Bags
 
-# Rooms whose code is known by a version; the source of any other estimator is part of its fingerprint.
-_VERSIONED = ("bagwise", "sklearn")
-# Rooms that numbers can depend on.
-_NUMERIC_ROOMS = (
+# Where numbers come from: rooms, and single files of others.
+_NUMERIC = (
     "bags",
     "kernels",
     "instances",
@@ -30,7 +24,19 @@ _NUMERIC_ROOMS = (
     "methods",
     "automatic",
     "intervals",
+    *[f"protocol/{name}.py" for name in ("ahead", "cells", "fitting", "metrics", "selection", "splits")],
+    "devices.py",
+    "threads.py",
 )
+# Packages that numbers come from, as they are imported and as they are installed.
+LIBRARY = {
+    "bagwise": "bagwise",
+    "sklearn": "scikit-learn",
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "numba": "numba",
+    "torch": "torch",
+}
 
 
 def digest(*parts) -> str:
@@ -47,21 +53,35 @@ def digest(*parts) -> str:
 
 
 def of_library() -> str:
-    """The versions of bagwise and scikit-learn, and a hash of our code: it may change before its version does."""
-    return f"bagwise {bagwise.__version__}+{_code()}, scikit-learn {sklearn.__version__}"
+    """Versions of bagwise and of what it computes with, and a hash of our code, which may change before its version."""
+    ours = f"bagwise {bagwise.__version__}+{_code()}"
+    return ", ".join([ours, *[f"{name} {number}" for name, number in _below().items()]])
 
 
-@lru_cache(maxsize=1)
+@cache
 def _code() -> str:
-    home = Path(bagwise.__file__).parent
-    files = sorted(path for room in _NUMERIC_ROOMS for path in (home / room).rglob("*.py"))
-    return digest(*[part for path in files for part in (path.name, path.read_text(encoding="utf-8"))])[:8]
+    return code_hash(Path(bagwise.__file__).parent)
+
+
+def code_hash(home: Path) -> str:
+    """Of the code below this folder that numbers depend on."""
+    places = [home / name for name in _NUMERIC]
+    files = sorted(file for place in places for file in ([place] if place.suffix else place.rglob("*.py")))
+    parts = [(file.relative_to(home).as_posix(), file.read_text(encoding="utf-8")) for file in files]
+    return digest(*[part for pair in parts for part in pair])[:8]
+
+
+@cache
+def _below() -> dict[str, str]:
+    """The versions of the packages that are installed."""
+    found = {name: next(iter(distributions(name=name)), None) for name in LIBRARY.values() if name != "bagwise"}
+    return {name: one.version for name, one in found.items() if one is not None}
 
 
 def versions() -> dict[str, str]:
     """What the numbers were computed with, to be written down; results are found by `of_library` alone."""
-    packages = {name: version(name) for name in ("bagwise", "scikit-learn", "numpy", "scipy")}
-    return packages | {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    system = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
+    return {"bagwise": bagwise.__version__} | _below() | system
 
 
 def of_data(bags: Bags, y: np.ndarray) -> str:
@@ -82,48 +102,3 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
 
 def _labels(values: np.ndarray):
     return repr(values.tolist()) if values.dtype.kind in "OM" else values
-
-
-def describe(value) -> str:
-    """A value, an estimator above all, with every parameter, as text that is equal if and only if the value is.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Lasso
-    >>> describe({"b": Lasso, "a": [1.0, None]})
-    "{'a': [1.0, None], 'b': sklearn.linear_model._coordinate_descent.Lasso}"
-    >>> describe(Lasso(alpha=2)) == describe(Lasso(alpha=3))
-    False
-    """
-    if isinstance(value, BaseEstimator):
-        parameters = sorted(value.get_params(deep=False).items())
-        inside = ", ".join(f"{name}={describe(one)}" for name, one in parameters)
-        return f"{_name(type(value))}({inside})"
-    if isinstance(value, dict):
-        inside = sorted((repr(key), describe(one)) for key, one in value.items())
-        return "{" + ", ".join(f"{key}: {one}" for key, one in inside) + "}"
-    if isinstance(value, list | tuple):
-        left, right = "[]" if isinstance(value, list) else "()"
-        return left + ", ".join(map(describe, value)) + right
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return f"array{value.shape}:{digest(value)}"
-    if isinstance(value, partial):
-        return f"partial({describe(value.func)}, {describe(value.args)}, {describe(value.keywords)})"
-    if isinstance(value, type) or inspect.isroutine(value):
-        return _name(value)
-    if value is None or isinstance(value, str | int | float | np.generic):
-        return repr(value)
-    return f"{_name(type(value))}:{joblib.hash(value)}"  # its repr may hold an address
-
-
-@lru_cache(maxsize=256)
-def _name(value) -> str:
-    """Where a class or function lives, with a hash of its source unless a version says what the source is."""
-    module = getattr(value, "__module__", None) or ""
-    name = f"{module}.{getattr(value, '__qualname__', type(value).__name__)}"
-    if module.split(".")[0] in _VERSIONED:
-        return name
-    try:
-        return f"{name}#{digest(inspect.getsource(value))[:8]}"
-    except (OSError, TypeError):  # compiled, or typed in at a prompt
-        return name

@@ -13,12 +13,18 @@ NOMINAL = 0.9  # of the interval whose coverage is measured
 
 @dataclass(frozen=True)
 class Metric:
-    """``of(y, prediction, std)`` is the number reported; ``loss`` turns it into one that is better when smaller."""
+    """``of(y, prediction, std)`` is the number reported; ``loss`` turns it into one that is better when smaller.
+
+    ``needs`` is what must be there for it to be a number. ``pooled``: a fold of few bags says nothing by it, so inner
+    folds are scored together (see `choose_inside`).
+    """
 
     name: str
     of: Callable
     loss: Callable = lambda value: value
+    needs: str = "finite predictions"
     needs_std: bool = False
+    pooled: bool = False
 
 
 def rmse(y, prediction, std=None) -> float:
@@ -32,27 +38,37 @@ def mae(y, prediction, std=None) -> float:
 
 
 def r2(y, prediction, std=None) -> float:
-    """1 - Σ (y - ŷ)² / Σ (y - mean y)²; NaN when the targets do not vary."""
+    """1 - Σ (y - ŷ)² / Σ (y - mean y)²; NaN when the targets do not vary by more than rounding."""
     total = np.sum((y - y.mean()) ** 2)
-    return float(1 - np.sum((y - prediction) ** 2) / total) if total > 0 else float("nan")
+    return float(1 - np.sum((y - prediction) ** 2) / total) if _varies(y) and total > 0 else float("nan")
 
 
 def pearson(y, prediction, std=None) -> float:
-    """Correlation of y and ŷ; NaN when either does not vary."""
-    if len(y) < 2 or np.ptp(y) == 0 or np.ptp(prediction) == 0:
+    """Correlation of y and ŷ; NaN when either does not vary by more than rounding."""
+    if not (_varies(y) and _varies(prediction)):
         return float("nan")
     return float(np.corrcoef(y, prediction)[0, 1])
 
 
+def _varies(values: np.ndarray) -> bool:
+    """Whether the values differ by more than what some additions in another order would do."""
+    return bool(np.ptp(values) > 64 * np.finfo(np.float64).eps * np.abs(values).max())
+
+
 def nll(y, prediction, std) -> float:
-    """Mean of -log of the normal density N(ŷ, std²) at y."""
-    return float(-np.mean(norm.logpdf(y, prediction, std)))
+    """Mean of -log of the normal density N(ŷ, std²) at y; NaN when some std is 0, for certainty has no density."""
+    return float(-np.mean(norm.logpdf(y, prediction, std))) if np.all(std > 0) else float("nan")
 
 
 def crps(y, prediction, std) -> float:
-    """Continuous ranked probability score of N(ŷ, std²): std (z (2Φ(z) - 1) + 2φ(z) - 1/√π), z = (y - ŷ) / std."""
-    z = (y - prediction) / std
-    return float(np.mean(std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))))
+    """Continuous ranked probability score of N(ŷ, std²): std (z (2Φ(z) - 1) + 2φ(z) - 1/√π), z = (y - ŷ) / std.
+
+    Where std is 0 it is the limit, |y - ŷ|.
+    """
+    certain = std == 0
+    z = (y - prediction) / np.where(certain, 1.0, std)
+    spread = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+    return float(np.mean(np.where(certain, np.abs(z), spread)))
 
 
 def coverage(y, prediction, std) -> float:
@@ -60,16 +76,24 @@ def coverage(y, prediction, std) -> float:
     return float(np.mean(np.abs(y - prediction) <= norm.ppf((1 + NOMINAL) / 2) * std))
 
 
+def _negative(value):
+    return -value
+
+
+def _off_nominal(value):
+    return np.abs(value - NOMINAL)
+
+
 METRICS = {
     metric.name: metric
     for metric in (
         Metric("rmse", rmse),
         Metric("mae", mae),
-        Metric("r2", r2, loss=lambda value: -value),
-        Metric("pearson", pearson, loss=lambda value: -value),
-        Metric("nll", nll, needs_std=True),
-        Metric("crps", crps, needs_std=True),
-        Metric("coverage90", coverage, loss=lambda value: np.abs(value - NOMINAL), needs_std=True),
+        Metric("r2", r2, loss=_negative, needs="targets that vary", pooled=True),
+        Metric("pearson", pearson, loss=_negative, needs="targets and predictions that vary", pooled=True),
+        Metric("nll", nll, needs="standard deviations above 0", needs_std=True),
+        Metric("crps", crps, needs="standard deviations", needs_std=True),
+        Metric("coverage90", coverage, loss=_off_nominal, needs="standard deviations", needs_std=True, pooled=True),
     )
 }
 
@@ -79,6 +103,19 @@ def get_metric(name: str) -> Metric:
     if name not in METRICS:
         raise ValueError(f"there is no metric {name!r}; the metrics are {', '.join(METRICS)}")
     return METRICS[name]
+
+
+def best_of(losses) -> int | None:
+    """Position of the smallest loss, the first of equal ones; a NaN is never the best, and None says that all are NaN.
+
+    Examples
+    --------
+    >>> best_of([float("nan"), 2.0, 1.0]), best_of([float("nan")])
+    (2, None)
+    """
+    losses = np.asarray(losses, dtype=np.float64)
+    known = np.flatnonzero(~np.isnan(losses))  # nanargmin would take a NaN for as good as infinity
+    return int(known[np.argmin(losses[known])]) if len(known) else None
 
 
 def score(y, prediction, std=None) -> dict[str, float]:

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags import Bags
+from bagwise.protocol.describing import describe
 from bagwise.protocol.entries import Entry
-from bagwise.protocol.fingerprints import describe, digest, of_data, of_library, versions
+from bagwise.protocol.fingerprints import digest, of_data, of_library, versions
 from bagwise.protocol.metrics import get_metric
 from bagwise.protocol.selection import SELECTIONS
-from bagwise.protocol.splits import Split
+from bagwise.protocol.splits import Split, as_seed
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ def make_plan(
     if selection not in SELECTIONS:
         raise ValueError(f"selection must be 'nested' or 'paper', not {selection!r}")
     get_metric(metric)
+    random_state = as_seed(random_state)
     data, library = of_data(bags, y), of_library()
     made = {(e.label, s.repeat): e.make(random_state + s.repeat) for e in entries for s in splits}
     written = {at: describe(estimator) for at, estimator in made.items()}
@@ -84,6 +86,7 @@ def make_plan(
         "library": library,
         "data": {"name": name, "hash": data, "bags": len(bags), "instances": bags.n_instances} | _bag_list(bags),
         "methods": {e.label: {"estimator": written[e.label, 0], "settings": spaces[e.label]} for e in entries},
+        "n_settings": {entry.label: len(entry.settings) for entry in entries},
         "selection": selection,
         "metric": metric,
         "random_state": random_state,

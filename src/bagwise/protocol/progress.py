@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bagwise.protocol.metrics import get_metric
+from bagwise.protocol.metrics import best_of, get_metric
+
+WIDE, NARROW = 110, 70  # columns of a terminal with room for a long bar, and for any
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Tracker:
         self.total, self.metric = total, get_metric(metric)
         self.done = self.failed = self.ran = 0
         self.sums: dict[str, list] = {}
+        self.incomplete: set[str] = set()  # methods that failed somewhere: their means are of the easier folds
         self.started = time.perf_counter()
 
     def step(self, result: dict | None = None, *, ran: bool = False) -> Step:
@@ -43,20 +46,23 @@ class Tracker:
         return Step(self.done, self.total, self.failed, self._left(), best, score, result)
 
     def _add(self, result: dict) -> None:
-        if not result["error"]:
+        if result["error"]:
+            self.incomplete.add(result["method"])
+        else:
             scores = np.array(result["scores"][self.metric.name])
             total, count = self.sums.get(result["method"], (0.0, 0))
             self.sums[result["method"]] = [total + scores, count + 1]
 
     def _best(self) -> tuple[str | None, float | None]:
-        means = {method: total / count for method, (total, count) in self.sums.items()}
-        # With several settings scored on the same folds, the best of them.
-        means = {method: scores[np.argmin(self.metric.loss(scores))] for method, scores in means.items()}
-        means = {method: score for method, score in means.items() if score == score}
-        if not means:
-            return None, None
-        best = min(means, key=lambda method: self.metric.loss(means[method]))
-        return best, float(means[best])
+        """The best mean so far; a method without a score somewhere is no candidate."""
+        means = {method: self._mean(*sums) for method, sums in self.sums.items() if method not in self.incomplete}
+        best = best_of([self.metric.loss(mean) for mean in means.values()])
+        return (None, None) if best is None else list(means.items())[best]
+
+    def _mean(self, total: np.ndarray, count: int) -> float:
+        """The mean over cells; with several settings scored on the same folds, that of the best of them."""
+        best = best_of(self.metric.loss(total / count))
+        return float("nan") if best is None else float(total[best] / count)
 
     def _left(self) -> float | None:
         if self.ran == 0:
@@ -65,17 +71,26 @@ class Tracker:
 
 
 class Display:
-    """A line in the terminal: a bar, cells done, failures, the best method so far, the time left."""
+    """A line in the terminal: a bar, cells done, failures, the time left, the best method so far.
+
+    In a narrow terminal the bar goes first, then the line ends early: the cells done are always there.
+    """
 
     def __init__(self, *, console=None, metric: str = "rmse"):
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, ProgressColumn
+        from rich.text import Text
+
+        class Line(ProgressColumn):
+            def render(self, task):
+                took = "" if task.elapsed is None else f", {duration(task.elapsed)}"
+                return Text(f"{task.fields['done']}{took}{task.fields['more']}", no_wrap=True, overflow="ellipsis")
 
         self.metric = metric
-        texts = TextColumn("[bold]{task.description}"), TextColumn("{task.fields[best]}", markup=False)
-        left = TextColumn("{task.fields[left]}")
-        columns = (texts[0], BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), left, texts[1])
-        self.progress = Progress(*columns, console=console, transient=True)
-        self.task = self.progress.add_task("cells", total=None, left="", best="")
+        console = console or Console()
+        bar = [BarColumn(bar_width=40 if console.width >= WIDE else 10)] if console.width >= NARROW else []
+        self.progress = Progress(*bar, Line(), console=console, transient=True)
+        self.task = self.progress.add_task("cells", total=None, done="", more="")
 
     def __enter__(self) -> Display:
         self.progress.start()
@@ -85,10 +100,11 @@ class Display:
         self.progress.stop()
 
     def __call__(self, step: Step) -> None:
-        best = "" if step.best is None else f"best so far: {step.best}, {self.metric} {step.best_score:.4g}"
-        failed = f"; {step.failed} failed" if step.failed else ""
-        left = "" if step.seconds_left is None else f"{duration(step.seconds_left)} left"
-        self.progress.update(self.task, completed=step.done, total=step.total, best=best + failed, left=left)
+        failed = f", {step.failed} failed" if step.failed else ""
+        left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
+        best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
+        done = f"{step.done}/{step.total} cells{failed}"
+        self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=left + best)
 
 
 def duration(seconds: float) -> str:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.protocol.metrics import METRICS, get_metric
-from bagwise.protocol.selection import EXPLAINED, SELECTIONS
+from bagwise.protocol import labelling
+from bagwise.protocol.metrics import METRICS, best_of, get_metric
+from bagwise.protocol.rows import bag_rows, cell_rows
 from bagwise.protocol.store import Folder
-from bagwise.protocol.summaries import compare_pairs, summarise
+from bagwise.protocol.summaries import COMPARED, compare_pairs, summarise
 from bagwise.protocol.tables import as_text, from_rows, write_table
 
 
@@ -28,7 +29,7 @@ class Results:
     ----------
     methods : list of labels
     metric : the one that methods are compared by
-    selection : "nested" or "paper"
+    selection : "nested" or "paper", for methods that have several settings to choose among
     splits : list of (repeat, fold)
     missing : number of cells that have no result yet
     failures : (method, repeat, fold, error) of every cell that failed
@@ -55,9 +56,14 @@ class Results:
     @classmethod
     def load(cls, folder) -> Results:
         """The results in a folder, of a finished or an unfinished evaluation."""
-        record = Folder(folder).read_plan() if (Path(folder) / "plan.json").is_file() else None
-        if record is None:
+        if not (Path(folder) / "plan.json").is_file():
             raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
+        record = Folder(folder).read_plan()
+        if record is None:
+            raise ValueError(
+                f"{Path(folder) / 'plan.json'} is no plan of an evaluation, or is damaged; the command that made the "
+                "folder writes it again and keeps what is finished"
+            )
         found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in found if cell is not None])
 
@@ -66,12 +72,16 @@ class Results:
     def cell(self, method: str, split: tuple) -> dict | None:
         """The result of a method on a split (repeat, fold); None if it failed or is not there yet."""
         self._refuse_unknown(method)
-        found = self._cells.get((method, *split))
+        found = self.ran(method, split)
         return None if found is None or found["error"] else found
 
     def _refuse_unknown(self, method: str) -> None:
         if method not in self.methods:
             raise ValueError(f"there is no method {method!r} here; there are {', '.join(self.methods)}")
+
+    def ran(self, method: str, split: tuple) -> dict | None:
+        """What a method came to on a split, a failure (with its ``error``) too; None if it is not there yet."""
+        return self._cells.get((method, *split))
 
     def scores(self, method: str, metric: str | None = None) -> np.ndarray:
         """(splits, settings): every setting scored, on every split; NaN where the method failed."""
@@ -80,15 +90,19 @@ class Results:
         width = max([len(cell["settings"]) for cell in found if cell], default=1)
         return np.array([cell["scores"][name] if cell else [np.nan] * width for cell in found], dtype=np.float64)
 
-    def setting(self, method: str) -> int:
-        """Which setting the results are of: with several scored on the same folds, the one with the best mean."""
+    def setting(self, method: str) -> int | None:
+        """Which setting the results are of: with several scored on the same folds, the one with the best mean.
+
+        None if no setting has a score on every split that any of them has one on.
+        """
         losses = get_metric(self.metric).loss(self.scores(method))
         known = losses[~np.isnan(losses).all(axis=1)]
-        return int(np.argmin(known.mean(axis=0))) if len(known) else 0
+        return 0 if losses.shape[1] == 1 else best_of(known.mean(axis=0)) if len(known) else None
 
     def values(self, method: str, metric: str | None = None) -> np.ndarray:
         """The score on every split; NaN where the method failed or has no such score."""
-        return self.scores(method, metric)[:, self.setting(method)]
+        chosen = self.setting(method)
+        return np.full(len(self.splits), np.nan) if chosen is None else self.scores(method, metric)[:, chosen]
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """One value per repeat: the score of the predictions of all its folds taken together."""
@@ -102,51 +116,41 @@ class Results:
     # Tables -------------------------------------------------------------------------------------------------
 
     def table(self) -> dict[str, list]:
-        """One row per cell: data, method, selection, repeat, fold, setting, every metric, seconds, memory, error."""
-        chosen = {method: self.setting(method) for method in self.methods}
-        at = [(method, *split) for method in self.methods for split in self.splits]
-        return from_rows([self._row(self._cells[one], chosen[one[0]]) for one in at if one in self._cells])
+        """One row per cell: data, method, selection, repeat, fold, setting, every metric, seconds, memory, error.
 
-    def _row(self, cell: dict, chosen: int) -> dict:
-        failed = bool(cell["error"])
-        row = {"data": self.record["data"]["name"], "method": cell["method"], "selection": SELECTIONS[self.selection]}
-        row |= {name: cell[name] for name in ("repeat", "fold", "n_train", "n_test")}
-        row |= {"settings": len(cell["settings"]), "setting": None if failed else cell["settings"][chosen]}
-        row |= {name: float("nan") if failed else cell["scores"][name][chosen] for name in METRICS}
-        return row | {name: cell[name] for name in ("seconds", "memory_mb", "error")}
+        ``selection`` is of the method: "nested" or "paper (optimistic)" where it had several settings, else "none".
+        """
+        return from_rows(cell_rows(self))
 
     def summary(self) -> dict[str, list]:
-        """One row per method. For every metric its mean over splits, the deviation over splits (``_sd_folds``) and
-        that of the means of repeats (``_sd_repeats``); the average rank by the main metric; mean seconds, most memory.
+        """One row per method. For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of
+        the means of repeats (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one).
+
+        Over fixed folds or a fixed split, repeats vary the seed alone: they are averaged before the deviation over
+        splits is taken. ``rank`` is the average rank by the main metric, of the methods that have it on every split;
+        blank for the others. Then mean seconds and most memory of a cell.
         """
         return from_rows(summarise(self))
 
     def compare(self, *, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
         """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
 
-        All pairs, or every method against one; p-values are corrected (Holm) for the number of comparisons.
+        All pairs, or every method against one; p-values are corrected (Holm) for the number of comparisons. Repeats of
+        a fixed split are averaged first, as they vary the seed alone: p is NaN where there is one split, however
+        often it is repeated.
         """
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
             self._refuse_unknown(reference)
             pairs = [(method, reference) for method in self.methods if method != reference]
-        return from_rows(compare_pairs(self, pairs, get_metric(metric or self.metric).name))
+        return from_rows(compare_pairs(self, pairs, get_metric(metric or self.metric).name), names=COMPARED)
 
     def predictions(self, method: str) -> dict[str, list]:
         """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
 
         Empty where many settings were scored on the same folds: those predictions are not kept.
         """
-        ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
-        rows = []
-        for repeat, fold in self.splits:
-            cell = self.cell(method, (repeat, fold))
-            if cell and cell["predictions"]:
-                std = cell["std"] or [float("nan")] * len(cell["bags"])
-                for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
-                    where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
-                    rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
-        return from_rows(rows)
+        return from_rows(bag_rows(self, method))
 
     # Out ----------------------------------------------------------------------------------------------------
 
@@ -160,9 +164,16 @@ class Results:
 
     def title(self) -> str:
         """What the numbers are, and how hyperparameters were chosen."""
-        return f"{self.record['data']['name']}, selection {SELECTIONS[self.selection]}: {EXPLAINED[self.selection]}"
+        return labelling.title(self)
+
+    def notes(self) -> list[str]:
+        """What to know before believing a mean: which methods lack some values, or have none."""
+        return labelling.notes(self)
 
     def __str__(self) -> str:
         columns = self.summary()
         kept = {name: column for name, column in columns.items() if any(value == value for value in column)}
-        return f"{self.title()}\n{as_text(kept)}"
+        for name in [f"{metric}_cells" for metric in METRICS]:  # told where it is not the number of the main metric
+            if columns[name] == columns["cells"] or not any(columns[name]):
+                del kept[name]
+        return "\n".join([self.title(), as_text(kept), *self.notes()])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 from sklearn.model_selection import KFold
 
 from bagwise.bags import Bags
+from bagwise.bags.naming import name_bags
+from bagwise.bags.parts import absent
 from bagwise.instances import bag_folds
 
 REPEATS = 10  # of the paper
@@ -51,9 +54,10 @@ def make_splits(
     """
     if fold is not None and split is not None:
         raise ValueError("give fold (fixed folds) or split (train and test), not both")
-    repeats = (REPEATS if fold is None and split is None else 1) if repeats is None else repeats
+    repeats = (REPEATS if fold is None and split is None else 1) if repeats is None else _whole(repeats, "repeats")
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
+    folds, random_state = _whole(folds, "folds", "; len(bags) leaves out one at a time"), as_seed(random_state)
     if split is not None:
         train, test = _train_test(bags, split)
         return [Split(r, "test", train, test) for r in range(repeats)]
@@ -62,6 +66,27 @@ def make_splits(
         return [_one(r, labels[k], fold == k) for r in range(repeats) for k in range(len(labels))]
     dealt = [_deal(bags, folds, random_state + r) for r in range(repeats)]
     return [_one(r, k, dealt[r] == k) for r in range(repeats) for k in range(folds)]
+
+
+def as_seed(random_state) -> int:
+    """The seed of the first repeat, as a plain whole number; the others count on from it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_seed(np.int64(3))
+    3
+    """
+    seed = _whole(random_state, "random_state", "; repeat r has the seed random_state + r")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"random_state must be from 0 to 2**32 - 1, not {seed}")
+    return seed
+
+
+def _whole(number, what: str, why: str = "") -> int:
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
+        raise TypeError(f"{what} must be a whole number, not {number!r}{why}")
+    return index(number)
 
 
 def _one(repeat: int, label, tested: np.ndarray) -> Split:
@@ -86,8 +111,7 @@ def _by_id(ids: np.ndarray) -> np.ndarray | None:
 
 
 def _fixed_folds(bags: Bags, fold) -> tuple[list, np.ndarray]:
-    fold = _one_per_bag(bags, fold, "fold")
-    labels, codes = np.unique(fold.astype(str) if fold.dtype == object else fold, return_inverse=True)
+    labels, codes = np.unique(_plain(_one_per_bag(bags, fold, "fold")), return_inverse=True)
     if len(labels) < 2:
         raise ValueError(f"every bag is in fold {labels[0]!s}; fixed folds need at least two")
     _warn_of_torn_groups(bags, codes, "fold")
@@ -107,7 +131,22 @@ def _one_per_bag(bags: Bags, labels, what: str) -> np.ndarray:
     labels = np.asarray(labels)
     if labels.shape != (len(bags),):
         raise ValueError(f"{what} must have one label per bag ({len(bags)}), not shape {labels.shape}")
+    unknown = absent(labels)
+    if unknown.any():
+        raise ValueError(f"{name_bags(bags.ids, unknown)} no {what}; give every bag a label, or leave those bags out")
     return labels
+
+
+def _plain(labels: np.ndarray) -> np.ndarray:
+    """Labels as numbers or text, which is what a file can hold: dates as they are written, bytes as they are read."""
+    if labels.dtype.kind == "M":
+        return np.datetime_as_string(labels, unit="auto")
+    if labels.dtype.kind == "S":
+        return np.strings.decode(labels, "utf-8", "backslashreplace")
+    if labels.dtype.kind == "O":
+        texts = [one.decode(errors="backslashreplace") if isinstance(one, bytes) else str(one) for one in labels]
+        return np.array(texts)
+    return labels if labels.dtype.kind in "biufU" else labels.astype(str)
 
 
 def _warn_of_torn_groups(bags: Bags, codes: np.ndarray, what: str) -> None:

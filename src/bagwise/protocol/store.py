@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from bagwise.protocol.fingerprints import digest
 from bagwise.protocol.plan import Plan, differences
 from bagwise.writing import replace_file
+
+# What every plan says, by which one is told from other files of that name.
+PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
+ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
 
 class Memory:
@@ -20,6 +25,9 @@ class Memory:
     def open(self, plan: Plan) -> bool:
         """Note the plan; whether an evaluation had begun here before."""
         return False
+
+    def close(self, plan: Plan, write_tables: Callable[[Path], None]) -> None:
+        """Nothing is written."""
 
     def read(self, key: str) -> dict | None:
         return self.results.get(key)
@@ -58,15 +66,30 @@ class Folder:
         begun = any(self.cells.glob("*.json"))
         if old is not None and begun:
             _warn_of_changes(self.path, old, plan.record)
+            _warn_of_dropped(self.path, old, plan.record)
         self.write_json("plan.json", plan.record)
         return begun
+
+    def close(self, plan: Plan, write_tables: Callable[[Path], None]) -> None:
+        """Write the tables, and the plan again if another run replaced it: those on disk are of the same run."""
+        mine = json.loads(json.dumps(plan.record))
+        for _ in range(ENDS):
+            found = self.read_plan()
+            if found != mine:
+                _warn_of_dropped(self.path, found or {"methods": {}}, mine)
+                self.write_json("plan.json", mine)
+            write_tables(self.path)
+            if self.read_plan() == mine:
+                return
 
     def read_plan(self) -> dict | None:
         """The plan last written here; None if there is none that can be read."""
         try:
-            return json.loads((self.path / "plan.json").read_text(encoding="utf-8"))
+            found = json.loads((self.path / "plan.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
+        is_plan = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in PLAN.items())
+        return found if is_plan else None
 
     def read(self, key: str) -> dict | None:
         """The result of a cell; None if it is not there, or (with a warning) if its file is damaged."""
@@ -107,6 +130,17 @@ def _warn_of_changes(path: Path, old: dict, new: dict) -> None:
         warnings.warn(
             f"{path} holds results of another plan: {'; '.join(found)}. Results that do not belong to this plan are "
             "kept and not used; give another folder to keep the two apart",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_dropped(path: Path, old: dict, new: dict) -> None:
+    dropped = [method for method in old["methods"] if method not in new["methods"]]
+    if dropped:
+        warnings.warn(
+            f"the tables in {path} are of the methods named now, no longer of {', '.join(dropped)}, which another run "
+            "compared there. Its cells are kept: name all methods together to have them in one table",
             UserWarning,
             stacklevel=4,
         )

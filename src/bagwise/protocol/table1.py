@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 
 import numpy as np
@@ -13,8 +14,10 @@ from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
 from bagwise.methods.learners import notebook_network
 from bagwise.protocol.entries import Entry, as_entries
 from bagwise.protocol.evaluation import evaluate
+from bagwise.protocol.labelling import LABELS
 from bagwise.protocol.results import Results
 from bagwise.protocol.selection import as_settings
+from bagwise.protocol.splits import make_splits
 from bagwise.protocol.summaries import spread
 from bagwise.protocol.table1_files import DATA_SETS
 
@@ -33,18 +36,8 @@ _POOLS = {"instance-MIR (mean)": "mean", "instance-MIR (median)": "median"}
 _OTHERS = {"EM-MIR": "em", "attention-MIR": "attention"}
 
 
-def reproduce(
-    name: str,
-    bags: Bags,
-    y: np.ndarray,
-    *,
-    repeats: int = 10,
-    folds: int = 5,
-    inner_folds: int = INNER_FOLDS,
-    rows: list[str] | None = None,
-    **options,
-) -> list[dict]:
-    """The rows of the table for one data set.
+def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = None, **options) -> list[dict]:
+    """The rows of the table for one data set, ours beside the published ones.
 
     Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
     kernels), and the one that leave-one-bag-out on the training bags would choose among them. So both protocols
@@ -54,25 +47,58 @@ def reproduce(
     Parameters
     ----------
     name : one of MODIS, MISR1, MISR2, WHEAT, CORN
-    inner_folds : int
-        D of the paper, at most the number of training bags.
     rows : names of rows, default all that can be run
-    options : passed on to `evaluate`, such as ``out``, ``n_jobs``, ``progress``
+    options : see `run_rows`
 
     Returns
     -------
     list of dict
         row, published, and for "paper" and "nested" our mean, its standard error over repeats, and how many of those
-        ours is above the published number.
+        ours is above the published number; ``selection`` says whether a setting was chosen on the scoring folds.
     """
-    inner_folds = min(inner_folds, len(bags) - -(-len(bags) // folds))
-    wanted = list(PUBLISHED) if rows is None else rows
-    unknown = [row for row in wanted if row not in PUBLISHED]
+    rows = choose_rows(rows)
+    results = run_rows(name, bags, y, rows=rows, **options)
+    return [read_row(results, row, name) for row in rows]
+
+
+def choose_rows(rows: list[str] | None = None) -> list[str]:
+    """The rows that are asked for, if they can be run; or all that can, with a warning that names the others."""
+    unknown = [row for row in rows or () if row not in PUBLISHED]
     if unknown:
         raise ValueError(f"there is no row {unknown[0]!r} in Table 1; there are {', '.join(PUBLISHED)}")
-    entries = table_entries(crop=DATA_SETS[name].crop, inner_folds=inner_folds, rows=wanted)
-    results = evaluate(bags, y, entries, repeats=repeats, folds=folds, selection="paper", name=name, **options)
-    return [read_row(results, row, name) for row in wanted if _label(row) in results.methods]
+    chosen = list(dict.fromkeys(PUBLISHED if rows is None else rows))
+    lacking = {row: needs for row in chosen if (needs := _lacks(row))}
+    for row, needs in lacking.items():
+        text = f"{row} needs {needs}: pip install 'bagwise[{needs}]'"
+        if rows is not None:
+            raise ImportError(text)
+        warnings.warn(f"{text}; it is left out", UserWarning, stacklevel=2)
+    return [row for row in chosen if row not in lacking]
+
+
+def run_rows(
+    name: str,
+    bags: Bags,
+    y: np.ndarray,
+    *,
+    rows: list[str],
+    repeats: int = 10,
+    folds: int = 5,
+    inner_folds: int = INNER_FOLDS,
+    **options,
+) -> Results:
+    """The cells behind some rows.
+
+    Parameters
+    ----------
+    inner_folds : int
+        D of the paper, at most the number of training bags.
+    options : passed on to `evaluate`, such as ``out``, ``n_jobs``, ``progress``
+    """
+    splits = make_splits(bags, repeats=repeats, folds=folds)  # refuses what cannot be split
+    inner_folds = min(inner_folds, *[len(split.train) for split in splits])
+    entries = table_entries(crop=DATA_SETS[name].crop, inner_folds=inner_folds, rows=rows)
+    return evaluate(bags, y, entries, repeats=repeats, folds=folds, selection="paper", name=name, **options)
 
 
 def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entry]:
@@ -89,7 +115,7 @@ def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entr
     own = {"instance-MIR": Entry("instance-MIR", pool, _settings(_POOLS))}
     own["instance-kme-MIR"] = Entry("instance-kme-MIR", kme, _settings(_KERNELS))
     labels = list(dict.fromkeys(map(_label, rows)))
-    return [own[label] if label in own else _other(label) for label in labels if label in own or _runs(label)]
+    return [own[label] if label in own else _other(label) for label in labels]
 
 
 def _settings(of_row: dict) -> tuple[dict, ...]:
@@ -111,6 +137,8 @@ def read_row(results: Results, row: str, name: str) -> dict:
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
     known = ~np.isnan(scores).any(axis=1)  # all but failed cells
     found = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~known).sum())}
+    columns = _columns_of(row, "paper")
+    found["selection"] = LABELS["paper" if columns.stop - columns.start > 1 else "none"]
     repeats = np.array([repeat for repeat, _ in results.splits])[known]
     for protocol in ("paper", "nested"):
         part = scores[known, _columns_of(row, protocol)] if known.any() else np.empty((0, 1))
@@ -141,9 +169,10 @@ def _label(row: str) -> str:
     return row.split(" (")[0]
 
 
-def _runs(label: str) -> bool:
-    card = CATALOGUE.get(_OTHERS[label])
-    return card is not None and (card.needs is None or find_spec(card.needs) is not None)
+def _lacks(row: str) -> str | None:
+    """The package that a row needs and that is not installed."""
+    needs = CATALOGUE[_OTHERS[row]].needs if row in _OTHERS else None
+    return needs if needs is not None and find_spec(needs) is None else None
 
 
 def _other(label: str) -> Entry:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 
-import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags, load
-from bagwise.bags.columns import ArrayColumns
-from bagwise.bags.reading import read_csv, read_parquet
-from bagwise.bags.tables import from_table, gather
+from bagwise.protocol.table1_crops import PICKLES, drop_invalid, read_crop
 
-INVALID = (0.0, -32767.0)  # what the crop tables hold where a pixel was not seen
-PICKLES = (".p", ".pkl", ".pickle")
+# Options of `load` are of no use where the file is to be the published one: what to do instead.
+_INSTEAD = {
+    "missing=": "fill them in, or take those rows out of the file",
+    "leave target out": "take such bags out of the file",
+    "variable=": "save the one with bag ids, features and targets alone",
+}
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,23 @@ def find_files(folder) -> dict[str, Path]:
         raise NotADirectoryError(f"there is no folder {folder}; give the one that holds MISR1.mat, WHEAT.csv, ...")
     files = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_file()}
     found = {}
-    for data in DATA_SETS.values():
-        endings = (".csv", ".csv.gz", ".parquet", *PICKLES) if data.crop else (".mat",)
-        mine = [files[data.name.lower() + end] for end in endings if data.name.lower() + end in files]
+    for name in DATA_SETS:
+        mine = [files[file.lower()] for file in file_names(name) if file.lower() in files]
         if mine:
-            found[data.name] = mine[0]
+            found[name] = mine[0]
     return found
+
+
+def file_names(name: str) -> list[str]:
+    """What the file of a data set may be called, the most welcome first.
+
+    Examples
+    --------
+    >>> file_names("MISR1"), file_names("CORN")[:2]
+    (['MISR1.mat'], ['CORN.csv', 'CORN.csv.gz'])
+    """
+    endings = (".csv", ".csv.gz", ".parquet", *PICKLES) if DATA_SETS[name].crop else (".mat",)
+    return [name + end for end in endings]
 
 
 def git_blob_id(path) -> str:
@@ -91,19 +102,33 @@ def read_file(
     """
     if invalid not in ("keep", "drop"):
         raise ValueError(f"invalid must be 'keep' or 'drop', not {invalid!r}")
-    data = DATA_SETS[name]
-    bags, y = _read_crop(path, trust_pickle) if data.crop else load(path)
-    notes = _unlike(data, path, bags)
-    if data.crop and invalid == "drop":
-        bags, y, note = _drop_invalid(bags, y)
-        notes.append(note)
-    if bags_of_100:
-        kept = bags.sizes == 100
-        notes.append(f"{kept.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out")
-        if kept.sum() < 2:
-            raise ValueError(f"{path.name} has {kept.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
-        bags, y = bags[kept], y[kept]
+    data, path = DATA_SETS[name], Path(path)
+    try:
+        bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)
+        notes = _unlike(data, path, bags)
+        for wanted, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
+            if wanted:
+                bags, y, note = keep(bags, y)
+                notes.append(note)
+    except (ValueError, TypeError) as error:
+        raise ValueError(_fitting(path, str(error))) from error
     return bags, y, notes
+
+
+def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
+    kept = bags.sizes == 100
+    if kept.sum() < 2:
+        raise ValueError(f"there are {kept.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
+    note = f"{kept.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
+    return bags[kept], y[kept], note
+
+
+def _fitting(path: Path, text: str) -> str:
+    """An error of `load` with the name of the file, and with advice that can be followed."""
+    fact, _, advice = text.partition("; ")
+    found = [instead for option, instead in _INSTEAD.items() if option in advice]
+    text = f"{fact}; {found[0]}" if found else text
+    return text if path.name in text else f"{path.name}: {text}"
 
 
 def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:
@@ -113,36 +138,3 @@ def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:
     if bags.n_features != data.features:
         notes.append(f"{path.name} has {bags.n_features} features; the published file has {data.features}")
     return notes
-
-
-def _read_crop(path: Path, trust_pickle: bool) -> tuple[Bags, np.ndarray]:
-    """A table with columns `bag` and `target`, or with the bag id in the first column and the target in the last."""
-    if path.suffix.lower() in PICKLES:
-        if not trust_pickle:
-            raise PermissionError(
-                f"{path.name} is a pickle, which can run any code when opened; pass --trust-pickle if you trust where "
-                "it comes from, or save it as .csv or .parquet"
-            )
-        frame = pickle.loads(path.read_bytes())
-        if isinstance(frame, np.ndarray):
-            columns = {f"x{j}": column for j, column in enumerate(frame.T)}
-            ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
-            return gather(ArrayColumns(columns), **ends, features=None, ignore=(), groups=None, missing="refuse")
-    else:
-        frame = read_parquet(path, None) if path.suffix.lower() == ".parquet" else read_csv(path, ",")
-    names = nw.from_native(frame, eager_only=True).columns
-    rows = [name for name in names if name == "" or name.startswith(("Unnamed: ", "__index_level_"))]
-    names = [name for name in names if name not in rows]
-    bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
-    return from_table(frame, bag=bag, target=target, ignore=rows)
-
-
-def _drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    kept = ~np.isin(bags.instances, INVALID).any(axis=1)
-    sizes = np.add.reduceat(kept, bags.offsets[:-1], dtype=np.int64)
-    left = sizes > 0
-    if left.sum() < 2:
-        raise ValueError("hardly a bag has an instance without invalid values; use --invalid keep")
-    offsets = np.concatenate([[0], np.cumsum(sizes[left])])
-    note = f"{(~kept).sum():,} of {len(kept):,} instances hold 0 or -32767: left out, and {(~left).sum()} bags wholly"
-    return Bags(bags.instances[kept], offsets, bags.ids[left], feature_names=bags.feature_names), y[left], note

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from bagwise.writing import replace_file
 
 
-def from_rows(rows: list[dict]) -> dict[str, list]:
-    """Columns from rows that have the same names."""
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
+    """Columns from rows that have the same names; where there is no row, empty columns of these names."""
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else names)}
 
 
 def to_rows(columns: dict[str, list]) -> list[dict]:

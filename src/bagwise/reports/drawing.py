@@ -27,9 +27,9 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
             "method": method,
             "strip": rows.strip(np.clip(values[method], low, high), names, low=low, high=high),
             "gap": rows.difference(**gaps[method], **edges) if method in gaps else None,
-            "why": "the best" if place == 0 else NONE,
+            "why": "the best" if row["best"] else NONE,
         }
-        for place, method in enumerate(methods)
+        for row, method in zip(ranked, methods, strict=True)
     ]
     axes = {"axis": rows.row_axis(low, high), "gap_axis": rows.row_axis(**edges)}
     return {"chart": chart, "has_gaps": bool(gaps), "beyond": beyond} | axes

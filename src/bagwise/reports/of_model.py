@@ -10,7 +10,8 @@ from sklearn.exceptions import NotFittedError
 from bagwise.bags import check_fit
 from bagwise.explaining.verbs import unwrapped
 from bagwise.intervals.order_statistics import units_of
-from bagwise.protocol.fingerprints import describe, of_data, of_library, versions
+from bagwise.protocol.describing import describe
+from bagwise.protocol.fingerprints import of_data, of_library, versions
 from bagwise.protocol.metrics import METRICS, score
 from bagwise.reports.columns import Column, filled, numbers, words
 from bagwise.reports.drawing import draw_predictions

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bagwise.protocol import Results
-from bagwise.protocol.selection import EXPLAINED
+from bagwise.protocol.labelling import explained
+from bagwise.protocol.summaries import distinct_splits
 from bagwise.reports import running, summary, verdict
 from bagwise.reports.drawing import draw_predictions, draw_scores
 from bagwise.reports.explorer import choose_bags
@@ -90,8 +91,11 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, summary.differences(results))
     tables = {"columns": summary.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": summary.pairs_table(results), "metrics": summary.metrics_table(results, ranked)}
-    explained = EXPLAINED[results.selection]
-    told = {"n_splits": counted(len(results.splits), "split"), "explained": explained[0].upper() + explained[1:] + "."}
+    chosen = explained(results)
+    told = {
+        "n_splits": counted(len(set(distinct_splits(results).tolist())), "split"),
+        "explained": chosen[0].upper() + chosen[1:] + ".",
+    }
     aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
     return blank() | {
         "kind": "evaluation",

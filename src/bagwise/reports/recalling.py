@@ -9,9 +9,10 @@ import numpy as np
 from bagwise.bags import Bags, load
 from bagwise.bags.several import find_files
 from bagwise.protocol.cells import describe_setting
+from bagwise.protocol.describing import describe
 from bagwise.protocol.entries import Entry, as_entries
-from bagwise.protocol.fingerprints import describe, of_data
-from bagwise.protocol.selection import fit
+from bagwise.protocol.fingerprints import of_data
+from bagwise.protocol.fitting import fit
 
 
 def recall_data(record: dict, source=None) -> tuple[Bags, np.ndarray]:
@@ -79,7 +80,9 @@ def _usual_setting(results, method: str, entry: Entry) -> dict:
 
 
 def chosen_settings(results, method: str) -> Counter:
-    """How often each setting was chosen: by every fold for itself, or one for all."""
+    """How often each setting was chosen: by every fold for itself, or one for all; none where none has a score."""
     chosen = results.setting(method)
+    if chosen is None:
+        return Counter()
     cells = [results.cell(method, split) for split in results.splits]
     return Counter(cell["settings"][chosen] for cell in cells if cell)

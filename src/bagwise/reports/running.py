@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.protocol.selection import EXPLAINED
+from bagwise.protocol.labelling import explained
 from bagwise.reports.columns import Column, filled, numbers, words
 from bagwise.reports.numbers import counted, duration, is_known, shortened, shown
 from bagwise.reports.recalling import chosen_settings
@@ -53,7 +53,7 @@ def facts(results) -> list[tuple[str, str]]:
         ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
         ("Data hash", data["hash"]),
         ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold')}"),
-        ("Selection", EXPLAINED[results.selection]),
+        ("Selection", explained(results)),
         ("Ranked by", METRIC_NAMES[results.metric]),
         ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
         ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),

@@ -14,15 +14,21 @@ from bagwise.reports.numbers import aligned, duration, is_known, percent, shown_
 
 METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
 METRIC_NAMES |= {"coverage90": "90 % coverage"}
+CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
 SURE = 0.05  # a corrected p-value below this is called more than luck
 
 
 def ranked(results) -> list[dict]:
-    """The rows of `against_best` with every mean of the summary, best first, methods without a score last."""
+    """The rows of `against_best` with every mean of the summary, best first; methods that are not ranked come last."""
     means = {row["method"]: row for row in to_rows(results.summary())}
     loss = METRICS[results.metric].loss
     rows = [means[row["method"]] | row for row in against_best(results)]
-    return sorted(rows, key=lambda row: (row[results.metric] is None, loss(row[results.metric] or 0.0)))
+
+    def place(row: dict) -> tuple:
+        score = row[results.metric]
+        return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
+
+    return sorted(rows, key=place)
 
 
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
@@ -43,8 +49,18 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
         numbers("inside", covers, shown=percent, note=f"share of targets inside their {percent(LEVEL)} intervals"),
         numbers("± width", widths, digits=2, note=f"half the mean width of the {percent(LEVEL)} intervals"),
         numbers("per split", of["seconds"], shown=duration, note="mean time to fit and predict"),
-        *([numbers("failed", of["failed"], shown=lambda n: f"{n:.0f}")] if any(of["failed"]) else []),
+        *_if_varied(words("selection", of["selection"], note=CHOSEN)),
+        *_if_varied(numbers("cells", of["cells"], shown=_whole, note="that the mean is of")),
+        *([numbers("failed", of["failed"], shown=_whole)] if any(of["failed"]) else []),
     )
+
+
+def _whole(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _if_varied(column: Column) -> list[Column]:
+    return [column] if len(set(column.texts)) > 1 else []
 
 
 def _with_deviation(name: str, means: list, deviations: list) -> Column:
@@ -71,7 +87,9 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
 def differences(results) -> dict[str, dict]:
     """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
     rows = ranked(results)
-    found = {}
+    found: dict[str, dict] = {}
+    if not rows[0]["best"]:
+        return found
     for row in to_rows(results.compare(reference=rows[0]["method"])):
         mine = next(one for one in rows if one["method"] == row["method"])
         if is_known(row["difference"]):
@@ -96,5 +114,5 @@ def pairs_table(results) -> list[Column]:
         numbers("t", of["t"], digits=2),
         numbers("p", of["p"], shown=shown_p),
         numbers("p, Holm", of["p_holm"], shown=shown_p, note="corrected for the number of pairs"),
-        numbers("splits", of["splits"], shown=lambda n: f"{n:.0f}"),
+        numbers("splits", of["splits"], shown=_whole),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.protocol.selection import EXPLAINED
+from bagwise.protocol.labelling import WORDS, ways
+from bagwise.protocol.summaries import distinct_splits
 from bagwise.reports.held_out import LEVEL, HeldOut
 from bagwise.reports.numbers import counted, is_known, percent, shown, shown_p
 from bagwise.reports.summary import METRIC_NAMES, SURE
@@ -16,8 +17,9 @@ def verdict(results, rows: list[dict]) -> dict:
     """The first thing to read: the best method, its score, its lead, and whether that is more than luck."""
     name = METRIC_NAMES[results.metric]
     best = rows[0]
-    if best[results.metric] is None:
-        return {"best": None, "headline": "No method has a score yet", "sentences": [_undone(results)]}
+    if not best["best"]:
+        none = "No method has a score yet" if best[results.metric] is None else "No split has a score of every method"
+        return {"best": None, "headline": none, "sentences": [_undone(results)]}
     score = f"{name} {_with_spread(best, results.metric)} on bags it never saw"
     if len(rows) == 1:
         return {"best": best["method"], "headline": "", "sentences": [f"{score}. One method was run."]}
@@ -35,9 +37,9 @@ def _with_spread(row: dict, metric: str) -> str:
 
 
 def _lead(results, rows: list[dict]) -> list[str]:
-    others = [row for row in rows[1:] if is_known(row["from_best"])]
+    others = [row for row in rows[1:] if is_known(row["rank"])]
     if not others:
-        return ["No other method has a score on the same splits."]
+        return ["No other method has a score on all of these splits."]
     next_best, gap = others[0], abs(others[0]["from_best"])
     share = f" ({percent(gap / abs(next_best[results.metric]))})" if results.metric in RELATIVE and gap else ""
     lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share}"
@@ -57,15 +59,16 @@ def _lead(results, rows: list[dict]) -> list[str]:
 def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
     """A few large numbers about the best method."""
     best, found = rows[0], []
-    if best[results.metric] is None:
+    if not best["best"]:
         return []
     name = METRIC_NAMES[results.metric]
     sd = best[f"{results.metric}_sd_folds"]
-    note = f"± {shown(sd, 2)} over {counted(best['cells'], 'split')}" if is_known(sd) else "one split"
+    splits = len(set(distinct_splits(results).tolist()))
+    note = f"± {shown(sd, 2)} over {counted(splits, 'split')}" if is_known(sd) else "one split"
     found.append({"name": name, "value": shown(best[results.metric]), "note": note})
     if results.metric != "r2" and is_known(best["r2"]):
         found.append({"name": "R²", "value": shown(best["r2"]), "note": "1 is perfect, 0 is the mean target"})
-    if len(rows) > 1 and is_known(rows[1]["from_best"]):
+    if len(rows) > 1 and is_known(rows[1]["rank"]):
         p = rows[1]["p_holm"]
         note = f"to {rows[1]['method']}" + (f", p = {shown_p(p)}".replace("= <", "<") if is_known(p) else "")
         found.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
@@ -84,8 +87,10 @@ def interval_tiles(held: HeldOut) -> list[dict]:
 def notes(results) -> list[str]:
     """What a reader must know before believing a number."""
     found = []
-    if results.selection == "paper":
-        found.append(f"Optimistic: {EXPLAINED['paper'].removesuffix(': optimistic')}, so no score is honest.")
+    optimistic = ways(results).get("paper", [])
+    if optimistic:
+        whose = "" if optimistic == results.methods else f" for {', '.join(optimistic)}"
+        found.append(f"Optimistic{whose}: {WORDS['paper'].removesuffix(': optimistic')}, so no such score is honest.")
     if results.missing:
         cells = len(results.record["cells"])
         found.append(f"Unfinished: {results.missing} of {cells} cells are still to be run; averages are over the rest.")
@@ -93,4 +98,4 @@ def notes(results) -> list[str]:
         failed = sorted({method for method, *_ in results.failures})
         told = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
         found.append(f"{told} What went wrong is listed under “What was run”.")
-    return found
+    return found + results.notes()

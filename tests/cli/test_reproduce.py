@@ -1,0 +1,311 @@
+"""`bagwise reproduce`, as typed: what is wrong is said before hours are spent, and told by the exit code."""
+
+import csv
+import io
+import json
+import pickle
+import sys
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console
+from scipy.io import savemat
+from typer.testing import CliRunner
+
+from bagwise.cli.speaking import stdout
+from bagwise.protocol import table1
+from bagwise.protocol.entries import Entry
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from published_files import crop_frame, matrix, write_aerosol
+from toy_estimators import TrainMean
+
+verb = import_module("bagwise.cli.reproduce")  # the package has the function under this name
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(verb.reproduce)
+
+MEAN = "instance-MIR (mean)"
+
+
+class Flaky(TrainMean):
+    """Fails until a file is there."""
+
+    def __init__(self, place=None, shift=0.0, nap=0.0):
+        super().__init__(shift, nap)
+        self.place = place
+
+    def fit(self, bags, y):
+        if self.place is not None and not Path(self.place).exists():
+            raise ArithmeticError("the sums do not add up")
+        return super().fit(bags, y)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Every row by the mean of the training targets: these tests are about the command."""
+    monkeypatch.setattr(table1, "table_entries", lambda **_: [Entry("instance-MIR", lambda seed: TrainMean())])
+
+
+def typed(folder, *more, row=MEAN, environment=None):
+    """The command with few folds; its answer, and what it said in one line."""
+    rows = () if row is None else ("--row", row)
+    words = (folder, *rows, "--repeats", 2, "--folds", 2, "--n-jobs", 1, "--out", folder.parent / "run", *more)
+    result = CliRunner().invoke(app, [str(word) for word in words], env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result, " ".join(result.stderr.split())
+
+
+def written(folder):
+    return [row["data"] for row in csv.DictReader((folder.parent / "run" / "table1.csv").open())]
+
+
+# Cells that fail --------------------------------------------------------------------------------------------------
+
+
+def test_failed_cells_are_told_as_by_evaluate_and_retried_when_asked(folder, monkeypatch):
+    place = folder.parent / "repaired"
+    entries = [Entry("instance-MIR", lambda seed: Flaky(str(place)))]
+    monkeypatch.setattr(table1, "table_entries", lambda **_: entries)
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    write_aerosol(folder, "MISR2", n_bags=8, instances=5)
+    result, said = typed(folder)
+    assert result.exit_code == 1
+    first = "8 of 8 cells failed. The first is MISR1, instance-MIR, repeat 0, fold 0: ArithmeticError: the sums"
+    assert first in said and "--retry-failed runs them again" in said
+    assert [line.split()[-3:] for line in result.stdout.splitlines() if line.startswith(MEAN)] == [["-", "-", "4"]] * 2
+    place.touch()
+    assert typed(folder)[0].exit_code == 1  # as it was
+    result, said = typed(folder, "--retry-failed", "--json")
+    assert result.exit_code == 0 and [row["failed"] for row in json.loads(result.stdout)] == [0, 0]
+
+
+# Files that cannot be read ----------------------------------------------------------------------------------------
+
+
+def not_a_matrix(folder):
+    (folder / "MISR1.mat").write_text("hello")
+
+
+def gaps_in_a_matrix(folder):
+    values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
+    values[3, 4] = np.nan
+    savemat(folder / "MISR1.mat", {"MISR1": values})
+
+
+def infinities(folder):
+    values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
+    values[3, 4] = np.inf
+    savemat(folder / "MISR1.mat", {"MISR1": values})
+
+
+def two_matrices(folder):
+    values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
+    savemat(folder / "MISR1.mat", {"a": values, "b": np.zeros((3, 3))})
+
+
+def gaps_in_a_table(folder):
+    frame = crop_frame(n_bags=8)
+    frame.iloc[5, 4] = np.nan
+    frame.to_csv(folder / "WHEAT.csv", index=False)
+
+
+def no_targets(folder):
+    frame = crop_frame(n_bags=8)
+    frame.loc[:9, "yield"] = np.nan
+    frame.to_csv(folder / "WHEAT.csv", index=False)
+
+
+def two_columns(folder):
+    crop_frame(n_bags=8).iloc[:, :2].to_csv(folder / "WHEAT.csv", index=False)
+
+
+def few_bags(folder):
+    write_aerosol(folder, "MISR1", n_bags=1, instances=5)
+
+
+def a_broken_pickle(folder):
+    (folder / "WHEAT.p").write_bytes(b"no pickle")
+
+
+def another_pickle(folder):
+    (folder / "WHEAT.p").write_bytes(pickle.dumps({"bag": 1}))
+
+
+def a_pickle_from_elsewhere(folder):
+    (folder / "WHEAT.p").write_bytes(b"cpandas9\nDataFrame\n.")
+
+
+def a_flat_pickle(folder):
+    (folder / "WHEAT.p").write_bytes(pickle.dumps(np.zeros(5)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (not_a_matrix, "MISR1.mat cannot be read; it may be cut short, damaged"),
+        (gaps_in_a_matrix, "MISR1.mat: bag 1 has missing feature values (NaN); fill them in, or take those rows out"),
+        (infinities, "MISR1.mat: bag 1 has infinite feature values; fill them in, or take those rows out of the file"),
+        (two_matrices, "MISR1.mat holds several matrices; save the one with bag ids, features and targets alone"),
+        (gaps_in_a_table, "WHEAT.csv: bag 'c0_2003' has missing feature values (NaN); fill them in, or take those"),
+        (no_targets, "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; take such bags out"),
+        (two_columns, "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed"),
+        (few_bags, "MISR1.mat: folds need at least two bags; there is 1"),
+        (a_broken_pickle, "WHEAT.p cannot be read; it may be cut short, damaged"),
+        (another_pickle, "WHEAT.p: it holds a dict; a data frame or an array is needed"),
+        (a_pickle_from_elsewhere, "WHEAT.p needs what is not installed here: No module named 'pandas9'; save it as"),
+        (a_flat_pickle, "WHEAT.p: it holds an array of shape (5,); columns of bag id, features, target are needed"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_first_and_the_others_run(folder, quick, damage, message):
+    write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
+    damage(folder)
+    result, said = typed(folder, "--trust-pickle")
+    name = message[:5]
+    assert result.exit_code == 1 and said.endswith(f"not run: {name}; the reason is given above")
+    assert message in said.split("MODIS: Bags")[0]  # before the first cell
+    assert not any(word in said for word in ("--missing", "variable=", "missing=", "leave target out"))
+    assert "MODIS, 100 x RMSE" in result.stdout and written(folder) == ["MODIS"]
+
+
+def test_an_untrusted_pickle_counts_as_one_that_cannot_be_read(folder, quick):
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    crop_frame().to_pickle(folder / "CORN.p")
+    result, said = typed(folder)
+    assert result.exit_code == 1 and "pass --trust-pickle" in said and "not run: CORN" in said
+    assert written(folder) == ["MISR1"]
+
+
+def test_a_data_set_asked_for_by_name_must_be_there(folder, quick):
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    result, said = typed(folder, "--data", "WHEAT", "--data", "misr1")
+    assert result.exit_code == 1 and "there is no WHEAT.csv or WHEAT.csv.gz or WHEAT.parquet" in said
+    assert "MISR1, 100 x RMSE" in result.stdout and "not run: WHEAT" in said
+    result, said = typed(folder, "--data", "WHEAT")
+    assert result.exit_code == 1 and said.endswith(f"nothing to run in {folder}")
+    assert typed(folder)[0].exit_code == 0  # not asked for, the others are not missed
+
+
+def test_the_table_is_written_after_every_data_set(folder, quick, monkeypatch):
+    write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    run_rows = table1.run_rows
+
+    def stopped(name, *data, **options):
+        if name == "MISR1":
+            raise OSError("the disk is full")
+        return run_rows(name, *data, **options)
+
+    monkeypatch.setattr(table1, "run_rows", stopped)
+    result, said = typed(folder)
+    assert result.exit_code == 1 and "the disk is full" in said and written(folder) == ["MODIS"]
+
+
+def test_a_stopped_run_says_what_is_kept_and_goes_on(folder, quick, monkeypatch):
+    write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    result, said = typed(folder, "--resume")
+    assert result.exit_code == 1 and "nothing was begun in" in said and "--resume could go on with" in said
+    run_rows = table1.run_rows
+
+    def stopped(name, *data, **options):
+        if name == "MISR1":
+            raise KeyboardInterrupt
+        return run_rows(name, *data, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table1, "run_rows", stopped)
+        result, said = typed(folder)
+    assert result.exit_code == 130 and f"4 finished cells are kept in {folder.parent / 'run'}" in said
+    result, said = typed(folder, "--resume")
+    assert result.exit_code == 0 and written(folder) == ["MODIS", "MISR1"]
+
+
+# Options ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_that_needs_torch_says_so(folder, quick, monkeypatch):
+    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+    monkeypatch.setattr(table1, "find_spec", lambda name: None)
+    monkeypatch.setattr(table1, "read_row", lambda results, row, name: {"data": name, "row": row})
+    result, said = typed(folder, "--json", row=None)
+    assert result.exit_code == 0 and "attention-MIR needs torch: pip install 'bagwise[torch]'; it is left out" in said
+    assert [row["row"] for row in json.loads(result.stdout)] == [*table1.PUBLISHED][:5]
+    result, said = typed(folder, row="attention-MIR")
+    assert result.exit_code == 1 and said.endswith("attention-MIR needs torch: pip install 'bagwise[torch]'")
+
+
+@pytest.mark.parametrize(
+    "words", [("--folds", 0), ("--folds", 1), ("--repeats", 0), ("--inner-folds", 1), ("--n-jobs", 0)]
+)
+def test_numbers_that_make_no_protocol_are_refused(folder, words):
+    result, said = typed(folder, *words)
+    assert result.exit_code == 2 and words[0] in said
+
+
+# The printed table ------------------------------------------------------------------------------------------------
+
+
+def row_of(name, *, selection="none", failed=0):
+    ours = {"paper": 62.45, "paper_se": 1.54, "paper_gap_in_se": 137.44}
+    ours |= {end.replace("paper", "nested"): value for end, value in ours.items()}
+    return {"data": "WHEAT", "row": name, "published": 4.96, "failed": failed, "selection": selection} | ours
+
+
+def lines_of(rows, width):
+    file = io.StringIO()
+    Console(width=width, file=file).print(verb._table("WHEAT", rows))
+    return file.getvalue().splitlines()
+
+
+ROWS = [row_of(MEAN), row_of("instance-kme-MIR (INV)", selection="paper (optimistic)", failed=3)]
+
+
+def test_eighty_columns_hold_the_difference():
+    assert "* 62.45 ± 1.54 (+137.4) 62.45 ± 1.54 (+137.4)" in lines_of([row_of("x"), ROWS[1] | {"failed": 0}], 80)[-1]
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_nothing_is_cut_where_the_terminal_is_narrow(width):
+    """Texts take more lines, and every character of them is there."""
+    narrow, wide = lines_of(ROWS, width), lines_of(ROWS, 500)
+    assert max(map(len, narrow)) <= width
+    assert Counter("".join(narrow).replace(" ", "")) == Counter("".join(wide).replace(" ", ""))
+    assert all(any(line.startswith(row["row"] + " ") for line in narrow) for row in ROWS)
+
+
+def test_a_pipe_has_no_width(folder, quick, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    assert stdout().width > 1000
+    write_aerosol(folder, "MISR1", n_bags=9, instances=5)
+    result, _ = typed(folder)
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith(MEAN)]
+    assert line.count("±") == 2 and line.rstrip().endswith(")")
+    assert verb.NOTE in result.stdout
+
+
+def test_only_what_was_chosen_on_the_scoring_folds_is_called_optimistic(folder, monkeypatch):
+    starred = [line.count("*") for line in lines_of(ROWS, 200)]
+    assert starred == [0, 0, 0, 1]
+    monkeypatch.setattr(table1, "PAPER_BANDWIDTHS", (10.0, 100.0))
+    monkeypatch.setattr(table1, "PAPER_PENALTIES", (1e-2, 1e-8))
+    write_aerosol(folder, "MISR1", n_bags=12, instances=10)
+    more = ("--row", "instance-MIR (median)", "--inner-folds", 2)
+    plain, _ = typed(folder, *more)
+    assert plain.exit_code == 0 and "optimistic" not in plain.stdout and "*" not in plain.stdout.replace(verb.NOTE, "")
+    result, _ = typed(folder, "--row", "instance-kme-MIR (RBF)", *more)
+    assert [line.split()[0] for line in result.stdout.splitlines() if " * " in line and "±" in line] == [
+        "instance-kme-MIR"
+    ]
+    assert verb.OPTIMISTIC in result.stdout
+    found = {row["row"]: row["selection"] for row in json.loads(typed(folder, *more, "--json")[0].stdout)}
+    assert found == {MEAN: "none", "instance-MIR (median)": "none"}

@@ -1,0 +1,144 @@
+"""Runs that go on, are stopped, or are not there; what fixes the folds; the table in a pipe and in a terminal."""
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from bagwise.cli.evaluate import evaluate
+from bagwise.cli.reproduce import reproduce
+from bagwise.protocol import evaluation
+from bagwise.protocol.cells import run_cell
+from bagwise.testing.contracts import sample
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+from published_files import write_aerosol
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(evaluate)
+app.command()(reproduce)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    bags, y = sample(30)
+    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame = frame.assign(fold=frame.site % 3, half=["train", "test"] * (len(frame) // 2) + ["train"] * (len(frame) % 2))
+    frame["half"] = frame.groupby("site").half.transform("first")
+    path = tmp_path_factory.mktemp("table") / "aod.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return result, " ".join(result.stderr.split())
+
+
+def evaluated(table, out, *more, ignored=("fold", "half"), methods=("aggregated",)):
+    named = [part for name in methods for part in ("--method", name)]
+    columns = ["--bag", "site", "--target", "aod", *[part for name in ignored for part in ("--ignore", name)]]
+    return run("evaluate", table, *columns, *named, "--out", out, "--no-tune", *more)
+
+
+def test_resume_is_the_same_command_and_needs_a_beginning(table, tmp_path):
+    refused, said = evaluated(table, tmp_path / "run", "--resume")
+    assert refused.exit_code == 1 and f"nothing was begun in {tmp_path / 'run'} that --resume could go on with" in said
+    assert not (tmp_path / "run").exists()
+    first, _ = evaluated(table, tmp_path / "run", "--repeats", 1)
+    again, _ = evaluated(table, tmp_path / "run", "--repeats", 1, "--resume")
+    assert again.exit_code == 0 and again.stdout == first.stdout
+    assert "--resume" not in json.loads((tmp_path / "run" / "plan.json").read_text())["origin"]["command"]
+
+
+def test_resume_of_a_reproduction(tmp_path):
+    write_aerosol(tmp_path, "MISR1", n_bags=12)
+    result, said = run("reproduce", tmp_path, "--out", tmp_path / "run", "--resume")
+    assert result.exit_code == 1 and "nothing was begun in" in said
+
+
+@pytest.fixture
+def stopped_after(monkeypatch):
+    """Ctrl-C in the middle of a cell, after so many were finished."""
+
+    def stop_after(cells):
+        left = iter(range(cells))
+
+        def interrupted(cell, bags, y):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return run_cell(cell, bags, y)
+
+        monkeypatch.setattr(evaluation, "run_cell", interrupted)
+
+    return stop_after
+
+
+@pytest.mark.parametrize(("cells", "kept"), [(3, "3 finished cells are kept"), (1, "1 finished cell is kept")])
+def test_ctrl_c_says_what_is_kept(table, tmp_path, stopped_after, cells, kept):
+    stopped_after(cells)
+    result, said = evaluated(table, tmp_path / "run", "--repeats", 1, "--quiet")
+    assert result.exit_code == 130 and "Traceback" not in result.output
+    assert said == f"bagwise evaluate: stopped; {kept} in {tmp_path / 'run'}, and the same command goes on from there"
+    stopped_after(5 - cells)
+    assert evaluated(table, tmp_path / "run", "--repeats", 1, "--resume")[0].exit_code == 0
+
+
+def test_ctrl_c_in_a_reproduction(tmp_path, stopped_after):
+    write_aerosol(tmp_path, "MISR1", n_bags=12)
+    stopped_after(2)
+    result, said = run(
+        "reproduce", tmp_path, "--out", tmp_path / "run", "--row", "instance-MIR (mean)", "--folds", 2, "--n-jobs", 1
+    )
+    assert result.exit_code == 130 and "stopped; 2 finished cells are kept in" in said
+
+
+@pytest.mark.parametrize(("column", "option"), [("fold", "--fold-column"), ("half", "--split-column")])
+def test_folds_by_lot_or_by_a_column(table, tmp_path, column, option):
+    others = [name for name in ("fold", "half") if name != column]
+    result, said = evaluated(table, tmp_path, option, column, "--folds", 5, ignored=others)
+    assert result.exit_code == 1 and f"--folds deals bags to folds by lot, and {option} says where each is" in said
+    assert evaluated(table, tmp_path, option, column, ignored=others)[0].exit_code == 0
+
+
+def test_a_repeated_split_shows_no_p(table, tmp_path):
+    options = ("--split-column", "half", "--repeats", 4)
+    result, _ = evaluated(table, tmp_path, *options, ignored=("fold",), methods=("aggregated", "statistics:linear"))
+    assert result.exit_code == 0 and "vs best" in result.stdout and "p Holm" not in result.stdout
+    (row,) = csv.DictReader((tmp_path / "comparisons.csv").open())
+    assert (row["splits"], row["p"], row["p_holm"]) == ("1", "nan", "nan")
+
+
+def test_methods_without_a_score_are_told(table, tmp_path):
+    options = ("--repeats", 1, "--metric", "nll")
+    methods = ("aggregated", "blr", "statistics:linear")
+    result, _ = evaluated(table, tmp_path, *options, methods=methods)
+    assert "Note: statistics:linear has no nll on any split and is not ranked" in result.stdout
+    told = json.loads(evaluated(table, tmp_path, *options, "--json", methods=methods)[0].stdout)
+    assert any(note.startswith("statistics:linear has no nll") for note in told["notes"])
+    assert [row["rank"] is None for row in told["summary"]] == [row["nll"] is None for row in told["summary"]]
+
+
+def test_methods_of_an_earlier_run_are_named(table, tmp_path):
+    evaluated(table, tmp_path, "--repeats", 1, methods=("aggregated", "statistics:linear"))
+    result, said = evaluated(table, tmp_path, "--repeats", 1)
+    assert "Note: the tables in" in said and "no longer of statistics:linear, which another run compared there" in said
+
+
+def test_a_pipe_has_no_width_and_a_terminal_has(table, tmp_path, monkeypatch):
+    methods = ("aggregated", "statistics:linear")
+    monkeypatch.setenv("COLUMNS", "45")
+    piped, said = evaluated(table, tmp_path, "--repeats", 2, methods=methods)
+    lines = piped.stdout.splitlines()
+    assert lines[1].split()[-1] == "MB" and lines[3].startswith("statistics:linear ") and "No room" not in said
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, for rich
+    shown, said = evaluated(table, tmp_path, "--repeats", 2, methods=methods)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).splitlines()
+    assert "statistics:linear" in [line.split()[0] for line in lines] and max(map(len, lines[1:])) <= 45
+    assert "No room for" in said and "/summary.csv" in said

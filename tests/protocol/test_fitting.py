@@ -1,0 +1,166 @@
+"""Reusing fitted steps changes no number; standard deviations are found wherever they are."""
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from toy_estimators import Counted, Spread, TrainMean
+
+from bagwise.embeddings import KernelMean, Pool
+from bagwise.heads import RidgePath
+from bagwise.instances import BagKFold, OutOfFold
+from bagwise.kernels import Gaussian, InverseMultiquadric
+from bagwise.protocol import evaluate
+from bagwise.protocol.fitting import predict, predict_settings
+from bagwise.protocol.selection import as_settings
+from bagwise.regressors import EmbeddingRidge, PoolPredictions
+from bagwise.testing.contracts import sample
+from bagwise.threads import one_thread
+
+BAGS, Y = sample(40)
+
+
+@pytest.fixture(autouse=True)
+def calm():
+    with one_thread():  # as cells run; many threads on small matrices are slow on a busy machine
+        yield
+
+
+SPACE = {
+    "head__embedding__kernel": [k(b) for k, b in ((Gaussian, 1.0), (InverseMultiquadric, 10.0))],
+    "head__head__penalties": [(10.0**-e,) for e in (1, 16)],
+}
+
+
+def kme():
+    head = EmbeddingRidge(KernelMean(units="label"), RidgePath((1e-8,), scaling="none", fit_intercept=False))
+    return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])
+
+
+def test_reusing_the_fitted_steps_equals_refitting_the_whole():
+    settings = as_settings(SPACE)
+    train, test = np.arange(30), np.arange(30, 40)
+    reused = [p for p, _ in predict_settings(kme(), settings, BAGS[train], Y[train], BAGS[test])]
+    for setting, prediction in zip(settings, reused, strict=True):
+        plain = clone(kme()).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test])
+        np.testing.assert_allclose(prediction, plain, rtol=1e-9)
+    assert len(reused) == 4
+
+
+def test_penalties_share_one_decomposition_and_give_the_numbers_of_a_fit_each(monkeypatch):
+    kernels = [Gaussian(1.0), InverseMultiquadric(10.0)]
+    settings = (
+        *as_settings({"head__embedding__kernel": kernels, "head__head__penalties": [(1e-1,), 1e-3, np.array([1e-16])]}),
+        {"head__head__penalties": (1e-2, 1e-4)},  # a choice of its own
+        {"head__head__penalties": (1e-2,), "head__grid": {"kernel": kernels}},  # here the penalty chooses the kernel
+        {"head__head__penalties": (1e-4,), "head__grid": {"kernel": kernels}},
+        {"head__head__penalties": (1e-2,)},
+        {"instances__folds": 4, "head__head__penalties": (1e-2,)},
+        {"instances__folds": 5, "head__head__penalties": (1e-3,)},
+    )
+    train, test = np.arange(30), np.arange(30, 40)
+    model = kme().set_params(head__offset="mean")
+    expected = [
+        clone(model).set_params(**setting).fit(BAGS[train], Y[train]).predict(BAGS[test]) for setting in settings
+    ]
+    fits, fit = [], RidgePath.fit
+    monkeypatch.setattr(RidgePath, "fit", lambda self, *rest, **more: fits.append(1) or fit(self, *rest, **more))
+    found = [p for p, _ in predict_settings(model, settings, BAGS[train], Y[train], BAGS[test])]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert len(fits) == 2 + 1 + 2 * 2 + 1 + 2
+
+
+def test_untouched_steps_are_fitted_once():
+    estimator = Pipeline([("stage", Counted()), ("head", PoolPredictions())])
+    Counted.fits = 0
+    list(predict_settings(estimator, as_settings({"head__statistic": ["mean", "median"]}), BAGS, Y, BAGS))
+    assert Counted.fits == 1
+    Counted.fits = 0  # a setting that changes the stage itself is refitted every time
+    list(predict_settings(estimator, as_settings({"stage": [Counted(), Counted(), Counted()]}), BAGS, Y, BAGS))
+    assert Counted.fits == 3
+
+
+def test_standard_deviations_are_found_through_a_pipeline_and_a_search():
+    for model in (Spread(), Pipeline([("head", Spread())]), GridSearchCV(Spread(), {"shift": [0.0]}, cv=BagKFold(2))):
+        prediction, std = predict(model.fit(BAGS, Y), BAGS)
+        assert prediction.shape == std.shape == (40,)
+    assert predict(TrainMean().fit(BAGS, Y), BAGS)[1] is None
+
+
+def pooled(head):
+    return make_pipeline(Pool(("mean",)), head)
+
+
+def test_a_search_as_the_last_step_of_a_pipeline_gives_what_its_best_estimator_gives():
+    search = GridSearchCV(BayesianRidge(), {"alpha_1": [1e-6, 1e-3]}, cv=3)
+    model = pooled(search).fit(BAGS, Y)
+    rows, best = model[0].transform(BAGS), model[-1].best_estimator_
+    for found, expected in zip(predict(model, BAGS), best.predict(rows, return_std=True), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    whole = GridSearchCV(pooled(BayesianRidge()), {"bayesianridge__alpha_1": [1e-6]}, cv=BagKFold(3)).fit(BAGS, Y)
+    assert predict(whole, BAGS)[1].shape == (40,)
+    assert predict(pooled(GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=3)).fit(BAGS, Y), BAGS)[1] is None
+    results = evaluate(BAGS, Y, [("searched", pooled(search))], repeats=1)
+    assert results.failures == [] and np.isfinite(results.values("searched", "nll")).all()
+
+
+class Answers(TrainMean):
+    """Gives what it is told to, for all bags."""
+
+    def __init__(self, mean=None, std=None, alone=False):
+        self.mean, self.std, self.alone = mean, std, alone
+
+    def fit(self, bags, y):
+        return self
+
+    def predict(self, bags, return_std=False):
+        mean = np.zeros(len(bags)) if self.mean is None else self.mean(bags)
+        return mean if self.alone or not return_std else (mean, self.std(bags))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mean": lambda b: np.zeros((len(b), 1)), "std": len}, r"gave predictions of shape \(8, 1\) for 8 bags; one"),
+        (
+            {"std": lambda b: np.ones((len(b), 1))},
+            r"gave std of shape \(8, 1\) for 8 bags; one number per bag is needed",
+        ),
+        ({"std": lambda b: 0.5}, r"gave std of shape \(\) for 8 bags"),
+        ({"alone": True}, r"gave ndarray; \(predictions, deviations\) are needed"),
+        (
+            {"std": lambda b: np.where(b.ids < 2, -1.0, 1.0)},
+            r"bag 0 \(and 1 other\) has a std of -1.0; a finite",
+        ),
+        ({"std": lambda b: np.where(b.ids == 1, np.nan, 1.0)}, "bag 1 has a std of nan; a finite number that is not"),
+        ({"std": lambda b: np.where(b.ids == 1, np.inf, 1.0)}, "bag 1 has a std of inf; a finite number"),
+    ],
+)
+def test_odd_answers_fail_their_cell(options, message):
+    split = np.where(np.arange(40) < 8, "test", "train")
+    results = evaluate(BAGS, Y, [("odd", Answers(**options))], split=split)
+    ((_, _, _, error),) = results.failures
+    assert re.search(message, error), error
+
+
+def test_certainty_has_no_density_and_is_judged_by_the_rest():
+    split = np.where(np.arange(40) < 8, "test", "train")
+    results = evaluate(BAGS, Y, [("sure", Answers(std=lambda b: np.zeros(len(b))))], split=split)
+    assert results.failures == [] and np.isnan(results.values("sure", "nll")).all()
+    np.testing.assert_allclose(results.values("sure", "crps"), results.values("sure", "mae"))
+
+
+class Exits(TrainMean):
+    def fit(self, bags, y):
+        sys.exit("no licence")
+
+
+def test_a_method_that_exits_fails_alone():
+    results = evaluate(BAGS, Y, [("exits", Exits()), ("mean", TrainMean())], repeats=1)
+    assert [failure[0] for failure in results.failures] == ["exits"] * 5
+    assert "SystemExit: no licence" in results.failures[0][3] and np.isfinite(results.values("mean")).all()
