@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -58,6 +59,27 @@ def compiled(k):
     return numba.njit(lambda p: p * k)
 
 
+def quick(k):
+    return numba.njit(fastmath=k == 5)(lambda p: p + 1)
+
+
+def dressed(k):
+    """A partial that looks like the function it wraps."""
+    return functools.update_wrapper(functools.partial(np.multiply, k), times(1))
+
+
+def marked(k):
+    def multiply(p):
+        return p * multiply.k
+
+    multiply.k = k
+    return multiply
+
+
+def tensor(k):
+    return pytest.importorskip("torch").full((3,), float(k))
+
+
 def recursive(k):
     def down(n):
         return k if n == 0 else down(n - 1)
@@ -82,6 +104,10 @@ MAKERS = {
     "partial": lambda k: functools.partial(np.multiply, k),
     "cached": counted,
     "compiled": compiled,
+    "compiled in another way": quick,
+    "partial, dressed": dressed,
+    "attribute": marked,
+    "tensor": tensor,
     "itself by name": recursive,
     "beside a lock": locked,
     "a set": lambda k: lambda p, among=frozenset({"a", "b", k}): p in among,
@@ -204,6 +230,19 @@ def test_code_with_a_version_is_told_by_its_version(monkeypatch):
     old = describe(TrainMean())
     monkeypatch.setattr(own_code, "_released", lambda package: "1.1")
     assert "toy_estimators.TrainMean@1.0(" in old and describe(TrainMean()) != old
+
+
+def test_a_file_of_ones_own_may_be_called_as_one_of_python(tmp_path, monkeypatch):
+    (tmp_path / "profile.py").write_text("def shift(p):\n    return p + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "profile", raising=False)
+    own_code._released.cache_clear()
+    mine = importlib.import_module("profile")
+    try:
+        assert "#" in describe(mine.shift) and "#" not in describe(functools.reduce) + describe(re.sub)
+    finally:
+        del sys.modules["profile"]
+        own_code._released.cache_clear()
 
 
 def test_what_a_released_function_closes_over_counts():

@@ -109,6 +109,28 @@ def test_a_search_as_the_last_step_of_a_pipeline_gives_what_its_best_estimator_g
     assert results.failures == [] and np.isfinite(results.values("searched", "nll")).all()
 
 
+class Hundred(Pipeline):
+    def predict(self, X, return_std=False):
+        mean, std = super().predict(X, return_std=True)
+        return (mean + 100, 2 * std) if return_std else mean + 100
+
+
+class Silent(Pipeline):
+    def predict(self, X):
+        return super().predict(X) + 100
+
+
+@pytest.mark.parametrize("kind", [Hundred, Silent])
+def test_a_pipeline_with_a_verb_of_its_own_is_asked_itself(kind):
+    bags, y = sample(30)
+    model = kind([("pool", Pool(("mean",))), ("ridge", BayesianRidge())]).fit(bags, y)
+    mean, std = predict(model, bags)
+    np.testing.assert_array_equal(mean, model.predict(bags))
+    assert (std is None) == (kind is Silent)
+    if std is not None:
+        np.testing.assert_array_equal(std, model.predict(bags, return_std=True)[1])
+
+
 class Answers(TrainMean):
     """Gives what it is told to, for all bags."""
 

@@ -107,6 +107,7 @@ LABELS = {
     "days": (np.array(DAYS, dtype="M8[D]"), sorted(set(DAYS))),
     "nanoseconds": (np.array(DAYS, dtype="M8[ns]"), sorted(set(DAYS))),
     "dates": ([date.fromisoformat(day) for day in DAYS], sorted(set(DAYS))),
+    "spans": (np.array([2, 1] * 3, dtype="m8[us]"), ["1 microseconds", "2 microseconds"]),
     "bytes": (np.array([b"b", b"a"] * 3), ["a", "b"]),
     "bytes as objects": (np.array([b"b", b"a"] * 3, dtype=object), ["a", "b"]),
     "whole numbers": (np.array([2, 10] * 3, dtype=np.int32), [2, 10]),

@@ -15,7 +15,7 @@ def demo(
     bags: Annotated[int, typer.Option(min=1, help="Number of simulated bags. Example: --bags 200")] = 200,
     instances: Annotated[int, typer.Option(min=1, help="Pixels in a bag. Example: --instances 50")] = 50,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags to score on. Example: --folds 5")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
 ) -> None:
     """Simulate aerosol bags, compare four methods on the same folds, and leave a table and a picture."""
     from rich.console import Console

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Literal
@@ -121,7 +122,9 @@ def _labels(load, column: str | None, what: str):
     if column is None:
         return None
     try:
-        return load(column)[0].groups
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the bags themselves were loaded
+            return load(column)[0].groups
     except ValueError as error:
         said = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
         said["or leave groups out"] = f"or leave --{what}-column out"

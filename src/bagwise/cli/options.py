@@ -75,7 +75,7 @@ Methods = Annotated[
     ),
 ]
 Level = Annotated[float, typer.Option(min=0.01, max=0.999, help="Level of the intervals. Example: --level 0.95")]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same answer. Example: --seed 0")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same answer. Example: --seed 0")]
 RetryFailed = Annotated[bool, typer.Option(help="Run cells that failed before once more.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

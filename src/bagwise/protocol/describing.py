@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from operator import itemgetter
 from types import FunctionType, MethodType, ModuleType
 
@@ -12,11 +13,17 @@ from bagwise.protocol.fingerprints import digest
 from bagwise.protocol.own_code import class_parts, function_parts, is_own, with_release
 
 
+@cache
+def _cached():
+    """For its type only."""
+
+
 def describe(value) -> str:
     """A value, an estimator above all, with every parameter, as text that is equal if and only if the value is.
 
     Functions and classes that are told by no version are told by what they do (see `own_code`), and any other object by
-    its class and by what pickle would keep of it; what cannot be kept, such as a lock, by its class.
+    its class and by what pickle would keep of it; what cannot be kept, such as a lock, by its class. What a function or
+    class of one's own names is part of it, so one that counts its calls in a global is another one after each.
 
     Examples
     --------
@@ -60,14 +67,19 @@ def _name(value, parts: tuple, seen: dict) -> str:
 
 def _object(value, seen: dict) -> str:
     """Anything else: a hash of what pickle would keep of it, which may be long."""
-    wrapped = getattr(value, "__dict__", {}).get("__wrapped__")  # a cached or compiled function
-    parts = _kept(value) if wrapped is None else (type(value), wrapped)
+    wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
+    if wrapped is not None and (isinstance(value, type(_cached)) or type(value).__module__.startswith("numba.")):
+        parts = type(value), wrapped, getattr(value, "targetoptions", None)  # what it has cached or compiled is no part
+    else:
+        parts = _kept(value)
     return f"{type(value).__qualname__}:{digest(_text(parts, seen))}"
 
 
 def _kept(value) -> tuple:
     if isinstance(value, property):
         return value.fget, value.fset, value.fdel
+    if hasattr(value, "detach"):  # a tensor: what pickle keeps of it has an address
+        return type(value), str(value.dtype), value.detach().cpu().double().numpy()
     if isinstance(value, MethodType | classmethod | staticmethod):
         return type(value), value.__func__, getattr(value, "__self__", None)
     try:

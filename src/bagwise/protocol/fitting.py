@@ -37,13 +37,19 @@ def predict(model, bags) -> tuple[np.ndarray, np.ndarray | None]:
 
 def _last(model):
     """What predicts in the end: the last step of a pipeline, the best of a search."""
-    inside = model[-1] if isinstance(model, Pipeline) else getattr(model, "best_estimator_", None)
+    inside = model[-1] if _passes_on(model) else getattr(model, "best_estimator_", None)
     return model if inside is None else _last(inside)
+
+
+def _passes_on(model) -> bool:
+    """Whether it is a pipeline that predicts as pipelines do: a class derived from it may do otherwise."""
+    own = inspect.getattr_static(type(model), "predict", None)
+    return isinstance(model, Pipeline) and own is inspect.getattr_static(Pipeline, "predict")
 
 
 def _with_std(model, bags):
     """``predict(bags, return_std=True)`` of what predicts in the end; a search does not pass options on."""
-    if isinstance(model, Pipeline):
+    if _passes_on(model):
         return _with_std(model[-1], model[:-1].transform(bags) if len(model) > 1 else bags)
     if hasattr(model, "best_estimator_"):
         return _with_std(model.best_estimator_, bags)

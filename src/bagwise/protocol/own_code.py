@@ -12,10 +12,12 @@ from dis import get_instructions
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from sysconfig import get_path
 from types import CodeType, FunctionType, ModuleType
 
 from bagwise.protocol.fingerprints import LIBRARY
 
+_STANDARD = ("stdlib", "platstdlib")
 # What Python notes of a class: nothing that it computes by, and some of it comes with use.
 _NOTES = {
     "__dict__",
@@ -41,7 +43,8 @@ def function_parts(function: FunctionType) -> tuple:
     if not is_own(function.__module__):  # a version tells its code, but not what it closes over
         return tuple(closed)
     named = dict(_named(*_names(function.__code__), function.__globals__))
-    return _code_parts(function.__code__), function.__defaults__, function.__kwdefaults__, closed, named
+    given = function.__defaults__, function.__kwdefaults__, vars(function)
+    return _code_parts(function.__code__), given, closed, named
 
 
 def class_parts(kind: type) -> tuple:
@@ -70,14 +73,20 @@ def _package(module: str | None) -> str:
 @cache
 def _released(package: str) -> str | None:
     """The version of a package; empty if the key of a result has it, None if there is none."""
-    if package in sys.stdlib_module_names or package in LIBRARY:
-        return ""
     module = sys.modules.get(package)
     home = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
-    if not {"site-packages", "dist-packages"} & set(Path(home).parts):  # a script, or a package in development
+    installed = bool({"site-packages", "dist-packages"} & set(Path(home).parts))
+    if package in LIBRARY or (package in sys.stdlib_module_names and not installed and _comes_with_python(home)):
+        return ""
+    if not installed:  # a script, or a package in development
         return None
     names = packages_distributions().get(package, ())
     return version(names[0]) if names else None
+
+
+def _comes_with_python(home: str) -> bool:
+    """By where it lies: a script of one's own may be called profile.py, too. What is built in lies nowhere."""
+    return not home or any(Path(home).resolve().is_relative_to(Path(get_path(one)).resolve()) for one in _STANDARD)
 
 
 def _code_parts(code: CodeType) -> tuple:

@@ -146,7 +146,7 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "O":
         texts = [one.decode(errors="backslashreplace") if isinstance(one, bytes) else str(one) for one in labels]
         return np.array(texts)
-    return labels if labels.dtype.kind in "biufU" else labels.astype(str)
+    return labels if labels.dtype.kind in "biufU" else np.array([str(one) for one in labels])
 
 
 def _warn_of_torn_groups(bags: Bags, codes: np.ndarray, what: str) -> None:

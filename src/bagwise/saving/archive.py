@@ -16,7 +16,7 @@ from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 from bagwise.saving.refusing import AGAIN, Refused
 
-FORMAT = 1
+FORMAT = 2  # 1 had no seal
 KIND = "bagwise model"
 HEADER = "header.json"
 SEAL = len(hashlib.sha256().hexdigest())
@@ -114,6 +114,10 @@ def _header(archive: ZipFile) -> dict:
         raise Refused(
             f"it has format {header['format']}, and this bagwise reads up to {FORMAT}; "
             "update it: pip install --upgrade bagwise"
+        )
+    if isinstance(header.get("format"), int) and header["format"] < FORMAT:
+        raise Refused(
+            f"it was saved by an earlier bagwise (format {header['format']}); fit the model and save it again"
         )
     wrong = [name for name, kind in FIELDS.items() if not isinstance(header.get(name), kind)]
     if wrong:
