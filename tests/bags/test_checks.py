@@ -1,5 +1,6 @@
 """The checks at the door."""
 
+from decimal import Decimal
 from types import SimpleNamespace
 
 import numpy as np
@@ -113,6 +114,32 @@ def test_weights(bags):
     for bad, came in (("balanced", "'balanced'"), (2.0, "2.0"), (["a", "b", "c"], "<U1"), ([None] * 3, "object")):
         with pytest.raises(TypeError, match=rf"sample_weight must be numbers, one per bag \(3\), not {came}"):
             check_weights(bad, bags)
+
+
+def test_numbers_that_come_as_objects(bags):
+    boxed = np.array([0, 10, 30], dtype=object)
+    for numbers in (
+        boxed,
+        boxed.tolist(),
+        [Decimal(0), Decimal(10), Decimal(30)],
+        pd.Series(boxed),
+        np.ma.array(boxed),
+    ):
+        assert check_weights(numbers, bags).tolist() == [0, 0.5, 1.5]
+        assert check_targets(numbers, bags).tolist() == [0, 10, 30]
+    for holed in ([1, None, 3], pd.Series([1, pd.NA, 3], dtype="Int64"), np.ma.array(boxed, mask=[0, 1, 0])):
+        with pytest.raises(ValueError, match="bag 'b' has a sample_weight that is negative, missing or infinite"):
+            check_weights(holed, bags)
+        with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target"):
+            check_targets(holed, bags)
+    for odd, came in (
+        (np.array([1, "2", 3], dtype=object), "object such as '2'"),
+        (["1", "2", "3"], "<U1 such as '1'"),
+    ):
+        with pytest.raises(TypeError, match=rf"sample_weight must be numbers, one per bag \(3\), not {came}$"):
+            check_weights(odd, bags)
+        with pytest.raises(TypeError, match="y must be numbers, not"):
+            check_targets(odd, bags)
 
 
 def test_what_is_masked_is_missing(bags):

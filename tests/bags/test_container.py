@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from decimal import Decimal
 
 import awkward
 import joblib
@@ -225,6 +226,23 @@ def test_hidden_values_of_a_masked_array_become_missing():
     with pytest.raises(ValueError, match="bag 1 has missing"):
         from_arrays([np.ones((1, 1)), masked])
     assert np.isnan(Bags(masked, [0, 2], missing="keep").instances).sum() == 1
+
+
+def test_hidden_values_of_a_masked_array_of_objects_become_missing():
+    """Also in a bag of which nothing is shown."""
+    some = np.ma.array([[1], [Decimal(2)], ["?"]], mask=[[False], [False], [True]], dtype=object)
+    none = np.ma.array([[5], [6]], mask=True, dtype=object)
+    kept = from_arrays([some, none, np.ones((1, 1))], missing="keep").instances
+    np.testing.assert_array_equal(kept[:, 0], [1, 2, np.nan, np.nan, np.nan, 1])
+    with pytest.raises(ValueError, match=r"bag 0 \(and 1 other\) has missing"):
+        from_arrays([some, none])
+    with pytest.raises(TypeError, match="instances must be numbers, not object"):
+        from_arrays([np.ma.array([["a"], [1]], mask=[[False], [True]], dtype=object)])
+
+
+def test_ids_that_pandas_masks_are_missing():
+    with pytest.raises(ValueError, match="bag at position 1 has no id"):
+        Bags(np.ones(2), [0, 1, 2], ids=pd.array([1, None], dtype="Int64"))
 
 
 # From arrays, padded blocks, awkward arrays ---------------------------------------------------------------------

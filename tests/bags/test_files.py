@@ -1,6 +1,7 @@
 """Loading files: every format gives the bags of the frame, and a bad file gives one sentence."""
 
 import gzip
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -449,9 +450,9 @@ def test_groups_that_are_a_feature_too_are_numbers(tmp_path):
 def test_ids_that_are_text_in_one_file_are_in_all(library, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "_library", lambda path, *names: library)
     (tmp_path / "a.csv").write_text("site,x\n10,1\n7,2\n")
-    (tmp_path / "b.csv").write_text("site,x\n007,3\n10,4\n")
+    (tmp_path / "b.csv").write_text("site,x\n008,3\n10,4\n1_0,5\n")
     bags, _ = bw.load(tmp_path / "*.csv", bag="site")
-    assert bags.ids.tolist() == ["10", "7", "007"] and bags[0].tolist() == [[1.0], [4.0]]
+    assert bags.ids.tolist() == ["10", "7", "008", "1_0"] and bags[0].tolist() == [[1.0], [4.0]]
     (tmp_path / "b.csv").write_text("spot,x\n007,3\n")
     with pytest.raises(ValueError, match="b.csv lacks site and adds spot"):
         bw.load(tmp_path / "*.csv", bag="site")
@@ -466,6 +467,46 @@ def test_ids_with_leading_zeros_stay_what_they_are(library, tmp_path, monkeypatc
     assert bags.ids.tolist() == ["007", "7"] and bags.groups.tolist() == ["01", "1"] and y.tolist() == [5, 6]
     (tmp_path / "t.csv").write_text("site,x,y\n10,1,5\n0,2,6\n-3,3,7\n")
     assert bw.load(tmp_path / "t.csv", bag="site", target="y")[0].ids.tolist() == [10, 0, -3]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("form", ["{}.0", "00{}", "{}e0", "+{}", "{}.00"])
+def test_one_number_in_two_forms_is_no_two_bags(library, form, tmp_path, monkeypatch):
+    """Pandas writes 0.0 for 0 once the column had a NaN; every bag came apart."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "a.csv").write_text("site,group,x\n0,u,1\n1,u,1\n2,u,2\n")
+    texts = [form.format(k) for k in (1, 2, 3)]
+    (tmp_path / "b.csv").write_text("site,group,x\n" + "".join(f"{text},u,{text}\n" for text in texts))
+    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv \(and 1 more such\): one number"
+    for names in (["a.csv", "b.csv"], ["b.csv", "a.csv"]):
+        with pytest.raises(ValueError, match=said + ".*; write it in one form in all files"):
+            bw.load([tmp_path / name for name in names], bag="site", features="x")
+        with pytest.raises(ValueError, match=said):
+            bw.load([tmp_path / name for name in names], bag="group", groups="site", features="x")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_unnamed_columns(library, tmp_path, monkeypatch):
+    """One is row numbers; two were called by a message of two lines, or by invented names."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,aod,,\n1,2,,\n2,3,,\n")
+    with pytest.raises(ValueError, match=r"t.csv: 2 columns have no name; name them, or take them out of the table$"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    with pytest.raises(ValueError, match=r"^2 columns have no name"):
+        bw.load(pd.DataFrame([[1, 2.0, 3]], columns=["site", "", ""]), bag="site")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas"])  # polars knows no such lines
+def test_lines_that_end_in_a_carriage_return(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_bytes(b"site,x,y\r1,2,3\r2,3,4\r")
+    bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y")
+    assert bags.ids.tolist() == [1, 2] and bags.instances.tolist() == [[2], [3]] and y.tolist() == [3, 4]
+    (tmp_path / "t.csv").write_bytes(b"site,x,x\r1,2,3\r")
+    with pytest.raises(ValueError, match="t.csv: two columns have the same name, 'x'"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    (tmp_path / "t.csv").write_text(f"site,{'x' * 140_000}\n1,2\n")  # more than Python's csv takes in a field
+    assert bw.load(tmp_path / "t.csv", bag="site")[0].instances.tolist() == [[2]]
 
 
 def test_tables_of_other_separators_are_named(tmp_path):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import bagwise as bw
+from bagwise.bags import reading
 from bagwise.bags.several import find_files
 
 
@@ -91,6 +92,54 @@ def test_files_of_two_formats_are_one_table(frame, tmp_path):
     frame[5:].to_parquet(tmp_path / "2.parquet", index=False)
     assert find_files([tmp_path / "1.csv", tmp_path / "2.parquet"])[1].name == "2.parquet"
     assert bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site", target="y")[0].n_instances == 10
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+@pytest.mark.parametrize(
+    ("written", "typed", "ids"),
+    [
+        (["0.5", "1.0"], np.array([1.0, 2.5]), [0.5, 1.0, 2.5]),
+        (["0.1", "0.3"], np.array([0.1, 0.2], np.float32), np.float32([0.1, 0.3, 0.2]).tolist()),
+        (["0.0", "1.0"], np.array([1, 2]), [0, 1, 2]),
+        (["007", "1"], np.array([7, 2], np.int8), [7, 1, 2]),
+        (["9007199254740993", "01"], np.array([1, 9007199254740992]), [9007199254740993, 1, 9007199254740992]),
+        (["0", "1"], np.array([1.0, 2.5]), [0.0, 1.0, 2.5]),
+    ],
+)
+def test_ids_of_text_beside_numbers_are_numbers(library, written, typed, ids, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    paths = [tmp_path / "1.csv", tmp_path / "2.parquet"]
+    paths[0].write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
+    pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(paths[1])
+    assert bw.load(paths, bag="site")[0].ids.tolist() == ids
+    assert sorted(bw.load(paths[::-1], bag="site")[0].ids.tolist()) == sorted(ids)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+@pytest.mark.parametrize(
+    ("written", "typed", "what"),
+    [
+        (["1.5", "b7"], [1.0, 2.5], "'b7', which is none; write the ids in one form in all files"),
+        (["1.1", "1.10"], [1.0, 2.5], "'1.1' and '1.10', which are one"),
+        (["0.5", "1.0"], [1, 2], "'0.5', which is none"),
+        (["1e30", "1.0"], [1, 2], "'1e30', which is none"),
+        (["inf", "1.0"], [1.0, 2.5], "'inf', which is none"),
+        (["0.1", "0.1000000001"], np.array([1, 2], np.float32), "'0.1' and '0.1000000001', which are one"),
+    ],
+)
+def test_ids_of_text_that_are_no_such_numbers(library, written, typed, what, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "1.csv").write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
+    pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match=rf"column 'site' holds numbers, as .* in .*2.parquet, but .*1.csv has {what}"):
+        bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site")
+
+
+def test_a_missing_id_beside_numbers_is_missing(tmp_path):
+    (tmp_path / "1.csv").write_text("site,x\n0.5,1\n,2\n")
+    pd.DataFrame({"site": [1.0, 2.5], "x": [2, 3]}).to_parquet(tmp_path / "2.parquet")
+    with pytest.raises(ValueError, match=r"1 of 4 rows have no bag id \(the first is row 1"):
+        bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site")
 
 
 def test_long_ids_in_two_types_stay_themselves(tmp_path):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.arrays import from_arrays
+from bagwise.bags.boxed import NUMBERS
 from bagwise.bags.container import Bags
-from bagwise.bags.naming import name_bags
+from bagwise.bags.naming import label, name_bags
 from bagwise.bags.parts import LARGEST, bags_of, unmask
 from bagwise.bags.remembering import compare_columns
 
@@ -118,7 +119,8 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
 def _as_weights(sample_weight, n_bags: int) -> np.ndarray:
     weights = unmask(sample_weight)
     if weights.ndim == 0 or weights.dtype.kind not in "fiub":
-        came = repr(sample_weight) if weights.ndim == 0 else str(weights.dtype)
+        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
+        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
         raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
     if weights.shape != (n_bags,):
         raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")

@@ -47,7 +47,10 @@ def _nearest(name: str, names: list[str]) -> str | None:
 
 
 def refuse_twice(names) -> None:
-    """Refuse columns of which two have one name; an unnamed one is no column but row numbers."""
+    """Refuse columns of which two have one name; one that is unnamed is no column but row numbers."""
+    unnamed = list(names).count("")
+    if unnamed > 1:
+        raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
     seen: set = set()
     again = next((name for name in names if name != "" and (name in seen or seen.add(name))), None)
     if again is not None:

@@ -7,12 +7,10 @@ Both classes answer the same questions: ``names``, ``n_rows``, the ``kind`` of a
 
 from __future__ import annotations
 
-from decimal import Decimal
-from numbers import Real
-
 import narwhals as nw
 import numpy as np
 
+from bagwise.bags.boxed import unbox
 from bagwise.bags.choosing import refuse_twice
 
 
@@ -137,15 +135,10 @@ def _plain(series: nw.Series) -> nw.Series:
 def _unboxed(series: nw.Series) -> np.ndarray | None:
     """Python's numbers, with NaN for null; None if there is anything else, or nothing."""
     known = ~series.is_null().to_numpy().astype(bool)
-    values = series.to_numpy()
-    kinds = set(map(type, values[known]))
-    if not kinds or not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
-        return None
-    if kinds <= {bool, np.bool_}:
-        return values.astype(bool) if known.all() else None
-    numbers = np.full(len(values), np.nan)
-    numbers[known] = values[known].astype(np.float64)
-    return numbers
+    values = np.where(known, series.to_numpy(), None)
+    if set(map(type, values[known])) <= {bool, np.bool_}:
+        return values.astype(bool) if known.all() and known.any() else None
+    return unbox(values)
 
 
 def _innermost(dtype):

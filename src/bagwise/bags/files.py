@@ -8,6 +8,7 @@ from pathlib import Path
 import narwhals as nw
 import numpy as np
 
+from bagwise.bags.agreeing import agree_on_ids
 from bagwise.bags.choosing import as_list
 from bagwise.bags.columns import as_frame
 from bagwise.bags.container import Bags
@@ -17,7 +18,7 @@ from bagwise.bags.parquet import Part, read_parts
 from bagwise.bags.partitioned import ENDINGS as PARQUET
 from bagwise.bags.partitioned import find_parts, is_data_set
 from bagwise.bags.reading import is_row_number, read_arrow, read_csv, read_parquet, reading
-from bagwise.bags.several import agree_on_text, find_files, stack
+from bagwise.bags.several import find_files, stack
 from bagwise.bags.tables import from_table
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
@@ -41,6 +42,7 @@ def load(
     - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow, polars or pandas,
       whichever is installed. The unnamed row numbers that pandas writes are left out. Bag ids and groups of a .csv or
       .tsv are whole numbers if all are written so, else text as it stands: "007", "1.10" and "1e5" stay what they are.
+      Beside a file in which they are numbers, they are read as such.
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...
@@ -118,9 +120,8 @@ def _read_files(source, ids: list, asked: list, only: bool) -> nw.DataFrame | No
     frames = [_read(path, ending, ids, asked, only) for path, ending in zip(paths, endings, strict=True)]
     if len(frames) == 1:
         return frames[0]
-    if all(ending.startswith((".csv", ".tsv")) for ending in endings):
-        frames = agree_on_text(frames, ids)
-    return stack(frames, paths)
+    written = [ending.startswith((".csv", ".tsv")) for ending in endings]
+    return stack(agree_on_ids(frames, paths, written, ids), paths)
 
 
 def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bagwise.bags.boxed import unbox
 from bagwise.bags.naming import label, name_bags
 
 _FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
@@ -12,11 +13,18 @@ LARGEST = 1e100
 
 
 def unmask(array) -> np.ndarray:
-    """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data."""
+    """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data.
+
+    Objects that are numbers become numbers.
+    """
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
         single = array.dtype == np.float32
         array = array.astype(np.float32 if single else np.float64).filled(np.nan)
-    return np.asarray(array)
+    elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
+        array = np.where(np.ma.getmaskarray(array), None, array.data)
+    array = np.asarray(array)
+    numbers = unbox(array) if array.dtype == object else None
+    return array if numbers is None else numbers
 
 
 def as_instances(instances) -> np.ndarray:
@@ -60,7 +68,7 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
 
 def as_labels(values, n_bags: int, what: str) -> np.ndarray:
     """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
-    if np.ma.is_masked(values):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
     array = one_per_bag(values, n_bags, what)
     if array.ndim != 1:

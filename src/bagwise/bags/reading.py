@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,8 +71,9 @@ def _are_whole(column: nw.Series, texts: nw.Series) -> bool:
 def _look_at_header(path: Path, separator: str) -> None:
     """Refuse names that appear twice, which some libraries change, and the table of a spreadsheet in much of Europe."""
     with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-        line = file.readline(1 << 20)
-        refuse_twice(next(csv.reader([line.decode("utf-8-sig", "replace")], delimiter=separator), ()))
+        line = b"".join(file.readline(1 << 20).splitlines()[:1])  # lines may end in a bare carriage return
+        with suppress(csv.Error):  # which the reader will know better
+            refuse_twice(next(csv.reader([line.decode("utf-8-sig", "replace")], delimiter=separator), ()))
     other = {";": ";", "\t": "tab", ",": ","}
     for mark, name in other.items():
         if mark != separator and mark.encode() in line and separator.encode() not in line:

@@ -61,13 +61,6 @@ def shown(names: list[str], pattern: str, source) -> list[str]:
     return found
 
 
-def agree_on_text(frames: list[nw.DataFrame], ids: list) -> list[nw.DataFrame]:
-    """Tables of text in which ids that are text in one are so in all: whole numbers stand there as they are written."""
-    texts = [name for name in ids if any(frame.schema.get(name) == nw.String for frame in frames)]
-    casts = [nw.col(name).cast(nw.String) for name in texts]
-    return [frame.with_columns(*casts) if set(texts) <= set(frame.columns) else frame for frame in frames]
-
-
 def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
     """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
     names = frames[0].columns
