@@ -2,26 +2,17 @@
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import typer
+from published_files import crop_frame, write_aerosol
+from typed import app
 from typer.testing import CliRunner
 
-from bagwise.cli.evaluate import evaluate
-from bagwise.cli.reproduce import reproduce
 from bagwise.protocol import table1
 from bagwise.testing.contracts import sample
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from published_files import crop_frame, write_aerosol
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
-app.command()(reproduce)
 
 
 @pytest.fixture(scope="module")

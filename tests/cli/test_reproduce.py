@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import pickle
-import sys
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
@@ -12,17 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from published_files import crop_frame, matrix, write_aerosol
 from rich.console import Console
 from scipy.io import savemat
+from toy_estimators import TrainMean
 from typer.testing import CliRunner
 
 from bagwise.cli.speaking import stdout
 from bagwise.protocol import table1
 from bagwise.protocol.entries import Entry
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from published_files import crop_frame, matrix, write_aerosol
-from toy_estimators import TrainMean
 
 verb = import_module("bagwise.cli.reproduce")  # the package has the function under this name
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -3,26 +3,16 @@
 import csv
 import json
 import re
-import sys
-from pathlib import Path
 
 import pandas as pd
 import pytest
-import typer
+from published_files import write_aerosol
+from typed import app
 from typer.testing import CliRunner
 
-from bagwise.cli.evaluate import evaluate
-from bagwise.cli.reproduce import reproduce
 from bagwise.protocol import evaluation
 from bagwise.protocol.cells import run_cell
 from bagwise.testing.contracts import sample
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from published_files import write_aerosol
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
-app.command()(reproduce)
 
 
 @pytest.fixture(scope="module")

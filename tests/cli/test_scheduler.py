@@ -1,20 +1,16 @@
 """`--scheduler`: the workers of a cluster do the work of a verb, and it says the same."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from published_files import write_aerosol
 from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
 from bagwise.testing.contracts import sample
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-from published_files import write_aerosol
 
 distributed = pytest.importorskip("distributed")
 COLUMNS = ("--bag", "site", "--target", "aod", "--quiet", "--json")

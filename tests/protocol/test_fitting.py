@@ -6,40 +6,23 @@ import sys
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
+from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from toy_estimators import Counted, Spread, TrainMean
+from toy_estimators import SPACE, Counted, Spread, TrainMean, kme
 
-from bagwise.embeddings import KernelMean, Pool
+from bagwise.embeddings import Pool
 from bagwise.heads import RidgePath
-from bagwise.instances import BagKFold, OutOfFold
+from bagwise.instances import BagKFold
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.protocol import evaluate
 from bagwise.protocol.fitting import predict, predict_settings
 from bagwise.protocol.selection import as_settings
-from bagwise.regressors import EmbeddingRidge, PoolPredictions
+from bagwise.regressors import PoolPredictions
 from bagwise.testing.contracts import sample
-from bagwise.threads import one_thread
 
 BAGS, Y = sample(40)
-
-
-@pytest.fixture(autouse=True)
-def calm():
-    with one_thread():  # as cells run; many threads on small matrices are slow on a busy machine
-        yield
-
-
-SPACE = {
-    "head__embedding__kernel": [k(b) for k, b in ((Gaussian, 1.0), (InverseMultiquadric, 10.0))],
-    "head__head__penalties": [(10.0**-e,) for e in (1, 16)],
-}
-
-
-def kme():
-    head = EmbeddingRidge(KernelMean(units="label"), RidgePath((1e-8,), scaling="none", fit_intercept=False))
-    return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])
+pytestmark = pytest.mark.usefixtures("calm")
 
 
 def test_reusing_the_fitted_steps_equals_refitting_the_whole():
@@ -129,6 +112,14 @@ def test_a_pipeline_with_a_verb_of_its_own_is_asked_itself(kind):
     assert (std is None) == (kind is Silent)
     if std is not None:
         np.testing.assert_array_equal(std, model.predict(bags, return_std=True)[1])
+
+
+def test_a_pipeline_with_a_verb_of_its_own_is_asked_itself_for_every_penalty():
+    model, settings = Silent(kme().steps), as_settings({"head__head__penalties": [(0.1,), (1e-3,)]})
+    found = [mean for mean, _ in predict_settings(model, settings, BAGS[:30], Y[:30], BAGS[30:])]
+    for setting, mean in zip(settings, found, strict=True):
+        plain = clone(model).set_params(**setting).fit(BAGS[:30], Y[:30]).predict(BAGS[30:])
+        np.testing.assert_allclose(mean, plain, rtol=1e-9)
 
 
 class Answers(TrainMean):

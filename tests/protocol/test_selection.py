@@ -3,41 +3,22 @@
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sklearn.linear_model import Lasso, LinearRegression
+from sklearn.linear_model import Lasso
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import Pipeline, make_pipeline
-from toy_estimators import RandomDirection, Spread, TrainMean
+from toy_estimators import SPACE, RandomDirection, Spread, TrainMean, kme
 
 import bagwise as bw
-from bagwise.embeddings import KernelMean, Pool
-from bagwise.heads import RidgePath
-from bagwise.instances import BagKFold, OutOfFold
-from bagwise.kernels import Gaussian, InverseMultiquadric
+from bagwise.embeddings import Pool
+from bagwise.instances import BagKFold
+from bagwise.kernels import Gaussian
 from bagwise.protocol import evaluate
 from bagwise.protocol.selection import as_settings, choose_inside, chooses_by_itself
-from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contracts import sample
-from bagwise.threads import one_thread
 
 BAGS, Y = sample(40)
-
-
-@pytest.fixture(autouse=True)
-def calm():
-    with one_thread():  # as cells run; many threads on small matrices are slow on a busy machine
-        yield
-
-
-SPACE = {
-    "head__embedding__kernel": [k(b) for k, b in ((Gaussian, 1.0), (InverseMultiquadric, 10.0))],
-    "head__head__penalties": [(10.0**-e,) for e in (1, 16)],
-}
-
-
-def kme():
-    head = EmbeddingRidge(KernelMean(units="label"), RidgePath((1e-8,), scaling="none", fit_intercept=False))
-    return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])
+pytestmark = pytest.mark.usefixtures("calm")
 
 
 def test_choosing_inside_equals_grid_search():

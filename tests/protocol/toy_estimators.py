@@ -5,8 +5,15 @@ import time
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import Pipeline
 
 from bagwise.bags.segments import segment_mean
+from bagwise.embeddings import KernelMean
+from bagwise.heads import RidgePath
+from bagwise.instances import OutOfFold
+from bagwise.kernels import Gaussian, InverseMultiquadric
+from bagwise.regressors import EmbeddingRidge
 
 SEEN = []  # (what, ids) of every call of `Spy`
 
@@ -109,3 +116,15 @@ class Counted(BaseEstimator):
 
     def fit_transform(self, bags, y=None):
         return self.fit(bags, y).transform(bags)
+
+
+SPACE = {
+    "head__embedding__kernel": [k(b) for k, b in ((Gaussian, 1.0), (InverseMultiquadric, 10.0))],
+    "head__head__penalties": [(10.0**-e,) for e in (1, 16)],
+}
+
+
+def kme():
+    """Instance-kme in small, to be searched over `SPACE`."""
+    head = EmbeddingRidge(KernelMean(units="label"), RidgePath((1e-8,), scaling="none", fit_intercept=False))
+    return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])

@@ -100,7 +100,7 @@ def _runs(estimator, settings: tuple[dict, ...]) -> Iterator[list[dict]]:
 
 def _penalty_of(estimator) -> str | None:
     """What the penalties of the last step are called, if one fit gives the predictions by all of them."""
-    name, last = estimator.steps[-1] if isinstance(estimator, Pipeline) else ("", None)
+    name, last = estimator.steps[-1] if _passes_on(estimator) else ("", None)
     whole = isinstance(last, EmbeddingRidge) and isinstance(last.head, RidgePath) and not last.grid
     return f"{name}__head__penalties" if whole else None
 

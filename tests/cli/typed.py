@@ -1,0 +1,10 @@
+"""The verbs of evaluation as an app that a test can type to."""
+
+import typer
+
+from bagwise.cli.evaluate import evaluate
+from bagwise.cli.reproduce import reproduce
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(evaluate)
+app.command()(reproduce)
