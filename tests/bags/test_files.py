@@ -138,7 +138,10 @@ def test_tables_need_bag(tmp_path, frame, name):
         bw.load(tmp_path / name, bag="site", variable="x")
 
 
-@pytest.mark.parametrize(("name", "library"), readers(["t.CSV.gz", "t.parquet", "t.feather", "t.arrow", "stream.arrow"]))
+CUT = ["t.CSV.gz", "t.parquet", "t.feather", "t.arrow", "stream.arrow"]
+
+
+@pytest.mark.parametrize(("name", "library"), readers(CUT))
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
 def test_files_cut_short(tmp_path, monkeypatch, frame, name, kept, library):
     monkeypatch.setattr(reading, "find_spec", only(library))
