@@ -1,0 +1,88 @@
+"""Nothing moves under a user's feet: predictions, public signatures and model files are those that were kept.
+
+`write_reference.py` writes the files again, where a change is meant.
+"""
+
+import importlib.util
+import tarfile
+
+import pytest
+from reference_cases import (
+    ANSWERS,
+    MODELS,
+    SIGNATURES,
+    VALUES,
+    answers,
+    data_sets,
+    distance,
+    fitted,
+    gives_std,
+    method_cases,
+    quiet,
+    read,
+    signatures,
+    split,
+    tolerance,
+)
+
+import bagwise as bw
+
+# A second or so on the larger sets; the first set has them in every run.
+COSTLY = ("attention", "instance-kme-attention", "bdr", "shrinkage", "bmir:paper")
+KEPT, KEPT_MODELS = read(VALUES), read(ANSWERS)
+
+
+def cases():
+    for data in data_sets():
+        for case in method_cases():
+            slow = case.startswith(COSTLY) and data != "equal" and not (data == "beside" and ":" not in case)
+            yield pytest.param(data, case, marks=[*marks(case), *[pytest.mark.slow] * slow])
+
+
+def marks(case: str) -> list:
+    """Skipped where the extra of the method is not installed."""
+    name = case.partition(":")[0]
+    needs = bw.card(name).needs if name in bw.method_names() else None
+    absent = needs is not None and importlib.util.find_spec(needs) is None
+    return [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
+
+
+@pytest.mark.parametrize(("data", "case"), list(cases()))
+def test_predictions_are_those_kept(data, case):
+    key = f"{data} {case}"
+    assert key in KEPT["cases"], f"a new method: add {case!r} with write_reference.py"
+    allowed = tolerance(KEPT, key)
+    if allowed is None:
+        pytest.skip("this case amplifies rounding, and was written on other kernels")
+    found = answers(fitted(case, data), split(case, data)[2], std=gives_std(case))
+    assert distance(found, KEPT["cases"][key]) <= allowed
+
+
+def test_no_method_or_preset_is_gone():
+    assert {key.partition(" ")[2] for key in KEPT["cases"]} - set(method_cases()) == set()
+
+
+@pytest.fixture(scope="module")
+def model_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    with tarfile.open(MODELS) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case)) for case in KEPT_MODELS["cases"]])
+def test_model_files_of_earlier_versions_open(case, model_files):
+    with quiet():  # other versions of scikit-learn are warned of, and are no error here
+        model = bw.open_model(model_files / case)
+    found = answers(model, split(case, "beside")[2], std=gives_std(case))
+    assert distance(found, KEPT_MODELS["cases"][case]) <= tolerance(KEPT_MODELS, case)
+
+
+def test_public_signatures_are_those_kept():
+    kept, now = read(SIGNATURES), signatures()
+    lines = [f"removed: {name}{kept[name]}" for name in kept.keys() - now.keys()]
+    lines += [f"added: {name}{now[name]}" for name in now.keys() - kept.keys()]
+    both = kept.keys() & now.keys()
+    lines += [f"changed: {name}{kept[name]}\n     to: {now[name]}" for name in both if kept[name] != now[name]]
+    again = "if this is meant, say so in CHANGES.md and run: python tests/reference/write_reference.py signatures"
+    assert not lines, "\n".join([*sorted(lines), again])
