@@ -152,8 +152,8 @@ def test_a_row_does_not_depend_on_its_company():
         ({"kernel": "rbf"}, (Z, y), "kernel must be 'linear' or 'precomputed'"),
         ({"kernel": "precomputed"}, (Z, y), "a Gram matrix is square"),
         ({"penalties": (0.0,)}, (Z, y), "penalties must be above zero"),
-        ({}, (Z[:3], y), "one row per target"),
-        ({}, (np.where(Z > 2, np.nan, Z), y), "must be finite"),
+        ({}, (Z[:3], y), "inconsistent numbers of samples"),
+        ({}, (np.where(Z > 2, np.nan, Z), y), "Input X contains NaN"),
     ],
 )
 def test_refusals(options, data, message):
@@ -164,7 +164,7 @@ def test_refusals(options, data, message):
 def test_predict_refusals():
     with pytest.raises(NotFittedError, match="not fitted yet"):
         RidgePath().predict(Z)
-    with pytest.raises(ValueError, match="fitted on 5 columns"):
+    with pytest.raises(ValueError, match="X has 2 features, but RidgePath is expecting 5 features"):
         RidgePath().fit(Z, y).predict(Z[:, :2])
 
 

@@ -80,9 +80,9 @@ def test_model_files_of_earlier_versions_open(case, model_files):
 
 def test_public_signatures_are_those_kept():
     kept, now = read(SIGNATURES), signatures()
-    lines = [f"removed: {name}{kept[name]}" for name in kept.keys() - now.keys()]
-    lines += [f"added: {name}{now[name]}" for name in now.keys() - kept.keys()]
+    lines = [f"removed: {name} {kept[name]}" for name in kept.keys() - now.keys()]
+    lines += [f"added: {name} {now[name]}" for name in now.keys() - kept.keys()]
     both = kept.keys() & now.keys()
-    lines += [f"changed: {name}{kept[name]}\n     to: {now[name]}" for name in both if kept[name] != now[name]]
+    lines += [f"changed: {name} {kept[name]}\n     to: {now[name]}" for name in both if kept[name] != now[name]]
     again = "if this is meant, say so in CHANGES.md and run: python tests/reference/write_reference.py signatures"
     assert not lines, "\n".join([*sorted(lines), again])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 LEAF = 20  # bags in the smallest leaf, where there are enough
 FEWEST, LEAVES = 2, 5  # where there are not: room for so many leaves, of two bags at least
@@ -63,6 +64,10 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, Z, y, sample_weight=None) -> BoostedTrees:
+        """Fit; missing values are refused, as by every other head."""
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, Z, dtype=np.float64, ensure_non_negative=True)
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
         leaf = min(LEAF, max(FEWEST, n // LEAVES)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
         options = self.get_params(deep=False) | {"min_samples_leaf": leaf, "early_stopping": False}
@@ -70,4 +75,12 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, Z) -> np.ndarray:
-        return self.trees_.predict(Z)
+        """One number per row."""
+        check_is_fitted(self)
+        return self.trees_.predict(validate_data(self, Z, reset=False, dtype=np.float64))
+
+    @property
+    def n_iter_(self) -> int:
+        """The trees that were grown."""
+        check_is_fitted(self)
+        return self.trees_.n_iter_

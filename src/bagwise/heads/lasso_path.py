@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
 from bagwise.instances.random_features import row_keys
@@ -37,7 +38,9 @@ class LassoPath(RegressorMixin, BaseEstimator):
         self.folds = folds
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> LassoPath:
-        Z, y = np.asarray(Z, dtype=np.float64), np.asarray(y, dtype=np.float64)
+        """Fit; bags that share a label in ``groups`` are in the same fold, and ``sample_weight`` weighs errors."""
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        y = y.astype(np.float64, copy=False)
         w = weights_or_ones(sample_weight, y)
         penalties, coef, intercept = _path(Z, y, w, self.n_penalties)
         keys = row_keys(Z.astype(np.float32), 0) if groups is None else np.asarray(groups)
@@ -56,7 +59,10 @@ class LassoPath(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, Z) -> np.ndarray:
-        return np.einsum("ij,j->i", np.asarray(Z, dtype=np.float64), self.coef_) + self.intercept_
+        """One number per row."""
+        check_is_fitted(self)
+        Z = validate_data(self, Z, reset=False, dtype=np.float64)
+        return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
 
 
 def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
 
@@ -81,8 +81,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
         over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
         twice, and a weight of 0 one that never came.
         """
-        Z, y = np.asarray(Z, dtype=np.float64), np.asarray(y, dtype=np.float64)
-        penalties = self._check(Z, y)
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        y, penalties = y.astype(np.float64, copy=False), self._check(Z)
         w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
@@ -96,8 +96,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
         coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
         self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
         self.coef_, self.intercept_ = coefficients[best], intercepts[best]
-        self.n_features_in_ = Z.shape[1]
-        self.residuals_[w == 0] = (y - self.predict(Z))[w == 0]  # the fit is the one without them
+        out = w == 0  # the fit is the one without them
+        self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
         return self
 
     def predict(self, Z) -> np.ndarray:
@@ -109,12 +109,13 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return np.column_stack([_linear(Z, *one) for one in zip(self.coef_path_, self.intercept_path_, strict=True)])
 
     def _checked(self, Z) -> np.ndarray:
-        if not hasattr(self, "coef_"):
-            raise NotFittedError("this RidgePath is not fitted yet; call fit first")
-        Z = np.asarray(Z, dtype=np.float64)
-        if Z.ndim != 2 or Z.shape[1] != self.n_features_in_:
-            raise ValueError(f"RidgePath was fitted on {self.n_features_in_} columns; got shape {Z.shape}")
-        return Z
+        check_is_fitted(self)
+        return validate_data(self, Z, reset=False, dtype=np.float64)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
 
     def _choose(self, penalties, errors, squares, w) -> int:
         best = int(np.argmin(errors))
@@ -127,19 +128,15 @@ class RidgePath(RegressorMixin, BaseEstimator):
         allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(gaps.shape[1])
         return int(np.argmax(np.where(allowed, penalties, 0.0)))
 
-    def _check(self, Z, y) -> np.ndarray:
+    def _check(self, Z) -> np.ndarray:
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
         if self.rule not in RULES:
             raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
-        if Z.ndim != 2 or len(Z) != len(y):
-            raise ValueError(f"expected one row per target ({len(y)}), got shape {Z.shape}")
         if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
             raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
-        if not (np.isfinite(Z).all() and np.isfinite(y).all()):
-            raise ValueError("rows and targets must be finite")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")
