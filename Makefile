@@ -1,6 +1,7 @@
 # Each target does all of its own set-up, in a virtual environment inside the checkout.
 #   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
-#   make slow    the tests that take minutes         make bench   the speed table
+#   make quick   lint, one test per promise          make slow    the tests that take minutes
+#   make browser Chromium for the tests of reports   make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
@@ -9,7 +10,7 @@ LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint slow bench bench-scale gpu compare reproduce docs clean
+.PHONY: demo test quick lint browser slow bench bench-scale gpu compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -17,14 +18,18 @@ demo: $(LIGHT)/.ready
 # Two test processes on two cores: threads inside them would only fight over the cores.
 TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2
 
-test: lint
+test: lint browser
 	$(TESTS)
 
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
 	$(FULL)/bin/ruff format --check .
 
-slow: $(FULL)/.ready
+# Not an error where it may not or cannot: the tests that need a browser are then skipped.
+browser:
+	@tests/reports/install_browser.sh
+
+slow: $(FULL)/.ready browser
 	$(TESTS) -m slow
 
 bench: $(FULL)/.ready
