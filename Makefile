@@ -21,6 +21,15 @@ TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest 
 test: lint browser
 	$(TESTS)
 
+# The inner loop, under 40 seconds: the parts of the main path, every promise of an estimator on one method,
+# evaluating, saving, the command line, and what the README shows.
+QUICK   = tests/bags/test_container.py tests/bags/test_tables.py tests/embeddings/test_feature_mean.py \
+          tests/heads/test_ridge_path.py tests/methods/test_contracts.py tests/protocol/test_evaluation.py \
+          tests/saving/test_round_trip.py tests/cli/test_demo.py tests/test_readme.py
+
+quick: lint
+	$(TESTS) $(QUICK) -k 'not (test_contracts or test_every_preset) or aggregated'
+
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
 	$(FULL)/bin/ruff format --check .
