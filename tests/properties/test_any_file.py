@@ -90,7 +90,7 @@ def in_little_memory(path: Path, *, gigabytes: float = 6.0) -> str:
             bw.load({str(path)!r}, **({{}} if {path.suffix!r} in (".mat", ".npz") else dict(bag="bag", target="y")))
         except (ValueError, OSError) as error:
             print(type(error).__name__, error)
-        status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
+        status = dict(line.split(":") for line in open("/proc/self/status") if ":" in line)
         print("MB:", int(status["VmHWM"].split()[0]) // 1024)
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False)
