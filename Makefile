@@ -1,6 +1,7 @@
 # Each target does all of its own set-up, in a virtual environment inside the checkout.
 #   make demo    the main job, from nothing          make test    lint, tests and doctests, from nothing
-#   make slow    the tests that take minutes         make bench   the speed table
+#   make quick   lint, one test per promise          make slow    the tests that take minutes
+#   make browser Chromium for the tests of reports   make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
@@ -9,22 +10,36 @@ LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint slow bench bench-scale gpu compare reproduce docs clean
+.PHONY: demo test quick lint browser slow bench bench-scale gpu compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
 
 # Two test processes on two cores: threads inside them would only fight over the cores.
-TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2
+# Each begins with one half of the tests, so that few files, and what they set up once, are split between the two.
+TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2 --dist worksteal
 
-test: lint
+test: lint browser
 	$(TESTS)
+
+# The inner loop, under 40 seconds: the parts of the main path, every promise of an estimator on one method,
+# evaluating, saving, the command line, and what the README shows.
+QUICK   = tests/bags/test_container.py tests/bags/test_tables.py tests/embeddings/test_feature_mean.py \
+          tests/heads/test_ridge_path.py tests/methods/test_contracts.py tests/protocol/test_evaluation.py \
+          tests/saving/test_round_trip.py tests/cli/test_demo.py tests/test_readme.py
+
+quick: lint
+	$(TESTS) $(QUICK) -k 'not (test_contracts or test_every_preset) or aggregated'
 
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
 	$(FULL)/bin/ruff format --check .
 
-slow: $(FULL)/.ready
+# Not an error where it may not or cannot: the tests that need a browser are then skipped.
+browser:
+	@tests/reports/install_browser.sh
+
+slow: $(FULL)/.ready browser
 	$(TESTS) -m slow
 
 bench: $(FULL)/.ready

@@ -43,7 +43,7 @@ def test_a_table_on_stdout_and_files_in_the_folder(table, tmp_path):
     assert result.exit_code == 0, result.output
     assert "aod, selection none: nothing is searched" in result.stdout  # it chooses its penalty by itself
     assert "aggregated" in result.stdout and "30 bags" in result.stderr
-    assert len(list(csv.DictReader((tmp_path / "run" / "results.csv").open()))) == 10
+    assert len(list(csv.DictReader((tmp_path / "run" / "results.csv").read_text().splitlines()))) == 10
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()}
     again = evaluated(table, tmp_path / "run", "--repeats", 2)
     assert again.stdout == result.stdout
@@ -73,14 +73,14 @@ def test_columns_that_fix_the_protocol(table, tmp_path, options, left, cells):
     result = evaluated(table, tmp_path, *options, roles=left)
     assert result.exit_code == 0, result.output
     assert "3 features" in result.stderr  # none of the roles became one
-    assert [row["fold"] for row in csv.DictReader((tmp_path / "results.csv").open())] == cells
+    assert [row["fold"] for row in csv.DictReader((tmp_path / "results.csv").read_text().splitlines())] == cells
 
 
 def test_the_optimistic_way_is_labelled(table, tmp_path):
     paper = ("--selection", "paper", "--repeats", 1)
     result = evaluated(table, tmp_path / "both", *paper, "--method", "cluster")
     assert "selection none and paper (optimistic)" in result.stdout and "optimistic (cluster)" in result.stdout
-    rows = csv.DictReader((tmp_path / "both" / "results.csv").open())
+    rows = csv.DictReader((tmp_path / "both" / "results.csv").read_text().splitlines())
     labels = {(row["method"], row["selection"]) for row in rows}
     assert labels == {("aggregated", "none"), ("cluster", "paper (optimistic)")}
     assert "optimistic" not in evaluated(table, tmp_path / "one", *paper).stdout
@@ -168,7 +168,7 @@ def test_table_1_of_one_data_set(tmp_path, monkeypatch):
     assert "bags have exactly 100 instances" in " ".join(result.stderr.split())
     shown = run("reproduce", tmp_path, *options, "--out", tmp_path / "run")  # nothing is run twice
     assert "MISR2, 100 x RMSE" in shown.stdout and "paper (optimistic)" in shown.stdout and "±" in shown.stdout
-    assert len(list(csv.DictReader((tmp_path / "run" / "table1.csv").open()))) == len(rows)
+    assert len(list(csv.DictReader((tmp_path / "run" / "table1.csv").read_text().splitlines()))) == len(rows)
 
 
 def test_an_untrusted_pickle_is_passed_over(tmp_path):

@@ -42,7 +42,7 @@ def fit(place, *more, method="aggregated"):
 
 
 def rows(path):
-    return list(csv.DictReader(path.open()))
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def load(place, name):

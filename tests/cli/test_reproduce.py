@@ -63,7 +63,7 @@ def typed(folder, *more, row=MEAN, environment=None):
 
 
 def written(folder):
-    return [row["data"] for row in csv.DictReader((folder.parent / "run" / "table1.csv").open())]
+    return [row["data"] for row in csv.DictReader((folder.parent / "run" / "table1.csv").read_text().splitlines())]
 
 
 # Cells that fail --------------------------------------------------------------------------------------------------

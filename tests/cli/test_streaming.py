@@ -60,7 +60,7 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     to_file = ("--engine", "stream", "--out", tmp_path / "p.csv")
     assert run("predict", tmp_path / "m.bagwise", lake, *to_file).exit_code == 0
-    rows = list(csv.DictReader((tmp_path / "p.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
     printed = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--json", "--quiet")
     assert [row["bag"] for row in rows] == [row["bag"] for row in json.loads(printed.stdout)["predictions"]]
     assert len(rows) == 40

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cluster_jobs import two_processes
 from joblib import parallel_config
 
 import bagwise as bw
@@ -26,10 +25,9 @@ distributed = pytest.importorskip("distributed")
 BAGS, Y = bw.datasets.make_gaussian(90, instances=120)  # large enough to travel by themselves
 
 
-@pytest.fixture(scope="module")
-def client():
-    with two_processes() as client:
-        yield client
+@pytest.fixture
+def client(processes):
+    return processes
 
 
 def kme():

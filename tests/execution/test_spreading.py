@@ -24,12 +24,6 @@ distributed = pytest.importorskip("distributed")
 LOCAL = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
 
 
-@pytest.fixture(scope="module")
-def processes():
-    with jobs.two_processes() as client:
-        yield client
-
-
 @pytest.fixture
 def client(processes):
     with cluster(processes):

@@ -123,7 +123,7 @@ CASES = [
     ("aggregated", {"kind": "jackknife+"}),
     (RIDGE, {"kind": "jackknife+", "refit": True}),
     (RIDGE, {"scale": "none"}),
-    ("blr", {"scale": "std"}),
+    ("blr", {"scale": "std", "folds": 3}),
 ]
 
 

@@ -80,7 +80,7 @@ def test_paper_selection_takes_the_best_setting_and_says_so_everywhere(tmp_path)
     np.testing.assert_array_equal(results.values("mean"), results.values("fixed"))
     assert results.table()["settings"] == [3] * 10 + [1] * 10
     for name in ("results", "summary", "comparisons"):
-        rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
+        rows = list(csv.DictReader((tmp_path / f"{name}.csv").read_text().splitlines()))
         labels = {(row["method"], row["selection"]) for row in rows}
         labels |= {(row["reference"], row["reference_selection"]) for row in rows if name == "comparisons"}
         assert labels == {("mean", "paper (optimistic)"), ("fixed", "none")}

@@ -1,12 +1,9 @@
-"""A real browser for the tests of the report: found, installed where allowed, or the tests are skipped aloud."""
+"""A real browser for the tests of the report, where `make browser` has set one up."""
 
-import os
 import shutil
-import subprocess
 
 import pytest
 
-PACKAGES = ("chromium", "chromium-driver")
 PROGRAMS = ("chromium", "chromedriver")
 
 
@@ -18,7 +15,10 @@ def browser():
     )
     from selenium.common.exceptions import WebDriverException
 
-    _install_if_missing()
+    if not all(map(shutil.which, PROGRAMS)):
+        pytest.skip(
+            "there is no Chromium here: run `make browser` as root, or apt-get install chromium chromium-driver"
+        )
     options = selenium.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"):
@@ -30,29 +30,3 @@ def browser():
         pytest.skip(f"Chromium is installed and does not start here: {str(error)[:300]}")
     yield driver
     driver.quit()
-
-
-def _install_if_missing() -> None:
-    if all(map(shutil.which, PROGRAMS)):
-        return
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        pytest.skip(f"there is no Chromium here and it cannot be installed: apt-get install {' '.join(PACKAGES)}")
-    # Another test process may be installing it; a mirror that does not answer must not hold up all tests.
-    wait = ("-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::http::Timeout=15", "-o", "Acquire::Retries=1")
-    said = _apt("install", "-y", "--no-install-recommends", *wait, *PACKAGES)
-    if not all(map(shutil.which, PROGRAMS)):
-        _apt("update", *wait)
-        said = _apt("install", "-y", "--no-install-recommends", *wait, *PACKAGES)
-    if not all(map(shutil.which, PROGRAMS)):
-        pytest.skip(f"Chromium could not be installed: {said[-300:]}")
-
-
-def _apt(*arguments) -> str:
-    environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    try:
-        done = subprocess.run(
-            ["apt-get", *arguments], env=environment, capture_output=True, text=True, timeout=150, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "apt-get took longer than 150 seconds"
-    return done.stdout + done.stderr

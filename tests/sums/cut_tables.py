@@ -2,12 +2,18 @@
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 
 import bagwise as bw
 from bagwise.instances.random_features import FourierFeatures
 from bagwise.methods import method
 
 METHODS = ["aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
+# What the methods share is tried with two of them, one without and one with an instance stage; the slow run takes all.
+SHARED = [
+    pytest.param(name, marks=[] if name in ("aggregated", "instance-kme:ridge") else pytest.mark.slow)
+    for name in METHODS
+]
 
 
 def small(name):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cut_tables import METHODS, cut, scanned, small
+from cut_tables import SHARED, cut, scanned, small
 from distributed import Client, LocalCluster
 
 import bagwise as bw
@@ -21,7 +21,7 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", SHARED)
 def test_the_model_of_a_cluster_is_that_of_one_process_to_the_last_bit(name, client, table, tmp_path):
     source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cut_tables import METHODS, cut, scanned, small
+from cut_tables import METHODS, SHARED, cut, scanned, small
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -48,7 +48,7 @@ def test_single_precision_is_summed_in_double(name, table, tmp_path):
     assert_allclose(fit_scan(source, small(name)).predict(bags), whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", SHARED)
 def test_groups_are_kept_together_as_in_memory(name, table, tmp_path):
     bags, y = bw.load(table, bag="bag", target="y", groups="site")
     source = bw.scan(cut(table, tmp_path, 5), bag="bag", target="y", groups="site", chunk_rows=200)
@@ -56,7 +56,7 @@ def test_groups_are_kept_together_as_in_memory(name, table, tmp_path):
     assert_allclose(model.predict(bags), expected.predict(bags), rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", SHARED)
 def test_whoever_adds_up_the_same_chunks_the_answer_is_the_same_to_the_last_bit(name, table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
@@ -249,7 +249,7 @@ def same_in_memory_and_in_pieces(table, name):
         assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", SHARED)
 def test_features_on_a_grid(name, table):
     """Ties, which clusters of landmarks would break by the last digit of a mean."""
     for column in [f"x{j}" for j in range(8)]:
@@ -272,7 +272,7 @@ def test_an_outlier_does_not_make_the_kernels_too_narrow(table):
     assert (high - low <= 16.0 + 1e-9).all()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", SHARED)
 def test_a_column_that_varies_by_rounding_alone_is_constant(name, table):
     nearly = 0.1 * (1 + np.arange(table.num_rows) % 3 * 2.0**-52)
     table = table.set_column(table.column_names.index("same"), "same", pa.array(nearly))

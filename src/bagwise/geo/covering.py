@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import shapely
+from rasterio import Affine
 from rasterio.features import geometry_mask
 from rasterio.windows import Window
-from rasterio.windows import transform as window_transform
 from scipy.ndimage import binary_dilation
 
 STRIP = 1 << 22  # numbers read at a time
@@ -35,8 +35,9 @@ def strips(polygon, stack) -> Iterator[Window]:
 
 def covered(polygon, window: Window, transform, *, all_touched: bool) -> np.ndarray:
     """Which pixels of a window have their centre in the polygon, or (``all_touched``) any part of them."""
-    shape, transform = (window.height, window.width), window_transform(window, transform)
-    return geometry_mask([polygon], shape, transform, all_touched=all_touched, invert=True)
+    x, y = place(transform, window.col_off, window.row_off)
+    there = Affine(transform.a, transform.b, x, transform.d, transform.e, y)
+    return geometry_mask([polygon], (window.height, window.width), there, all_touched=all_touched, invert=True)
 
 
 def fractions(polygon, window: Window, transform) -> np.ndarray:
