@@ -72,8 +72,8 @@ class Reweighting(RegressorMixin, BaseEstimator):
     Notes
     -----
     With a network for the regressor or a gate for the mixture, the fits of a run follow each other, and networks learn
-    in single precision: a difference in the last digit of a weight, as between CPUs, may come out as 1e-6 standard
-    deviations of y. The same seed on the same machine gives the same digits.
+    in single precision: a difference in the last digit of a weight, as between CPUs, may come out in the seventh digit
+    of a prediction. The same seed on the same machine gives the same digits.
 
     References
     ----------
