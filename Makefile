@@ -4,13 +4,14 @@
 #   make browser Chromium for the tests of reports   make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
+#   make portable      the delicate tests under other kernels of linear algebra
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint browser slow bench bench-scale gpu compare reproduce docs clean
+.PHONY: demo test portable quick lint browser slow bench bench-scale gpu compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -30,6 +31,10 @@ QUICK   = tests/bags/test_container.py tests/bags/test_tables.py tests/embedding
 
 quick: lint
 	$(TESTS) $(QUICK) -k 'not (test_contracts or test_every_preset) or aggregated'
+
+# As on other CPUs: OpenBLAS rounds in another way on each.
+portable: $(FULL)/.ready
+	$(FULL)/bin/python tests/portable.py
 
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .

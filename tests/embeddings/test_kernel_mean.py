@@ -10,6 +10,8 @@ from bagwise.embeddings import KernelMean, Pool, mean_gram
 from bagwise.heads import RidgePath
 from bagwise.testing import naive, zoo
 
+pytestmark = pytest.mark.kernels
+
 SMOOTH = [k.Gaussian(0.7), k.InverseMultiquadric(1.0), k.RationalQuadratic(2.0), k.Cauchy(1.5), k.Polynomial(1.0)]
 KINKED = [k.Exponential(1.0), k.Matern32(1.0), k.Matern52(0.8)]
 ZOO = zoo()

@@ -7,6 +7,8 @@ from sklearn.linear_model import Ridge
 from bagwise.heads import RidgePath
 from bagwise.testing import naive
 
+pytestmark = pytest.mark.kernels
+
 rng = np.random.default_rng(0)
 Z, Z_new = rng.normal(size=(30, 5)), rng.normal(size=(7, 5))
 y = Z @ [1.0, -2.0, 0.0, 0.5, 0.0] + 3.0 + rng.normal(size=30)

@@ -209,6 +209,17 @@ def test_penalty_does_not_depend_on_the_scale_of_weights_or_the_number_of_rows()
     np.testing.assert_allclose(ridge.fit(np.vstack([X, X]), np.hstack([y, y])).predict(X), once, rtol=1e-9)
 
 
+@pytest.mark.kernels
+def test_features_of_single_precision_do_not_depend_on_the_other_rows():
+    X = np.random.default_rng(0).normal(size=(3000, 11)).astype(np.float32)
+    features = FourierFeatures(64).fit(X)
+    whole = features.transform(X)
+    for rows in (1, 2, 3, 5, 7, 13, 100, 1023, 1025, 2999):
+        # Products in double differ by 1e-16; after rounding to single, one in 1e8 may fall on the other side.
+        assert np.mean(features.transform(X[:rows]) != whole[:rows]) < 1e-5
+
+
+@pytest.mark.kernels
 def test_float32_is_close_to_float64():
     X, y, fold = make_bags(UNEQUAL)
     features = FourierFeatures(64).fit(X)

@@ -7,6 +7,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from bagwise import kernels as k
 
+pytestmark = pytest.mark.kernels
+
 BY_HAND = {
     k.Gaussian: lambda r, t: np.exp(-(r**2) / (2 * t**2)),
     k.InverseMultiquadric: lambda r, t: 1 / np.sqrt(r**2 + t**2),
@@ -40,6 +42,13 @@ def test_equal_rows_are_equal_for_a_kernel_with_a_kink(kernel, d, kind):
     assert (np.diag(gram) == 1).all()
     near = A + 0.1 * (np.arange(d) == 0)  # near is not equal
     assert (np.diag(kernel(A, near.astype(kind))) < 1).all()
+
+
+@pytest.mark.parametrize("kernel", [k.Gaussian(5.0), k.Matern32(5.0), k.Polynomial(2.0), k.Linear()], ids=repr)
+def test_single_precision_is_multiplied_in_double(kernel):
+    """A product in single precision rounds by the number of rows that come along."""
+    A = np.random.default_rng(0).normal(2.0, 3.0, size=(40, 11)).astype(np.float32)
+    np.testing.assert_array_equal(kernel(A, A[:7]), kernel(A.astype(np.float64), A[:7].astype(np.float64)))
 
 
 def test_polynomial_and_linear():

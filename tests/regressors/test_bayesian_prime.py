@@ -1,5 +1,7 @@
 """Bayesian prime-MIR: its conditionals against their formulas, and what it finds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -9,7 +11,7 @@ from sklearn.tree import DecisionTreeRegressor
 import bagwise as bw
 from bagwise.bags.segments import segment_sum
 from bagwise.datasets import make_bmir
-from bagwise.regressors import BayesianPrime
+from bagwise.regressors import BayesianPrime, bayesian_prime
 from bagwise.regressors.gibbs import (
     Prior,
     coefficient_moments,
@@ -17,6 +19,7 @@ from bagwise.regressors.gibbs import (
     draw_primary,
     draw_variance,
     primary_chances,
+    sample,
 )
 from bagwise.testing import zoo
 
@@ -111,6 +114,21 @@ def test_order_never_matters_and_the_seed_decides():
 
 
 @pytest.mark.filterwarnings("error")
+@pytest.mark.kernels
+def test_rounding_does_not_decide_between_the_splits_of_the_selector(monkeypatch):
+    """As another kernel of linear algebra would: the chances move by 1e-15, and so may the predictions."""
+    bags, y = make_bmir(60)
+    model = BayesianPrime(draws=50, burn_in=50, top=3)
+    expected, random = clone(model).fit(bags, y).predict(bags), np.random.default_rng(0)
+
+    def elsewhere(*given):
+        found = sample(*given)
+        return replace(found, inclusion=found.inclusion * (1 + 4e-16 * random.normal(size=len(found.inclusion))))
+
+    monkeypatch.setattr(bayesian_prime, "sample", elsewhere)
+    np.testing.assert_allclose(clone(model).fit(bags, y).predict(bags), expected, rtol=1e-12, atol=1e-12)
+
+
 def test_zoo_and_scales():
     small = BayesianPrime(draws=20, burn_in=10, selector=DecisionTreeRegressor(max_depth=3))
     for name, bags in zoo(2).items():

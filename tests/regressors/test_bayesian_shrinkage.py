@@ -64,6 +64,24 @@ def test_both_matrices_are_diagonal():
     assert singular.axes.shape == (6, 1)
 
 
+def test_the_signs_of_eigenvectors_do_not_matter(monkeypatch):
+    """They are an accident of the library, and the draws of `bdr` start from these coordinates."""
+    bags, _ = bw.datasets.make_gaussian(30, instances=6)
+    embedding = LandmarkMean(landmarks=5)
+    means, sizes = embedding.fit_transform(bags), bags.effective_sizes()
+    given = prior_covariance("between", embedding, means, sizes), embedding.noise_, means, sizes
+    expected, eigh, random = Coordinates.of(*given), np.linalg.eigh, np.random.default_rng(0)
+
+    def elsewhere(A):
+        values, vectors = eigh(A)
+        return values, vectors * random.choice([-1.0, 1.0], size=len(A))
+
+    monkeypatch.setattr(np.linalg, "eigh", elsewhere)
+    np.testing.assert_allclose(
+        Coordinates.of(*given).axes, expected.axes, rtol=1e-9, atol=1e-9 * np.abs(expected.axes).max()
+    )
+
+
 @pytest.mark.parametrize("penalty", [0.1, 100.0])
 def test_the_gradient_is_that_of_differences(penalty):
     rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ from bagwise.methods import method
 from bagwise.sums import fit_scan, predict_scan, summable_methods
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", METHODS)
 def test_however_the_rows_are_cut_the_model_is_that_of_memory(name, table, tmp_path):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
@@ -34,6 +35,7 @@ def test_however_the_rows_are_cut_the_model_is_that_of_memory(name, table, tmp_p
         assert found.sizes[order].tolist() == bags.sizes.tolist()
 
 
+@pytest.mark.kernels
 @pytest.mark.parametrize("name", METHODS)
 def test_single_precision_is_summed_in_double(name, table, tmp_path):
     single = table.cast(

@@ -14,6 +14,7 @@ KERNELS = {"gaussian": (Gaussian, np.inf), "matern32": (Matern32, 3), "matern52"
 FLOATS = (np.float64, np.float32)
 MEDIAN_ROWS = 1_000
 BLOCK_ROWS = 65_536
+FILLED_ROWS = 1_024  # features are made for so many rows at a time, which stay in the cache
 
 
 class _KernelFeatures(TransformerMixin, BaseEstimator):
@@ -140,17 +141,24 @@ class FourierFeatures(_KernelFeatures):
         return 2 * self.frequencies_.shape[1]
 
     def _fill(self, phi: np.ndarray, Z: np.ndarray) -> None:
-        cosine, sine = np.hsplit(phi, 2)
-        amplitude = float(np.sqrt(2 / self._width()))
-        half = (self.frequencies_ / 2).astype(Z.dtype)
-        # BLAS has another routine for one row, which rounds differently: a row must not depend on its company.
-        tangent = np.tan(Z @ half if len(Z) > 1 else (np.vstack([Z, Z]) @ half)[:1])
-        # With t = tan(a/2): sin a = 2t/(1 + t²), cos a = 2/(1 + t²) - 1; several times faster than np.sin and np.cos.
-        np.multiply(tangent, tangent, out=cosine)
-        cosine += 1.0
-        np.divide(2 * amplitude, cosine, out=cosine)
-        np.multiply(tangent, cosine, out=sine)
-        cosine -= amplitude
+        if len(Z) == 1:  # BLAS has another routine for one row, which rounds differently
+            two = np.repeat(phi, 2, axis=0)
+            self._fill(two, np.repeat(Z, 2, axis=0))
+            phi[:] = two[:1]
+            return
+        amplitude, half = float(np.sqrt(2 / self._width())), self.frequencies_ / 2
+        parts = -(-len(Z) // FILLED_ROWS)
+        for out, rows in zip(np.array_split(phi, parts), np.array_split(Z, parts), strict=True):
+            cosine, sine = np.hsplit(out, 2)
+            # In double, also of float32: how a product rounds depends on the number of rows that come along, and a row
+            # must not depend on its company. Rounded to single afterwards, it does not.
+            np.tan(np.matmul(rows, half, out=sine, casting="same_kind"), out=sine)
+            # With t = tan(a/2): sin a = 2t/(1 + t²), cos a = 2/(1 + t²) - 1; faster than np.sin and np.cos.
+            np.multiply(sine, sine, out=cosine)
+            cosine += 1.0
+            np.divide(2 * amplitude, cosine, out=cosine)
+            sine *= cosine
+            cosine -= amplitude
 
 
 class NystroemFeatures(_KernelFeatures):

@@ -207,6 +207,6 @@ def _sqrt(a):
 def _columns(A) -> np.ndarray:
     if _is_tensor(A):
         return A
-    A = np.asarray(A)
-    A = A if A.dtype == np.float32 else A.astype(np.float64, copy=False)
+    # In double, also of float32: the rounding of a product depends on its shape, and a row must not on its company.
+    A = np.asarray(A, dtype=np.float64)
     return A[:, None] if A.ndim == 1 else A

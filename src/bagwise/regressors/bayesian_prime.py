@@ -19,6 +19,8 @@ from bagwise.threads import one_thread
 SUREST = 0.999
 # Of the first sweep, in units of var(y), should prime-MIR meet every target.
 SMALLEST_VARIANCE = 1e-6
+# Of the chances that the selector learns; the sampler's own noise is far larger.
+DIGITS = 9
 
 
 class BayesianPrime(RegressorMixin, BaseEstimator):
@@ -144,7 +146,8 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
         known = bags.expand((bags.sizes > 1) & (task.share > 0))
         if not known.any():
             return None
-        primary = inclusion[known]
+        # Rounding must not decide a tie between two splits of the forest, which are many in small leaves.
+        primary = np.round(inclusion[known], DIGITS)
         other = (1.0 - primary) / (bags.expand(bags.sizes)[known] - 1)
         total = primary + other
         forest = RandomForestRegressor(100, min_samples_leaf=5)

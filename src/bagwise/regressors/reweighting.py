@@ -69,6 +69,12 @@ class Reweighting(RegressorMixin, BaseEstimator):
     >>> float(model.weights_.reshape(60, 4)[:, 0].mean().round(2))
     1.0
 
+    Notes
+    -----
+    With a network for the regressor or a gate for the mixture, the fits of a run follow each other, and networks learn
+    in single precision: a difference in the last digit of a weight, as between CPUs, may come out in the seventh digit
+    of a prediction. The same seed on the same machine gives the same digits.
+
     References
     ----------
     Ray and Page (2001), Multiple instance regression. Wang, Radosavljevic, Han, Obradovic, Vucetic (2008), Aerosol

@@ -48,6 +48,10 @@ class SampledShrinkage(RegressorMixin, BaseEstimator):
     normal, which is α ~ N(0, κ² R⁻¹), the prior that the penalty αᵀRα of `Shrinkage` stands for; for R = the kernel it
     makes αᵀμ a draw from the Gaussian process of the kernel. As there, ``σ²`` enters as a variance.
 
+    The chains move in the coordinates of `Shrinkage`, eigenvectors of a nearly singular matrix, which another CPU may
+    turn where eigenvalues are close. The draws are then others from the same posterior, and predictions differ by the
+    noise of sampling: by 1e-10 to 4e-3 standard deviations of y between kernels of OpenBLAS, on three sets of 60 bags.
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw

@@ -77,6 +77,8 @@ class Coordinates:
         whiten = vectors[:, keep] / np.sqrt(values[keep])
         spectrum, rotation = np.linalg.eigh(whiten.T @ noise @ whiten)
         axes, centre = whiten @ rotation, means.mean(axis=0)
+        # The sign of an eigenvector is an accident of the library; a sampler would draw other numbers for the other.
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
         square = np.average(((means - centre) @ axes) ** 2, axis=0, weights=sizes).mean()
         square = square if square > 0 else 1.0
         return cls(centre, axes / np.sqrt(square), np.maximum(spectrum, 0.0) / square)
