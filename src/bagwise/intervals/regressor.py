@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.reach import compared
 from bagwise.intervals.calibrating import Calibration, by_folds, by_ridge, by_split
 from bagwise.intervals.fold_scales import Constant, model_std, within_training, without_folds
 from bagwise.intervals.left_out import fit_once
@@ -150,7 +151,8 @@ class Intervals(RegressorMixin, BaseEstimator):
         method = method_of(self)
         bags, y = check_fit(bags, y, **EVERYTHING)
         remember_columns(self, bags)
-        counted, bags, y, weights = _counted(bags, y, check_weights(sample_weight, bags))
+        # compared: what fold models make of the bags that they have not seen is no matter of the user's
+        counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
         fold, self.lacking_ = deal(self, bags)
         if self.lacking_ is not None:
             which = "" if fold is None else " of this level"
