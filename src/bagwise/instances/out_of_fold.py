@@ -11,7 +11,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.reach import within_range
+from bagwise.bags.reach import compared, within_range
 from bagwise.bags.segments import segment_mean
 from bagwise.instances.cross_fit import CrossFit, CrossFitting
 from bagwise.instances.folds import bag_folds
@@ -216,7 +216,8 @@ class EachInstance(BaseEstimator):
         return self
 
     def fit_transform(self, bags, y=None, sample_weight=None) -> Bags:
-        return self.fit(bags, y, sample_weight).transform(bags)
+        bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        return self.fit(bags, y, sample_weight).transform(compared(bags))  # with themselves
 
     def transform(self, bags) -> Bags:
         scales = hasattr(self.estimator, "transform")
