@@ -77,7 +77,7 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     values = values[np.isfinite(values)]
     while len(values):
         ends = _ends(values)
-        rest = values[~np.isin(values, [end for end in ends if _is_known(end)])]
+        rest = values[~np.isin(values, [end for end in ends if is_known(end)])]
         marked = [end for end in ends if _is_isolated(end, rest[rest != end], int(np.sum(values == end)))]
         if not marked:
             break
@@ -100,14 +100,15 @@ def describe_suspects(found: dict[str, dict[float, int]]) -> str:
     times = "once" if count == 1 else f"{count:,} times"
     more = len(found) - 1
     others = f" (and {more:,} other column{'s hold' if more > 1 else ' holds'} such a value)" if more else ""
-    every = ", ".join(dict.fromkeys(_written(one) for values in found.values() for one in values))
+    every = ", ".join(dict.fromkeys(written(one) for values in found.values() for one in values))
     return (
-        f"column {name!r} holds {_written(value)} {times}{others}, which looks like a fill value for missing data; "
+        f"column {name!r} holds {written(value)} {times}{others}, which looks like a fill value for missing data; "
         f"fill_values=[{every}] makes it missing"
     )
 
 
-def _is_known(value: float) -> bool:
+def is_known(value: float) -> bool:
+    """Whether a number is one of those that are written for missing data."""
     return abs(value) >= HUGE or any(value == float(np.float32(one)) or value == one for one in KNOWN)
 
 
@@ -118,7 +119,7 @@ def _ends(values: np.ndarray) -> list[float]:
     low, high = np.quantile(some, [0.25, 0.75]) if len(some) else (0.0, 0.0)
     reach = WIDE_GAP * (high - low)
     ends = dict.fromkeys((float(np.fmin.reduce(values)), float(np.fmax.reduce(values))))
-    return [end for end in ends if _is_known(end) or end < low - reach or end > high + reach]
+    return [end for end in ends if is_known(end) or end < low - reach or end > high + reach]
 
 
 def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
@@ -126,10 +127,11 @@ def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
         return False
     low, high = float(rest.min()), float(rest.max())
     gap, width = max(low - value, value - high), high - low
-    if _is_known(value):
+    if is_known(value):
         return gap > GAP * width and gap > 0
     return width > 0 and gap > WIDE_GAP * width and count >= REPEATED
 
 
-def _written(value: float) -> str:
+def written(value: float) -> str:
+    """A number as a user would give it."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

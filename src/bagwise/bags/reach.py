@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bagwise.bags.container import Bags
-from bagwise.bags.naming import label, name_bags
+from bagwise.bags.fill_values import is_known, written
+from bagwise.bags.naming import name_bags
 from bagwise.bags.parts import bags_of
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
@@ -93,11 +94,11 @@ def warn_of_far(bags: Bags, fitted) -> None:
 
 def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
     """One sentence: the bag, the column, the value, and how many other bags."""
-    value = label(int(first.value) if first.value.is_integer() and abs(first.value) < 1e15 else first.value)
+    value = written(first.value) if first.value.is_integer() else f"{first.value:.6g}"
+    hint = f", or, if it stands for a missing value, load with fill_values=[{written(first.value)}]"
     warnings.warn(
         f"{name_bags(ids, marked)} values far outside the range of training: {value} in column {first.column}, where "
-        f"training had {first.low:.6g} to {first.high:.6g}; check its units, or, if it stands for a missing value, "
-        f"load with fill_values=[{value}]",
+        f"training had {first.low:.6g} to {first.high:.6g}; check its units{hint if is_known(first.value) else ''}",
         UserWarning,
         stacklevel=4,
     )

@@ -144,8 +144,8 @@ def _alone(chunk: Chunk, model, names) -> tuple:
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
-        _far(block.X, block.bag, first, names, marked, firsts)
         alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
+        _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
         sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
     return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
 
