@@ -46,6 +46,7 @@ def test_an_isolated_extreme_of_one_value_is_suspected_if_it_is_repeated():
     values[:3] = -77.0
     assert suspects(values) == {-77.0: 3}
     assert suspects(values[1:]) == {}
+    assert suspects(np.where(values == -77.0, 1.0, values / 1000)) == {}  # the end of a scale
     values[1] = -77.5
     assert suspects(values) == {}
 

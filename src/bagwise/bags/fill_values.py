@@ -62,7 +62,7 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     """Values of a column that look like fill values, and how often each stands there.
 
     A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
-    are from each other if it is one of `KNOWN` or huge, else ten times as far, and there three times or more.
+    are from each other if it is one of `KNOWN` or huge, else ten times as far, outside [-1, 1], and there three times or more.
 
     Examples
     --------
@@ -129,7 +129,8 @@ def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
     gap, width = max(low - value, value - high), high - low
     if is_known(value):
         return gap > GAP * width and gap > 0
-    return width > 0 and gap > WIDE_GAP * width and count >= REPEATED
+    # 0 and 1 are ends of a scale more often than fill values
+    return abs(value) > 1.0 and width > 0 and gap > WIDE_GAP * width and count >= REPEATED
 
 
 def written(value: float) -> str:
