@@ -62,8 +62,8 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     """Values of a column that look like fill values, and how often each stands there.
 
     A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
-    are from each other if it is one of `KNOWN` or huge; else ten times as far, outside [-1, 1], and there three times or
-    more.
+    are from each other if it is one of `KNOWN` or huge; else ten times as far, outside [-1, 1], and there three
+    times or more.
 
     Examples
     --------
