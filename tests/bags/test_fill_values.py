@@ -59,7 +59,9 @@ def test_ordinary_columns_hold_no_suspects(draw):
             assert suspects(getattr(rng, draw)(size=size).astype(np.float64)) == {}
 
 
-@pytest.mark.parametrize("values", [[0, 1, 1, 0], [5, 5, 5], [np.nan, np.nan], [-9999, -9000, 5000], [9998, 9999, 1]])
+@pytest.mark.parametrize(
+    "values", [[], [0, 1, 1, 0], [5, 5, 5], [np.nan, np.nan], [-9999, -9000, 5000], [9998, 9999, 1]]
+)
 def test_numbers_near_the_others_are_none(values):
     assert suspects(np.array(values, dtype=np.float64)) == {}
 

@@ -73,7 +73,7 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     {}
     """
     found: dict[float, int] = {}
-    if not _ends(values):  # most columns hold none, and are not copied
+    if len(values) == 0 or not _ends(values):  # most columns hold none, and are not copied
         return found
     values = values[np.isfinite(values)]
     while len(values):
