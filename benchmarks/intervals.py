@@ -4,6 +4,7 @@
     python benchmarks/intervals.py --quick       one draw of each
     python benchmarks/intervals.py --choices     few bags and a method that chooses its embedding: how much the closed
                                                  form of jackknife+ loses by leaving bags out after the choice
+    python benchmarks/intervals.py --seconds     CPU seconds of predict_interval, as many new bags as training bags
 
 Every row is the mean over draws: the share of the targets of new bags inside their interval (all bags, the smallest
 fifth by number of instances, the largest fifth) and the mean width of the intervals.
@@ -104,14 +105,30 @@ def choices(draws: int = 16) -> None:
         print(line("shape, 40 bags, input-kme", name, *map(float, row)), flush=True)
 
 
+def seconds() -> None:
+    print(line("training bags", "new bags", "CPU seconds"))
+    print("|--:|--:|--:|")
+    for n_bags, n_new in ((5_000, 5_000), (10_000, 10_000), (20_000, 20_000), (20_000, 100_000)):
+        rows = np.random.default_rng(0).normal(size=(3 * (n_bags + n_new), 4))
+        bags = bw.Bags(rows, 3 * np.arange(n_bags + n_new + 1))
+        y = rows[:, 0].reshape(-1, 3).mean(axis=1)
+        model = Intervals("aggregated", level=LEVEL).fit(bags[:n_bags], y[:n_bags])
+        start = time.process_time()
+        model.predict_interval(bags[n_bags:])
+        print(line(f"{n_bags:,}", f"{n_new:,}", time.process_time() - start), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--choices", action="store_true")
+    parser.add_argument("--seconds", action="store_true")
     args = parser.parse_args()
     start = time.perf_counter()
     if args.choices:
         choices()
+    elif args.seconds:
+        seconds()
     else:
         by_kind_and_scale(args.quick)
         own_calibration(args.quick)

@@ -108,7 +108,7 @@ def test_the_same_covariates_at_predict(bags):
 
     estimator, options = Estimator(), {"allow_weights": True, "apart": True}
     remember_columns(estimator, bags)
-    assert check_bags(bags, fitted=estimator, **options) is bags
+    assert check_bags(bags, fitted=estimator, **options) == bags
     with pytest.raises(ValueError, match=r"have 0 covariates, but Estimator was fitted on 2 \(sza, vza\)"):
         check_bags(bags.without_covariates(), fitted=estimator, **options)
     with pytest.raises(ValueError, match="covariates are vza, sza, but Estimator was fitted on sza, vza"):

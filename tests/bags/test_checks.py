@@ -53,7 +53,7 @@ def test_columns_must_be_those_of_fit(bags):
     with pytest.raises(NotFittedError, match="this SimpleNamespace is not fitted yet"):
         check_bags(bags, fitted=estimator)
     remember_columns(estimator, bags)
-    assert check_bags(bags, fitted=estimator) is bags
+    assert check_bags(bags, fitted=estimator) == bags
     unnamed = [bags.instances, bags.instances]
     assert len(check_bags(unnamed, fitted=estimator)) == 2
     with pytest.raises(ValueError, match="bags have 3 features, but SimpleNamespace was fitted on 2"):

@@ -52,6 +52,7 @@ QUICK = ["start", "pitfalls", "scaling", "adding", "explaining"]
 SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
 
 
+@pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about
 @pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
 def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -55,6 +55,14 @@ def test_the_interval_is_that_of_the_naive_loops(kind, folds):
     np.testing.assert_array_equal(model.predict(NEW), clone(RIDGE).fit(BAGS, Y).predict(NEW))
 
 
+@pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
+def test_bags_taken_a_few_at_a_time_have_the_same_intervals(kind, monkeypatch):
+    model = Intervals(RIDGE, kind=kind).fit(BAGS, Y)
+    expected = model.predict_interval(NEW)
+    monkeypatch.setattr("bagwise.intervals.regressor.VALUES_AT_ONCE", 100)
+    np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-12)
+
+
 def test_a_split_is_the_prediction_give_or_take_one_number():
     model = Intervals(RIDGE, kind="split", scale="none", folds=2).fit(BAGS, Y)
     held_out = np.flatnonzero(bag_folds(BAGS, 2) == 0)

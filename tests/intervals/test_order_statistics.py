@@ -6,7 +6,14 @@ import pytest
 
 import bagwise as bw
 from bagwise.intervals import units_needed
-from bagwise.intervals.order_statistics import conformal_quantile, plus_interval, unit_shares, units_of
+from bagwise.intervals.order_statistics import (
+    ROUNDING,
+    SortedScores,
+    conformal_quantile,
+    plus_interval,
+    unit_shares,
+    units_of,
+)
 
 rng = np.random.default_rng(0)
 
@@ -69,5 +76,38 @@ def test_the_plus_interval_is_that_of_the_paper(monkeypatch):
         expected[x] = low[30 - rank], high[rank - 1]
     for block in (10**6, 70):
         monkeypatch.setattr("bagwise.intervals.order_statistics.VALUES_AT_ONCE", block)
-        got = plus_interval(centre, lambda new: scale[fold, new].T * scores, fold, np.ones(30), 0.8)
+        got = plus_interval(centre, scale, SortedScores(scores, fold, np.ones(30)), 0.8)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def naive_quantile(values, shares, level):
+    """All values of a new bag in order, and the first at which the shares suffice."""
+    wanted = level * (shares.sum() + 1.0) - ROUNDING
+    order = np.argsort(values, axis=1, kind="stable")
+    place = (np.cumsum(shares[order], axis=1) >= wanted).argmax(axis=1)
+    return values[np.arange(len(values)), order[np.arange(len(values)), place]]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("values", ["distinct", "ties", "far"])
+@pytest.mark.parametrize("bisected", [0, 100, 10**9])
+def test_the_bounds_are_those_of_sorting_every_new_bag_to_the_last_digit(monkeypatch, bisected, values, grouped):
+    """Bisection in the sorted folds, and the comparison of all values, against a full sort for every new bag."""
+    monkeypatch.setattr("bagwise.intervals.order_statistics.BISECTED", bisected)
+    own = np.random.default_rng(1)
+    for n, n_folds, n_scales in ((9, 1, 1), (40, 3, 3), (41, 40, 10), (260, 2, 1), (333, 13, 10)):
+        fold = own.permutation(np.arange(n) % n_folds)
+        scores, centre = own.exponential(size=n), own.normal(size=(n_folds, 17))
+        scale = own.uniform(0.5, 2.0, size=(n_scales, 17))
+        if values == "ties":
+            scores, centre, scale = np.round(scores, 1), np.round(centre), np.round(scale)
+        if values == "far":  # most half widths vanish beside the centre, and tie
+            centre = centre * 1e15
+        unit = np.unique(own.integers(0, max(9, n // 3), n), return_inverse=True)[1] if grouped else np.arange(n)
+        shares = unit_shares(unit)
+        half = (scale[fold % n_scales] * scores[:, None]).T
+        for level in (0.01, 0.5, 0.8):
+            low = -naive_quantile(half - centre[fold].T, shares, level)
+            high = naive_quantile(half + centre[fold].T, shares, level)
+            got = plus_interval(centre, scale, SortedScores(scores, fold, shares), level)
+            np.testing.assert_array_equal(got, np.column_stack([low, high]))

@@ -92,7 +92,10 @@ def test_another_version_of_the_library_is_noticed(tmp_path, ran, monkeypatch):
     assert len(ran) == 20
 
 
-@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "foreign"])
+DEEP = '{"digest": "0", "result": ' + "[" * 100_000 + "]" * 100_000 + "}"
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "changed", "foreign", "deep", "binary"])
 def test_a_damaged_cell_is_run_again_with_a_word(tmp_path, ran, damage):
     first = run(tmp_path)
     path = sorted((tmp_path / "cells").glob("*.json"))[0]
@@ -103,8 +106,10 @@ def test_a_damaged_cell_is_run_again_with_a_word(tmp_path, ran, damage):
         "empty": "",
         "changed": text.replace(str(number), str(number / 2)),
         "foreign": "[1, 2]",
+        "deep": DEEP,
+        "binary": "\x00\xff",
     }
-    path.write_text(contents[damage])
+    path.write_text(contents[damage], encoding="latin-1")
     with pytest.warns(UserWarning, match="is damaged or cut short; its cell will be run again") as caught:
         again = run(tmp_path)
     assert len(caught) == 1 and len(ran) == 11
@@ -113,11 +118,29 @@ def test_a_damaged_cell_is_run_again_with_a_word(tmp_path, ran, damage):
     assert run(tmp_path).missing == 0 and len(ran) == 11
 
 
-def test_a_damaged_plan_is_written_again(tmp_path, ran, no_warning):
-    run(tmp_path)
-    (tmp_path / "plan.json").write_text("{")
-    run(tmp_path)
-    assert len(ran) == 10 and json.loads((tmp_path / "plan.json").read_text())["metric"] == "rmse"
+def test_no_flipped_bit_of_a_cell_goes_unnoticed(tmp_path, ran):
+    first = run(tmp_path)
+    path = sorted((tmp_path / "cells").glob("*.json"))[0]
+    whole = path.read_bytes()
+    for at in np.random.default_rng(0).integers(0, 8 * len(whole), 20):
+        flipped = bytearray(whole)
+        flipped[at // 8] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        with pytest.warns(UserWarning, match=f"{path.name} is damaged or cut short; its cell will be run again"):
+            again = run(tmp_path)
+        for method in ("mean", "off"):
+            np.testing.assert_array_equal(again.values(method), first.values(method))
+    assert len(ran) == 10 + 20
+
+
+def test_a_cell_of_another_plan_is_run_again(tmp_path, ran):
+    first = run(tmp_path)
+    path, other = sorted((tmp_path / "cells").glob("*.json"))[:2]
+    path.write_text(other.read_text())
+    with pytest.warns(UserWarning, match="holds the result of another cell; its cell will be run again"):
+        again = run(tmp_path)
+    np.testing.assert_array_equal(again.values("off"), first.values("off"))
+    assert len(ran) == 11
 
 
 def test_leftovers_of_a_killed_run_are_ignored(tmp_path, ran, no_warning):
@@ -199,13 +222,41 @@ def test_one_method_has_a_comparison_with_a_head(tmp_path):
     assert (tmp_path / "comparisons.csv").read_text() == ",".join(both) + "\n" and list(found) == list(both)
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"methods": [], "cells": {}}', "null"])
-def test_what_is_no_plan_is_refused_and_written_again(tmp_path, ran, no_warning, text):
+def change_a_letter(text):
+    return text.replace('"off"', '"ofg"')
+
+
+def lose_a_key(text):
+    plan = json.loads(text)
+    del plan["digest"], plan["cells"][0]["key"]  # a plan of an earlier version has no digest
+    return json.dumps(plan)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{}", "[]", "{", '{"methods": [], "cells": {}}', "null", "\x00\xff", DEEP, change_a_letter, lose_a_key],
+    ids=["empty", "list", "cut", "other", "null", "binary", "deep", "changed", "no-key"],
+)
+def test_a_damaged_plan_is_named_and_written_again(tmp_path, ran, damage):
     run(tmp_path)
-    (tmp_path / "plan.json").write_text(text)
+    path = tmp_path / "plan.json"
+    path.write_text(damage(path.read_text()) if callable(damage) else damage, encoding="latin-1")
     with pytest.raises(
         ValueError, match=r"plan\.json is no plan of an evaluation, or is damaged; the command that made"
     ):
         Results.load(tmp_path)
+    with pytest.warns(UserWarning, match=r"plan\.json is damaged, or no plan; it is written again") as caught:
+        run(tmp_path)
+    assert len(caught) == 1 and len(ran) == 10 and Results.load(tmp_path).missing == 0
+    assert json.loads(path.read_text())["metric"] == "rmse"
+
+
+def test_a_plan_of_an_earlier_version_has_no_digest_and_is_read(tmp_path, ran, no_warning):
     run(tmp_path)
-    assert len(ran) == 10 and Results.load(tmp_path).missing == 0
+    path = tmp_path / "plan.json"
+    plan = json.loads(path.read_text())
+    del plan["digest"]
+    path.write_text(json.dumps(plan))
+    assert Results.load(tmp_path).missing == 0
+    run(tmp_path)
+    assert len(ran) == 10

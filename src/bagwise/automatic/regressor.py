@@ -17,6 +17,7 @@ from bagwise.automatic.targets import Choice, choose_transform, transformed
 from bagwise.automatic.watching import watching
 from bagwise.automatic.words import paragraph_of, summary_of
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.reach import compared
 from bagwise.instances import bag_folds
 from bagwise.threads import one_thread
 
@@ -118,7 +119,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         self.training_ = _size_of(bags)
         remember_columns(self, bags)
         self.routing_ = Routing.of(bags)
-        bags = self.routing_(without_equal_weights(bags))
+        bags = compared(self.routing_(without_equal_weights(bags)))
         self.fold_ = bag_folds(bags, self._count_folds(bags), random_state=self.random_state)
         screen = Screen(bags, y, self.fold_, weight, self.random_state, self.n_jobs, clock)
         self.range_ = screen.limits()

@@ -9,6 +9,7 @@ from bagwise.bags.boxed import NUMBERS
 from bagwise.bags.container import Bags
 from bagwise.bags.naming import label, name_bags
 from bagwise.bags.parts import LARGEST, bags_of, unmask
+from bagwise.bags.reach import compared, warn_of_far
 from bagwise.bags.remembering import compare_columns
 
 
@@ -22,7 +23,8 @@ def check_bags(
     bags : Bags, or a list of 2-D arrays or data frames (one per bag)
         At least one.
     fitted : estimator, optional
-        A fitted estimator that called `remember_columns`; the same features are then required, in their order.
+        A fitted estimator that called `remember_columns`; the same features are then required, in their order, and
+        a warning names values far outside the range of training (see `bagwise.bags.reach`).
     allow_missing : bool
         Whether NaN (kept on loading) may pass.
     allow_weights : bool
@@ -46,6 +48,9 @@ def check_bags(
     bags = bags if apart else bags.spread()
     if fitted is not None:
         compare_columns(bags, fitted)
+        if not bags.compared:
+            warn_of_far(bags, fitted)
+        bags = compared(bags)
     return bags
 
 

@@ -67,6 +67,7 @@ class Bags(Deriving):
         "weights",
         "covariates",
         "covariate_names",
+        "compared",
     )
 
     instances: np.ndarray
@@ -78,6 +79,7 @@ class Bags(Deriving):
     weights: np.ndarray | None
     covariates: np.ndarray | None
     covariate_names: tuple[str, ...] | None
+    compared: bool  # whether an estimator has compared the values with those of its training
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class Bags(Deriving):
         has_missing = parts.check_values(instances, offsets, ids, missing)
         weights = beside.as_weights(weights, offsets, ids)
         covariates = beside.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates)
+        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
@@ -120,7 +122,10 @@ class Bags(Deriving):
     @classmethod
     def _trusted(cls, *values, **named) -> Bags:
         """Build from parts that come from a valid `Bags`, in the order of ``__slots__`` or by name, without checks."""
-        bags, given = cls.__new__(cls), {"has_missing": False} | dict(zip(cls.__slots__, values, strict=False)) | named
+        bags, given = (
+            cls.__new__(cls),
+            {"has_missing": False, "compared": False} | dict(zip(cls.__slots__, values, strict=False)) | named,
+        )
         bags._set(*(given.get(name) for name in cls.__slots__))
         return bags
 

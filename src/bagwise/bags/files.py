@@ -33,6 +33,7 @@ def load(
     ignore=(),
     groups=None,
     missing="refuse",
+    fill_values=(),
     weights=None,
     bag_features=None,
     variable=None,
@@ -59,7 +60,7 @@ def load(
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
-    bag, target, features, ignore, groups, missing, weights, bag_features
+    bag, target, features, ignore, groups, missing, fill_values, weights, bag_features
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
@@ -79,7 +80,7 @@ def load(
     """
     columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
     columns |= {"weights": weights, "bag_features": bag_features}
-    options = columns | {"missing": missing}
+    options = columns | {"missing": missing, "fill_values": fill_values}
     if not names_files(source):
         return from_table(source, **options)
     table = _read_files(source, _ids(**columns), _asked(**columns), only=features is not None and bag is not None)

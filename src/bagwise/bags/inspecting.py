@@ -11,6 +11,7 @@ from bagwise.bags.choosing import as_list, choose_features
 from bagwise.bags.columns import ArrayColumns, FrameColumns
 from bagwise.bags.container import Bags
 from bagwise.bags.files import load, read_table
+from bagwise.bags.fill_values import FilledColumns, as_fill_values, describe_suspects, suspects
 from bagwise.bags.naming import label, name_bags
 from bagwise.bags.oddities import ODDITIES, doubtful_texts, look_like_dates, oddities, varying
 from bagwise.bags.parts import LARGEST, absent
@@ -83,11 +84,12 @@ def inspect_table(source, *, bag=None, target=None, **options) -> Inspection:
 
 def _columns(source, bag, target, options):
     """The columns of a source, the names of its bag and target, and options; archives are spread out into columns."""
-    columns = {name: value for name, value in options.items() if name not in ("missing", "variable")}
+    columns = {name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable")}
     table = read_table(source, bag=bag, target=target, **columns)
     if table is not None:
-        return FrameColumns(table), bag, target, options
-    bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
+        return FilledColumns(FrameColumns(table), as_fill_values(options.get("fill_values", ()))), bag, target, options
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # told below
+        bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
     return _spread(bags, y), "bag", None if y is None else "target", {}
 
 
@@ -176,6 +178,7 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
     if target is not None and table.kind(target) == "number":
         y = np.asarray(table.numbers(target), dtype=np.float64)
     kinds: dict[str, list] = {}
+    filled = {} if y is None or not (own := suspects(y)) else {str(target): own}
     for name in names:
         if table.kind(name) != "number":  # a column of lists: its values are seen when it is loaded
             found.features.append({"name": str(name), "missing": 0, "minimum": None, "maximum": None})
@@ -187,9 +190,13 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
         found.features.append({"name": str(name), "missing": missing, "minimum": low, "maximum": high})
         for kind in oddities(name, values, finite, codes, len(ids), y):
             kinds.setdefault(kind, []).append(name)
+        if own := suspects(finite):
+            filled[str(name)] = own
     for kind, marked in kinds.items():
         level, text = ODDITIES[kind]
         found.say(level, f"{_names(marked)}: {text}")
+    if filled:
+        found.say("warning", describe_suspects(filled))
 
 
 def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:

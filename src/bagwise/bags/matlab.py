@@ -15,7 +15,9 @@ from bagwise.bags.tables import gather
 _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
-def load_mat(path: Path, *, bag, target, features, ignore, groups, missing, weights, bag_features, variable):
+def load_mat(
+    path: Path, *, bag, target, features, ignore, groups, missing, fill_values, weights, bag_features, variable
+):
     """See `bagwise.load`. Columns are given by name or by position, counted from the end if negative."""
     matrix = _find_matrix(path, variable)
     bag, target = 0 if bag is None else bag, -1 if target is None else target
@@ -35,6 +37,7 @@ def load_mat(path: Path, *, bag, target, features, ignore, groups, missing, weig
         ignore=[_name_of(column, names) for column in as_list(ignore)],
         groups=groups,
         missing=missing,
+        fill_values=fill_values,
         weights=weights,
         bag_features=bag_features,
     )

@@ -12,6 +12,7 @@ from bagwise.bags.choosing import refuse_unknown
 from bagwise.bags.claims import refuse_claims
 from bagwise.bags.columns import ArrayColumns
 from bagwise.bags.container import Bags
+from bagwise.bags.fill_values import as_fill_values, warn_of_suspects, with_missing
 from bagwise.bags.parts import as_instances, as_offsets, refuse_repeated
 from bagwise.bags.reading import reading
 from bagwise.bags.tables import fill, gather
@@ -56,7 +57,9 @@ def _write(path: Path, arrays: dict) -> None:
         np.savez(stream, **arrays)
 
 
-def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weights=None, bag_features=None):
+def load_npz(
+    path: Path, *, bag, target, features, ignore, groups, missing, fill_values=(), weights=None, bag_features=None
+):
     """See `bagwise.load`."""
     with reading(path):
         refuse_claims(path)
@@ -67,7 +70,7 @@ def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weig
             raise ValueError(
                 f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
             )
-        return _load_bags(arrays, bag, target, groups, missing)
+        return _load_bags(arrays, bag, target, groups, missing, as_fill_values(fill_values))
     return gather(
         ArrayColumns(_as_columns(path, arrays)),
         bag=bag,
@@ -76,6 +79,7 @@ def load_npz(path: Path, *, bag, target, features, ignore, groups, missing, weig
         ignore=ignore,
         groups=groups,
         missing=missing,
+        fill_values=fill_values,
         weights=weights,
         bag_features=bag_features,
     )
@@ -94,9 +98,10 @@ def _are_bags(arrays: dict) -> bool:
     return "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3
 
 
-def _load_bags(arrays: dict, bag, target, groups, missing: str) -> tuple[Bags, np.ndarray | None]:
+def _load_bags(arrays: dict, bag, target, groups, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
     refuse_unknown(arrays, [name for name in (bag, target, groups) if name is not None])
     instances, offsets = _flat(arrays)
+    instances = with_missing(instances, fill_values)
     ids, labels = arrays.get(bag or "ids"), arrays.get(groups or "groups")
     extra = {name: arrays.get(name) for name in ("feature_names", "weights", "covariates", "covariate_names")}
     if missing == "drop-instances":
@@ -110,7 +115,10 @@ def _load_bags(arrays: dict, bag, target, groups, missing: str) -> tuple[Bags, n
         missing = "refuse"
     bags = Bags(instances, offsets, ids, groups=labels, missing=missing, **extra)
     y = arrays.get(target or ("targets" if "targets" in arrays else "y"))
-    return bags, None if y is None else check_targets(y, bags)
+    y = None if y is None else check_targets(with_missing(np.asarray(y), fill_values), bags)
+    names = bags.feature_names or range(bags.n_features)
+    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [("targets", y)])])
+    return bags, y
 
 
 def _flat(arrays: dict) -> tuple[np.ndarray, np.ndarray]:

@@ -6,14 +6,16 @@ import numpy as np
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import differences
+from bagwise.bags.reach import remember_ranges
 
 
 def remember_columns(estimator, bags: Bags) -> None:
-    """Note on the estimator which features it is fitted on, as scikit-learn does."""
+    """Note on the estimator which features it is fitted on, as scikit-learn does, and the range of their values."""
     estimator.n_features_in_ = bags.n_features
     estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
     _remember_names(estimator, "feature_names_in_", bags.feature_names)
     _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
+    remember_ranges(estimator, bags)
 
 
 def _remember_names(estimator, attribute: str, names) -> None:

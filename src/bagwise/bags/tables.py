@@ -11,6 +11,7 @@ from bagwise.bags.choosing import as_list, choose_features
 from bagwise.bags.columns import FrameColumns, as_matrix
 from bagwise.bags.container import Bags
 from bagwise.bags.covariates import split_off
+from bagwise.bags.fill_values import FilledColumns, as_fill_values, warn_of_suspects
 from bagwise.bags.lists import spread
 from bagwise.bags.naming import name_bags
 from bagwise.bags.oddities import doubtful_texts
@@ -26,6 +27,7 @@ def from_table(
     ignore=(),
     groups=None,
     missing="refuse",
+    fill_values=(),
     weights=None,
     bag_features=None,
 ) -> tuple[Bags, np.ndarray | None]:
@@ -51,6 +53,9 @@ def from_table(
         Bags of one group stay together in every inner split.
     missing : {"refuse", "drop-instances", "keep"}
         What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
+    fill_values : number or numbers, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
+        is then missing, and ``missing`` says what happens. A warning names values that look like it.
     weights : column of instance weights, optional
         Numbers from zero up, some above zero in every bag.
     bag_features : columns, or "auto", optional
@@ -80,17 +85,19 @@ def from_table(
         ignore=ignore,
         groups=groups,
         missing=missing,
+        fill_values=fill_values,
         weights=weights,
         bag_features=bag_features,
     )
 
 
 def gather(
-    table, *, bag, target, features, ignore, groups, missing, weights=None, bag_features=None
+    table, *, bag, target, features, ignore, groups, missing, fill_values=(), weights=None, bag_features=None
 ) -> tuple[Bags, np.ndarray | None]:
     """`from_table` for columns of any origin (see `columns`)."""
     if missing not in ("refuse", "drop-instances", "keep"):
         raise ValueError(f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
+    table, fill_values = FilledColumns(table, as_fill_values(fill_values)), as_fill_values(fill_values)
     roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
@@ -106,11 +113,14 @@ def gather(
     names, covariates = split_off(table, names, bag_features, roles.values(), codes, first, ids)
     weighed = [] if weights is None else [weights]
     table, columns, codes = spread(table, [*names, *weighed], codes, ids)
+    table = FilledColumns(table, fill_values)  # columns of lists were taken apart
     names = [name for name in columns if name not in weighed]
     rows, offsets = _rows_in_order(table, names, codes, ids, missing)
     extra = covariates | {"weights": table.numbers(weights)[rows] if weighed else None, "groups": labels}
     missing = "keep" if missing == "keep" else "refuse"
-    return Bags(as_matrix(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra), y
+    bags = Bags(as_matrix(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra)
+    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [(target, y)])])
+    return bags, y
 
 
 def fill(table, names, codes, ids, missing) -> tuple[np.ndarray, np.ndarray]:

@@ -21,6 +21,7 @@ def check(
     feature: o.Features = None,
     ignore: o.Ignore = None,
     missing: o.Missing = "refuse",
+    fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     as_json: o.Json = False,

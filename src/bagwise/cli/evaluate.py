@@ -28,6 +28,7 @@ def evaluate(
     feature: o.Features = None,
     ignore: o.Ignore = None,
     missing: o.Missing = "refuse",
+    fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     repeats: Annotated[

@@ -30,6 +30,7 @@ def fit(
     feature: o.Features = None,
     ignore: o.Ignore = None,
     missing: o.Missing = "refuse",
+    fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     n_jobs: o.Jobs = None,

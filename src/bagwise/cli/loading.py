@@ -12,7 +12,8 @@ def load(tables: list[str], columns: dict, voice):
     import bagwise as bw
     from bagwise.bags.files import read_table
 
-    frame = read_table(o.sources(tables), **{name: value for name, value in columns.items() if name != "missing"})
+    named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values")}
+    frame = read_table(o.sources(tables), **named)
     source = o.sources(tables) if frame is None else frame
     # what a frame is warned of stands among the doubts below
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):

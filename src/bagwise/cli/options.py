@@ -24,6 +24,10 @@ Features = Annotated[
 Ignore = Annotated[list[str] | None, typer.Option(help="Column that is no feature. Example: --ignore year")]
 Treatment = Literal["refuse", "drop-instances", "keep"]
 Missing = Annotated[Treatment, typer.Option(help="What happens to rows with missing values.")]
+FillValues = Annotated[
+    list[float] | None,
+    typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),
+]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
 BagFeatures = Annotated[
     list[str] | None,
@@ -83,7 +87,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 # Options, and the names that `bagwise.load` has for them.
 COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights")}
-COLUMNS |= {"feature": "features", "bag_feature": "bag_features"}
+COLUMNS |= {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
 
 
 def columns(context: typer.Context) -> dict:

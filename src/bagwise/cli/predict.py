@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def predict(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
+    fill_value: o.FillValues = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
@@ -50,15 +52,18 @@ def predict(
         outputs = [instances] if parts else [out, instances]
         o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.open_model(model), bw.saving.read_header(model)
-        new = {name: value for name, value in {"bag": bag, "missing": missing}.items() if value is not None}
+        given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
+        new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            streaming.refuse_options(context, "instances", "level", "target", "missing")
+            streaming.refuse_options(context, "instances", "level", "target", "missing", "fill_value")
             with streaming.executor(engine, scheduler, n_jobs) as who:
                 columns = streaming.predict(fitted, table, how, where, out, who, voice)
         else:
             streaming.refuse_where(where)
-            bags, y = bw.load(o.sources(table), **how, target=target)
+            with warnings.catch_warnings():  # predict says which bag holds one
+                warnings.filterwarnings("ignore", message=".* looks like a fill value")
+                bags, y = bw.load(o.sources(table), **how, target=target)
             voice.say(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), voice.waiting("predicting"):
                 columns = predictions(fitted, bags, y, level=level)
@@ -90,9 +95,9 @@ def _columns(header: dict, tables: list[str]) -> dict:
 
     known = dict((header.get("training") or {}).get("columns") or {})
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
-        return {"missing": known["missing"]} if "missing" in known else {}
+        return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    kept = {name: known[name] for name in ("bag", "missing", "weights", "bag_features") if name in known}
+    kept = {name: known[name] for name in ("bag", "missing", "fill_values", "weights", "bag_features") if name in known}
     if names is not None:
         kept["features"] = list(names)
     return kept

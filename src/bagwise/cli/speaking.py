@@ -16,8 +16,11 @@ EXPECTED = (ValueError, TypeError, ImportError, OSError)
 
 # Keywords of `bagwise.load` and their options.
 OPTIONS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "level")}
-OPTIONS |= {"features": "feature", "bag_features": "bag-feature"}
+OPTIONS |= {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 KEYWORDS = re.compile(rf"\b({'|'.join(OPTIONS)})=('([\w-]+)'|(?![=\w\[]))")
+
+
+FILL_VALUES = re.compile(r"\bfill_values=\[([^\]]*)\]")
 
 
 class Voice:
@@ -79,7 +82,10 @@ def as_options(text: str) -> str:
     --------
     >>> as_options("bag= is needed; load with missing='drop-instances', or features=")
     '--bag is needed; load with --missing drop-instances, or --feature'
+    >>> as_options("fill_values=[-9999, -999] makes it missing")
+    '--fill-value -9999 --fill-value -999 makes it missing'
     """
+    text = FILL_VALUES.sub(lambda found: " ".join(f"--fill-value {one}" for one in found[1].split(", ")), text)
     return KEYWORDS.sub(lambda found: f"--{OPTIONS[found[1]]}" + (f" {found[3]}" if found[3] else ""), text)
 
 
@@ -106,10 +112,11 @@ def _words(parameter, value) -> list[str]:
 @contextmanager
 def speaking(verb: str, *, quiet: bool):
     """A voice; inside, warnings become messages and expected errors end the program with one line and exit code 1."""
-    voice = Voice(verb, quiet=quiet)
+    voice, said = Voice(verb, quiet=quiet), set()
 
     def show(message, category, *_):
-        if category is UserWarning:  # ours; libraries warn by classes of their own
+        if category is UserWarning and str(message) not in said:  # ours; libraries warn by classes of their own
+            said.add(str(message))
             voice.say(f"Note: {message}", style="yellow")
 
     with warnings.catch_warnings():

@@ -12,7 +12,7 @@ from bagwise.cli import options as o
 
 READ = ("bag", "target", "features", "ignore", "groups")  # what a scan knows of the columns
 METHOD = "instance-kme:ridge"
-IN_MEMORY = ("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature")  # options of fit
+IN_MEMORY = ("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value")  # of fit
 
 
 @contextmanager
@@ -47,7 +47,8 @@ def refuse_where(where: str | None) -> None:
 
 def refuse_beside(columns: dict) -> None:
     """What a model was fitted with and a scan does not carry: without it the prediction would be another one."""
-    for name, what in {"weights": "instance weights", "bag_features": "covariates of bags"}.items():
+    beside = {"weights": "instance weights", "bag_features": "covariates of bags"}
+    for name, what in (beside | {"fill_values": "numbers that stand for missing values"}).items():
         if columns.get(name):
             raise ValueError(f"the model was fitted with {what}, which are read in memory only: say --engine memory")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import Bags, check_bags
+from bagwise.bags.reach import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.explaining.explanation import KINDS, Explanation
 from bagwise.explaining.leaving_out import MAX_INSTANCES, leave_one_out
@@ -53,6 +54,7 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
         raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
+    bags = compared(bags)  # by predict, which has warned
     told = tell(model, bags)
     kind = _chosen(kind, told, model)
     if told["contributions"] is not None:

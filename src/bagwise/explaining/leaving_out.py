@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
 from bagwise.bags.naming import name_bags
+from bagwise.bags.reach import compared
 from bagwise.explaining.verbs import by_rows
 
 MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
@@ -67,7 +68,7 @@ def _only(bags: Bags, keep: np.ndarray) -> Bags:
 
 
 def _predict_without(model, bags: Bags, left_out: np.ndarray) -> np.ndarray:
-    return np.asarray(model.predict(without_each(bags, left_out)), dtype=np.float64)
+    return np.asarray(model.predict(compared(without_each(bags, left_out))), dtype=np.float64)
 
 
 def _past_rows(model, bags: Bags) -> tuple[object, Bags]:

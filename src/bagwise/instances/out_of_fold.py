@@ -11,6 +11,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.reach import compared, within_range
 from bagwise.bags.segments import segment_mean
 from bagwise.instances.cross_fit import CrossFit, CrossFitting
 from bagwise.instances.folds import bag_folds
@@ -18,6 +19,7 @@ from bagwise.threads import one_thread
 
 PREDICTORS = ("fold-mean", "refit", "last-fold")
 WEIGHTINGS = ("bag", "instance")
+BEYOND = ("clip", "regressor")
 
 
 class OutOfFold(BaseEstimator):
@@ -51,6 +53,10 @@ class OutOfFold(BaseEstimator):
     keep_covariates : bool
         Whether the output carries the covariates of the bags on, for a head that reads them. The regressor sees them
         in any case, as columns of every instance.
+    beyond : {"clip", "regressor"}
+        Whether a value of a new instance outside the range of training counts as the nearest end of that range, so
+        that one wrong number cannot carry a bag away; or is what the regressor makes of it. Within the range there is
+        no difference.
     random_state : int
     n_jobs : int, optional
         Folds trained at once. The numbers are the same whatever it is.
@@ -85,6 +91,7 @@ class OutOfFold(BaseEstimator):
         scaler="standard",
         judge=None,
         keep_covariates: bool = True,
+        beyond: str = "clip",
         random_state: int = 0,
         n_jobs: int | None = None,
     ):
@@ -95,6 +102,7 @@ class OutOfFold(BaseEstimator):
         self.scaler = scaler
         self.judge = judge
         self.keep_covariates = keep_covariates
+        self.beyond = beyond
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -105,6 +113,7 @@ class OutOfFold(BaseEstimator):
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
         one_of(self.predictor, PREDICTORS, "predictor")
+        one_of(self.beyond, BEYOND, "beyond")
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
@@ -136,7 +145,7 @@ class OutOfFold(BaseEstimator):
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
         carried = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
-        return self._out(carried).replace(self.predictor_.predict(carried.spread().instances))
+        return self._out(carried).replace(self.predictor_.predict(_reached(carried, self).spread().instances))
 
     def _out(self, bags: Bags) -> Bags:
         return bags if self.keep_covariates else bags.without_covariates()
@@ -167,7 +176,7 @@ class EachInstance(BaseEstimator):
     Parameters
     ----------
     estimator : scikit-learn transformer or regressor, default LinearRegression
-    weighting, scaler, random_state : as in `OutOfFold`; for regressors
+    weighting, scaler, beyond, random_state : as in `OutOfFold`; for regressors
 
     Examples
     --------
@@ -179,10 +188,13 @@ class EachInstance(BaseEstimator):
     np.float64(0.0)
     """
 
-    def __init__(self, estimator=None, *, weighting: str = "bag", scaler="standard", random_state: int = 0):
+    def __init__(
+        self, estimator=None, *, weighting: str = "bag", scaler="standard", beyond: str = "clip", random_state: int = 0
+    ):
         self.estimator = estimator
         self.weighting = weighting
         self.scaler = scaler
+        self.beyond = beyond
         self.random_state = random_state
 
     def fit(self, bags, y=None, sample_weight=None) -> EachInstance:
@@ -192,6 +204,7 @@ class EachInstance(BaseEstimator):
             if bags.covariates is not None:
                 self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
+            one_of(self.beyond, BEYOND, "beyond")
             bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
             importance = check_weights(sample_weight, bags)
             weights = instance_weights(bags, self.weighting, importance)
@@ -203,20 +216,26 @@ class EachInstance(BaseEstimator):
         return self
 
     def fit_transform(self, bags, y=None, sample_weight=None) -> Bags:
-        return self.fit(bags, y, sample_weight).transform(bags)
+        bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        return self.fit(bags, y, sample_weight).transform(compared(bags))  # with themselves
 
     def transform(self, bags) -> Bags:
         scales = hasattr(self.estimator, "transform")
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=scales)
         if scales:
             return self._scaled(bags)
-        return bags.replace(self.estimator_.predict(bags.instances))
+        return bags.replace(self.estimator_.predict(_reached(bags, self).instances))
 
     def _scaled(self, bags: Bags) -> Bags:
         scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)
         if bags.covariates is None:
             return scaled
         return scaled.with_covariates(self.covariate_scaler_.transform(bags.covariates), bags.covariate_names)
+
+
+def _reached(bags: Bags, stage) -> Bags:
+    """New bags as the regressor of a stage sees them; a stage of an earlier version has no option ``beyond``."""
+    return within_range(bags, stage) if getattr(stage, "beyond", "regressor") == "clip" else bags
 
 
 def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarray | None:

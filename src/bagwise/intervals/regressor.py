@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.reach import compared
 from bagwise.intervals.calibrating import Calibration, by_folds, by_ridge, by_split
 from bagwise.intervals.fold_scales import Constant, model_std, within_training, without_folds
 from bagwise.intervals.left_out import fit_once
 from bagwise.intervals.options import check_options, deal, lacking, method_of, units_noun
-from bagwise.intervals.order_statistics import around, check_level, plus_interval, unit_shares, units_of
+from bagwise.intervals.order_statistics import (
+    VALUES_AT_ONCE,
+    SortedScores,
+    around,
+    check_level,
+    plus_interval,
+    unit_shares,
+    units_of,
+)
 from bagwise.intervals.scales import BagScale
 
 # Missing values, instance weights and covariates are for the method to take or to refuse.
@@ -141,7 +151,8 @@ class Intervals(RegressorMixin, BaseEstimator):
         method = method_of(self)
         bags, y = check_fit(bags, y, **EVERYTHING)
         remember_columns(self, bags)
-        counted, bags, y, weights = _counted(bags, y, check_weights(sample_weight, bags))
+        # compared: what fold models make of the bags that they have not seen is no matter of the user's
+        counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
         fold, self.lacking_ = deal(self, bags)
         if self.lacking_ is not None:
             which = "" if fold is None else " of this level"
@@ -169,10 +180,17 @@ class Intervals(RegressorMixin, BaseEstimator):
         refusal = self._refusal(level)
         if refusal is not None:
             raise ValueError(refusal)
-        centre, scale = self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags)
-        row = self.fold_ % len(scale)
-        bounds = plus_interval(centre, lambda new: scale[row, new].T * self.scores_, self.fold_, self.shares_, level)
+        scores = SortedScores(self.scores_, self.fold_, self.shares_)
+        bounds = np.concatenate([self._bounds(part, scores, level) for part in self._parts(bags)])
         return around(self.method_.predict(bags), bounds)
+
+    def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
+        return plus_interval(self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags), scores, level)
+
+    def _parts(self, bags) -> Iterator:
+        """Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags."""
+        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
+        return (bags[start : start + step] for start in range(0, len(bags), step))
 
     def _refusal(self, level: float) -> str | None:
         if self.left_out_ is None:

@@ -7,6 +7,7 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.reach import FAR, within_range
 from bagwise.bags.segments import segment_mean
 
 ROUNDS = 5
@@ -25,7 +26,8 @@ class BagScale(BaseEstimator):
     b > a says so. s is bounded whatever the size of a new bag.
 
     The coefficients are those of non-negative least squares of the absolute residuals, every bag divided by its own
-    scale (a few rounds of reweighting). Below a tenth of its mean over the training bags the scale is cut off.
+    scale (a few rounds of reweighting). Below a tenth of its mean over the training bags the scale is cut off. A value
+    far outside the range of training (by more than three of its widths) counts as that far.
 
     Parameters
     ----------
@@ -74,7 +76,8 @@ class BagScale(BaseEstimator):
     def predict(self, bags) -> np.ndarray:
         """The scale of every bag."""
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
-        return np.maximum(self._columns(bags) @ self.coef_, self.smallest_)
+        reached = within_range(bags, self, widths=FAR)
+        return np.maximum(self._columns(reached) @ self.coef_, self.smallest_)
 
     def _columns(self, bags: Bags) -> np.ndarray:
         sizes = bags.effective_sizes()

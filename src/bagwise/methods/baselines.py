@@ -22,7 +22,7 @@ def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline
 def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
     """The same with the network of Uriot (2019), every instance weighing the same."""
     learner = paper_network(random_state=random_state, n_jobs=n_jobs)
-    stage = EachInstance(learner, weighting="instance", random_state=random_state)
+    stage = EachInstance(learner, weighting="instance", beyond="regressor", random_state=random_state)
     return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
 
 

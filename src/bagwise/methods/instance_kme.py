@@ -66,7 +66,8 @@ def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
     scoring folds.
     """
     learner = paper_network(random_state=random_state)
-    stage = OutOfFold(learner, folds=50, weighting="instance", random_state=random_state, n_jobs=n_jobs)
+    as_is = {"weighting": "instance", "beyond": "regressor"}
+    stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="none", fit_intercept=False)
     embedding = KernelMean(Gaussian(70.0), units="label")
     return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
@@ -79,9 +80,8 @@ def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
     equal sizes it is the same.
     """
     learner = notebook_network(random_state=random_state)
-    stage = OutOfFold(
-        learner, folds=50, predictor="last-fold", weighting="instance", random_state=random_state, n_jobs=n_jobs
-    )
+    as_is = {"weighting": "instance", "beyond": "regressor", "predictor": "last-fold"}
+    stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="n", fit_intercept=False)
     embedding = KernelMean(InverseMultiquadric(100.0), units="label")
     return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from threading import Lock
 
 from bagwise.bags import check_fit
+from bagwise.bags.reach import compared
 from bagwise.execution import Lost, executor_for
 from bagwise.protocol.ahead import with_networks
 from bagwise.protocol.cells import finish, run_cell
@@ -98,6 +99,7 @@ def evaluate(
     [5]
     """
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+    bags = compared(bags)  # a held-out bag far from the others is part of the evaluation, and no news
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}

@@ -13,6 +13,8 @@ from bagwise.writing import replace_file
 
 # What every plan says, by which one is told from other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
+PLANNED = {"key", "method", "repeat", "fold"}  # what it says of every cell
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # the last for JSON nested too deeply
 ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
 
@@ -67,7 +69,10 @@ class Folder:
         if old is not None and begun:
             _warn_of_changes(self.path, old, plan.record)
             _warn_of_dropped(self.path, old, plan.record)
-        self.write_json("plan.json", plan.record)
+        if old is None and (self.path / "plan.json").exists():
+            text = f"{self.path / 'plan.json'} is damaged, or no plan; it is written again, and finished cells are kept"
+            warnings.warn(text, UserWarning, stacklevel=2)
+        self.write_plan(plan.record)
         return begun
 
     def close(self, plan: Plan, write_tables: Callable[[Path], None]) -> None:
@@ -77,7 +82,7 @@ class Folder:
             found = self.read_plan()
             if found != mine:
                 _warn_of_dropped(self.path, found or {"methods": {}}, mine)
-                self.write_json("plan.json", mine)
+                self.write_plan(mine)
             write_tables(self.path)
             if self.read_plan() == mine:
                 return
@@ -86,10 +91,16 @@ class Folder:
         """The plan last written here; None if there is none that can be read."""
         try:
             found = json.loads((self.path / "plan.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            seal = found.pop("digest", None)  # earlier versions wrote none
+            whole = all(isinstance(found[name], kind) for name, kind in PLAN.items())
+            whole = whole and all(isinstance(cell, dict) and cell.keys() >= PLANNED for cell in found["cells"])
+            return found if whole and seal in (None, _digest(found)) else None
+        except (*UNREADABLE, AttributeError):  # a list has no pop of a name
             return None
-        is_plan = isinstance(found, dict) and all(isinstance(found.get(name), kind) for name, kind in PLAN.items())
-        return found if is_plan else None
+
+    def write_plan(self, record: dict) -> None:
+        record = json.loads(json.dumps(record))  # as it will be read: the digest is of that
+        self.write_json("plan.json", record | {"digest": _digest(record)})
 
     def read(self, key: str) -> dict | None:
         """The result of a cell; None if it is not there, or (with a warning) if its file is damaged."""
@@ -97,15 +108,18 @@ class Folder:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             result = content["result"]
-            if content["digest"] == _digest(result) and result["key"] == key:
-                return result
+            what = "is damaged or cut short"
+            if content["digest"] == _digest(result):
+                if result["key"] == key:
+                    return result
+                what = "holds the result of another cell"
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
+        except UNREADABLE:
+            what = "is damaged or cut short"
         if key not in self.damaged:  # one word is enough
             self.damaged.add(key)
-            warnings.warn(f"{path} is damaged or cut short; its cell will be run again", UserWarning, stacklevel=2)
+            warnings.warn(f"{path} {what}; its cell will be run again", UserWarning, stacklevel=2)
         return None
 
     def write(self, result: dict) -> None:

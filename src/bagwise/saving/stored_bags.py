@@ -10,6 +10,7 @@ from bagwise.bags import Bags
 
 LOADER = "ConstructorFromReduceNode"  # of skops: it calls what is named with the parts
 PLACE, NAME = __name__, "make_bags"
+PARTS = tuple(name for name in Bags.__slots__ if name != "compared")  # what is known of new bags alone
 
 
 def make_bags(
@@ -21,7 +22,7 @@ def make_bags(
     --------
     >>> import bagwise as bw
     >>> bags = bw.from_arrays([[[1.0], [2.0]], [[3.0]]], ids=["a", "b"])
-    >>> make_bags(*(getattr(bags, name) for name in Bags.__slots__)) == bags
+    >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
     True
     """
     return Bags(
@@ -42,5 +43,5 @@ def in_parts(node: dict) -> None:
     if (node["__module__"], node["__class__"]) == (Bags.__module__, Bags.__name__):
         slots = node["content"]["content"][1]["content"]
         parts = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode"}
-        parts["content"] = [slots[name] for name in Bags.__slots__]
+        parts["content"] = [slots[name] for name in PARTS]
         node.update(__class__=NAME, __module__=PLACE, __loader__=LOADER, content=parts)

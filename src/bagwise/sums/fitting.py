@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import remember_columns
+from bagwise.bags.reach import remember_range
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.statistics import Statistics
@@ -72,8 +73,13 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
     walk = Walk(scan, executor)
     stages, head = _parts(model)
     if not stages:
-        return _fit_features(head, walk)
-    return (_fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled)(model, stages[0], head, walk)
+        model, found = _fit_features(head, walk)
+    else:
+        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
+        model, found = fit_stages(model, stages[0], head, walk)
+    # of the instances: the bags of a survey are their means
+    remember_range(_first(model), found.columns.low, found.columns.high)
+    return model, found
 
 
 def summable_methods() -> list[str]:
@@ -171,6 +177,11 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, walk: Walk) -> tuple[object,
     remember_columns(embedding, bags)
     rows = embedding.keep_varying(statistics_rows(embedding, walk, found.sizes, Prepare(stage)))
     return _with_steps(model, stage, clone(head).fit_rows(bags, found.y, [({}, embedding, rows)])), found
+
+
+def _first(model):
+    """What new bags are given to first."""
+    return model.steps[0][1] if isinstance(model, Pipeline) else model
 
 
 def _with_steps(model: Pipeline, *fitted):

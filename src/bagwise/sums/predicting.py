@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
+from bagwise.bags.reach import FarValue, compared, find_far, say_far
 from bagwise.bags.remembering import compare_columns
 from bagwise.embeddings.statistics import Statistics
 from bagwise.explaining.verbs import by_rows, unwrapped
@@ -100,38 +101,72 @@ def _write(folder: Path, bag: str, found: Predictions) -> None:
 
 
 def _sum(walk: Walk, model) -> Predictions:
-    sizes, sums = PerBag(), PerBag()
-    for own, (_, count, total) in walk.meet(_alone, model, list(walk.scan.feature_names)):
+    sizes, sums, far = PerBag(), PerBag(), _Far()
+    for own, (_, count, total, *found) in walk.meet(_alone, model, list(walk.scan.feature_names)):
         sizes.rows(walk.n_bags, count)[own] += count
         sums.rows(walk.n_bags, total)[own] += total
+        far.take(own, *found, walk.n_bags)
     sizes, sums = sizes.upto(walk.n_bags), sums.upto(walk.n_bags)
+    far.say(walk.ids)
     return Predictions(walk.ids, sums / sizes, sizes)
 
 
-def _alone(chunk: Chunk, model, names) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the bags of a chunk: ids, numbers of rows, and the sum of what every row is predicted alone."""
+class _Far(PerBag):
+    """Which bags hold values far outside the range of training, and the first such value of the bag met first."""
+
+    def __init__(self):
+        super().__init__()
+        self.firsts: dict[int, FarValue] = {}
+
+    def take(self, own: np.ndarray, marked: np.ndarray, firsts: dict[int, FarValue], n_bags: int) -> None:
+        self.rows(n_bags, marked)[own] |= marked
+        for code, first in firsts.items():
+            self.firsts.setdefault(int(own[code]), first)
+
+    def say(self, ids: np.ndarray) -> None:
+        if self.firsts:
+            say_far(ids, self.upto(len(ids)), self.firsts[min(self.firsts)])
+
+
+def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) -> None:
+    """Mark the bags of a block with values far outside, and note the value of the first of them."""
+    rows, value = find_far(X, first, names)
+    if value is not None:
+        marked[bag[rows]] = True
+        lowest = bag[rows].min()
+        firsts.setdefault(int(lowest), find_far(X[rows & (bag == lowest)], first, names)[1])
+
+
+def _alone(chunk: Chunk, model, names) -> tuple:
+    """Of the bags of a chunk: ids, numbers of rows, the sum of what every row is predicted alone, and far values."""
     ids, bag = chunk.bags()
-    sums = np.zeros(len(ids))
+    sums, marked, firsts = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool), {}
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
-        alone = model.predict(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names))
+        alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
+        _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
         sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
-    return ids, np.bincount(bag, minlength=len(ids)), sums
+    return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
 
 
 def _from_statistics(walk: Walk, stage, head) -> Predictions:
     names = list(walk.scan.feature_names)
     compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
-    counts = PerBag()
-    for own, (_, count) in walk.meet(_count):
+    counts, far = PerBag(), _Far()
+    for own, (_, count, *found) in walk.meet(_count, stage, names):
         counts.rows(walk.n_bags, count)[own] += count
+        far.take(own, *found, walk.n_bags)
     sizes = counts.upto(walk.n_bags)
+    far.say(walk.ids)
     rows = statistics_rows(head.embedding_, walk, sizes, Prepare(stage))
     return Predictions(walk.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
 
 
-def _count(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+def _count(chunk: Chunk, stage, names) -> tuple:
     ids, bag = chunk.bags()
+    marked, firsts = np.zeros(len(ids), dtype=bool), {}
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
-    return ids, np.bincount(bag, minlength=len(ids))
+        _far(block.X, block.bag, stage, names, marked, firsts)
+    return ids, np.bincount(bag, minlength=len(ids)), marked, firsts
