@@ -219,20 +219,23 @@ def test_every_option_has_help_and_usage_errors_are_two():
     assert run("fit").exit_code == 2 and run("predict", "--nonsense").exit_code == 2 and run("learn").exit_code == 2
 
 
+AT_LEAST = r"greater than or equal to {0}|>={0}"  # in the words of new and old versions of typer
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'?"),
-        (("datasets", "mean", "--bags", "0"), "should be greater than or equal to 1"),
+        (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'"),
+        (("datasets", "mean", "--bags", "0"), AT_LEAST.format(1)),
         (("methods", "instance-kne"), "did you mean 'instance-kme'"),
-        (("demo", "--bags", "0"), "should be greater than or equal to 1"),
-        (("demo", "--instances", "0"), "should be greater than or equal to 1"),
-        (("demo", "--folds", "1"), "should be greater than or equal to 2"),
+        (("demo", "--bags", "0"), AT_LEAST.format(1)),
+        (("demo", "--instances", "0"), AT_LEAST.format(1)),
+        (("demo", "--folds", "1"), AT_LEAST.format(2)),
     ],
 )
 def test_a_value_that_is_never_taken_is_a_usage_error(arguments, words):
     result = run(*arguments)
-    assert result.exit_code == 2 and words in re.sub(r"[\s│]+", " ", result.output)
+    assert result.exit_code == 2 and re.search(words, re.sub(r"[\s│]+", " ", result.output))
 
 
 def test_the_card_of_a_preset_is_that_of_its_method():
@@ -244,15 +247,15 @@ def test_the_card_of_a_preset_is_that_of_its_method():
     [
         ("--method", "agregated", "did you mean 'aggregated'"),
         ("--method", "instance-kme:papr", "has no preset 'papr'"),
-        ("--level", "90", "less than or equal to 0.999"),
+        ("--level", "90", "less than or equal to 0.999|<=0.999"),
         ("--missing", "skip", "drop-instances"),
         ("--n-jobs", "0", "-1 for all of them"),
-        ("--time-budget", "-5", "greater than or equal to 0.1"),
+        ("--time-budget", "-5", AT_LEAST.format(0.1)),
     ],
 )
 def test_a_wrong_option_is_told_before_anything_is_read(option, value, words):
     result = run("fit", "nowhere.csv", option, value)
-    assert result.exit_code == 2 and words in re.sub(r"[\s│]+", " ", result.output)
+    assert result.exit_code == 2 and re.search(words, re.sub(r"[\s│]+", " ", result.output))
 
 
 def test_doubts_about_a_table_are_voiced_while_fitting(folder, tmp_path):
