@@ -5,13 +5,15 @@
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make portable      the delicate tests under other kernels of linear algebra
+#   make test-oldest  the tests with the oldest versions that pyproject.toml allows
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
+OLDEST := .venv-oldest
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test portable quick lint browser slow bench bench-scale gpu compare reproduce docs clean
+.PHONY: demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -35,6 +37,9 @@ quick: lint
 # As on other CPUs: OpenBLAS rounds in another way on each.
 portable: $(FULL)/.ready
 	$(FULL)/bin/python tests/portable.py
+# With PYTHON=python3.11 where python3 is a newer one. What is pinned is said elsewhere, so that test is left out.
+test-oldest: $(OLDEST)/.ready
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 --ignore tests/security/test_dependencies.py
 
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
@@ -80,5 +85,10 @@ $(FULL)/.ready: pyproject.toml constraints.txt
 	$(FULL)/bin/python $(PIP) --editable '.[test]'
 	touch $@
 
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable '.[test]'
+	touch $@
+
 clean:
-	rm -rf $(LIGHT) $(FULL) demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(LIGHT) $(FULL) $(OLDEST) demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis

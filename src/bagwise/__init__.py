@@ -9,6 +9,8 @@
 
 from importlib import import_module
 
+from bagwise.first_use import lock as _first_use
+
 __version__ = "0.1.0"
 
 # Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
@@ -49,11 +51,13 @@ __all__ = sorted([*_HOME, "datasets"])
 
 def __getattr__(name):
     if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        with _first_use:
+            value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value
     if name in _MODULES:
-        return import_module(f"bagwise.{name}")
+        with _first_use:
+            return import_module(f"bagwise.{name}")
     raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
 
 

@@ -6,9 +6,10 @@ Nothing here imports torch before a GPU was asked for, or the work is such that 
 from __future__ import annotations
 
 import sys
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+
+from bagwise.first_use import once
 
 
 def settled(device: str, *, worth: bool) -> str:
@@ -34,13 +35,13 @@ def settled(device: str, *, worth: bool) -> str:
     return device
 
 
-@cache
+@once
 def gpu() -> bool:
     """Whether torch is installed and sees a GPU."""
     return find_spec("torch") is not None and import_module("torch").cuda.is_available()
 
 
-@cache
+@once
 def say(what: str, place: str) -> None:
     """Say, once in a process, that this is done on a GPU."""
     name = import_module("torch").cuda.get_device_name(place)

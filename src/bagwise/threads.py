@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import Lock
 
 from threadpoolctl import ThreadpoolController
 
-_lock, _users, _limits = Lock(), 0, None
+from bagwise.first_use import once
 
 
-@contextmanager
-def one_thread():
+class Shared:
+    """A setting of the whole process, as a context: the first thread to enter makes it, the last to leave undoes it.
+
+    If every thread kept what it found and put it back, one that entered second would put back what the first had set.
+
+    Parameters
+    ----------
+    setting : function without arguments that gives a context manager
+    """
+
+    def __init__(self, setting: Callable[[], AbstractContextManager]):
+        self.setting = setting
+        self._lock, self._users, self._made = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._made = self.setting()
+                self._made.__enter__()
+            self._users += 1
+
+    def __exit__(self, *_) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._made.__exit__(None, None, None)
+
+
+def one_thread() -> AbstractContextManager:
     """A context in which BLAS and OpenMP use one thread.
 
     How a library cuts a sum into threads changes its last digits; with one thread a fit gives the same number in this
@@ -26,21 +53,13 @@ def one_thread():
     ...     float(np.ones((2, 2)).sum())
     4.0
     """
-    global _users, _limits
-    with _lock:
-        if _users == 0:
-            _limits = _controller().limit(limits=1)
-        _users += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _limits.restore_original_limits()
+    return _one_thread
 
 
-@cache
+_one_thread = Shared(lambda: _controller().limit(limits=1))
+
+
+@once
 def _controller() -> ThreadpoolController:
     # Finding the thread pools takes milliseconds, longer than many a fit; they are loaded before the first use.
     import scipy.linalg  # noqa: F401

@@ -66,6 +66,32 @@ def refuse_place(path: Path | str) -> None:
         raise FileExistsError(f"{path} is there already; give the name of a new folder, or remove what it holds")
     if not place.resolve().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {place.resolve().parent} to write {place.name} to; make it first")
+    refuse_unwritable(place)
+
+
+def refuse_unwritable(path: Path | str) -> None:
+    """Refuse a file or folder that could not be written, before the work that would fill it.
+
+    What the system allows is found by trying: an empty file is made where the first one would be, and removed. Folders
+    that are not there yet would be made.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> refuse_unwritable(folder / "runs" / "aod")
+    >>> list(folder.iterdir())
+    []
+    """
+    place = Path(path).resolve()
+    try:
+        if not place.exists() or place.is_file() or place.is_dir():
+            inside = place if place.is_dir() else next(folder for folder in place.parents if folder.exists())
+            _create_beside(inside / place.name, 0o600).unlink()
+        elif not place.is_fifo():  # a pipe would wait for its reader
+            place.open("ab").close()
+    except OSError as error:
+        raise type(error)(f"{path} cannot be written ({error.strerror}); give a place that can be") from error
 
 
 def _swap(place: Path, write: Callable[[Path], object]) -> None:

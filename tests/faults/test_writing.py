@@ -9,13 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import bagwise as bw
+from bagwise.cli import app
 from bagwise.protocol.store import Folder
 from bagwise.protocol.tables import write_table
 from bagwise.reports.page import write_page
 from bagwise.testing.contracts import sample
-from bagwise.writing import replace_file
+from bagwise.writing import refuse_unwritable, replace_file
 
 sys.path.insert(0, str(Path(__file__).parent))
 from breaking import ENVIRONMENT, as_nobody, files_of_at_most, open_folder, whole, without_permission
@@ -178,7 +180,7 @@ TURNS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from bagwise.writing import replace_file
+from bagwise.writing import refuse_unwritable, replace_file
 for turn in range(300):
     replace_file(sys.argv[1], lambda path: path.write_text(sys.argv[2] * 50_000))
 """
@@ -196,3 +198,55 @@ def test_two_processes_write_one_file(tmp_path):
         seen.add(text[0])
     assert [writer.returncode for writer in writers] == [0, 0] and seen == {"a", "b"}
     assert [file.name for file in tmp_path.iterdir()] == ["shared.txt"]
+
+
+# --- a place that cannot be written is found out before any work: what would be read is not even there
+
+
+@pytest.mark.parametrize(
+    ("place", "arguments"),
+    [
+        ("m.bagwise", ("fit", "none.csv", "--out")),
+        ("m.html", ("fit", "none.csv", "--report")),
+        ("m.bagwise", ("fit", "none.parquet", "--engine", "stream", "--out")),
+        ("p.csv", ("predict", "none.bagwise", "none.csv", "--out")),
+        ("i.csv", ("predict", "none.bagwise", "none.csv", "--instances")),
+        ("parts", ("predict", "none.bagwise", "none.parquet", "--engine", "stream", "--out")),
+        ("runs/aod", ("evaluate", "none.csv", "--method", "aggregated", "--out")),
+        ("runs", ("reproduce", "none", "--out")),
+        ("demo", ("demo", "--out")),
+        ("d.csv", ("datasets", "aerosol", "--out")),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_first(place, arguments, monkeypatch):
+    with open_folder() as folder:
+        monkeypatch.chdir(folder)
+        folder.chmod(0o777)
+        locked = folder / "locked"
+        locked.mkdir()
+        with without_permission(locked):
+            found = CliRunner().invoke(app, [*arguments, str(locked / place)])
+        assert found.exit_code == 1
+        said = " ".join(found.stderr.split())
+        assert f"{locked / place} cannot be written (Permission denied); give a place that can be" in said
+        assert whole(folder) == {}
+
+
+def test_a_report_beside_its_run_is_tried_first():
+    with open_folder() as folder, without_permission(folder):
+        found = CliRunner().invoke(app, ["report", str(folder)])
+        assert found.exit_code == 1 and "report.html cannot be written (Permission denied)" in found.stderr
+
+
+def test_a_folder_of_results_is_no_file(tmp_path):
+    (tmp_path / "runs").write_text("")
+    found = CliRunner().invoke(app, ["evaluate", "none.csv", "--method", "aggregated", "--out", str(tmp_path / "runs")])
+    assert found.exit_code == 1 and "runs is a file; give the name of a folder" in found.stderr
+
+
+def test_trying_a_place_leaves_it_as_it_was(tmp_path):
+    (tmp_path / "old.csv").write_text("old")
+    for name in ("old.csv", "new.csv", "runs/new", ""):
+        refuse_unwritable(tmp_path / name)
+    refuse_unwritable("/dev/null")
+    assert whole(tmp_path) == {"old.csv": b"old"} and [path.name for path in tmp_path.iterdir()] == ["old.csv"]

@@ -1,6 +1,7 @@
 """What `make test` installs is what constraints.txt pins, all of it."""
 
 import re
+import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -12,8 +13,12 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 
 
-def pins() -> dict[str, Version]:
-    lines = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), flags=re.M)
+OLD_EXTRAS = ("arrow", "plot", "torch", "dask", "save", "geo")
+OLD_TABLES = ("pandas", "polars", "awkward", "mapie", "crepes")
+
+
+def pins(file: str = "constraints.txt") -> dict[str, Version]:
+    lines = re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / file).read_text(), flags=re.M)
     return {canonicalize_name(name): Version(version) for name, version in lines}
 
 
@@ -40,6 +45,18 @@ def test_every_dependency_is_pinned():
 def test_a_pin_is_what_is_installed(name):
     installed = Version(distribution(name).version)
     assert installed.public == pins()[name].public  # the rest, such as +cpu, says how it was built
+
+
+def test_the_oldest_versions_are_those_that_are_allowed():
+    """What `make test-oldest` installs is the lower bound of every requirement; torch is had in one version only."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    named = [*project["dependencies"], *(text for extra in OLD_EXTRAS for text in extras[extra])]
+    needs = {canonicalize_name(need.name): need for need in map(Requirement, named)}
+    needs |= {need.name: need for need in map(Requirement, extras["test"]) if need.name in OLD_TABLES}
+    lowest = {name: Version(next(iter(need.specifier)).version) for name, need in needs.items()}
+    oldest = pins("constraints-oldest.txt")
+    assert {name: oldest.get(name) for name in lowest} | {"torch": None} == lowest | {"torch": None}
 
 
 def test_pins_are_exact():

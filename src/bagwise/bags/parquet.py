@@ -11,6 +11,7 @@ from bagwise.bags.choosing import refuse_twice, refuse_unknown
 from bagwise.bags.reading import is_row_number, reading
 from bagwise.bags.several import stack
 from bagwise.bags.urls import is_url, open_url
+from bagwise.first_use import lock
 
 _OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
 
@@ -92,6 +93,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
 
 def require_pyarrow(name) -> None:
     try:
-        import pyarrow.parquet  # noqa: F401
+        with lock:
+            import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise ImportError(f"reading {name} needs pyarrow: pip install 'bagwise[arrow]'") from error

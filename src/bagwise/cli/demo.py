@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from bagwise.cli import options as o
+
 METHODS = ("instance-mean", "instance-median", "aggregated", "instance-kme")
 
 
@@ -27,6 +29,7 @@ def demo(
 
     console = Console()
     with speaking("demo", quiet=False):
+        o.refuse_folder(out)
         data, y = bw.datasets.make_aerosol(bags, instances=instances, ragged=True, random_state=seed)
         console.print(f"Simulated satellite pixels around ground stations: {data}.")
         console.print(f"Target: aerosol optical depth, {y.min():.2f} to {y.max():.2f}, deviation {y.std():.3f}.\n")

@@ -67,6 +67,7 @@ def evaluate(
     with speaking("evaluate", quiet=quiet) as voice, o.workers(scheduler):
         if fixed and context.get_parameter_source("folds").name == "COMMANDLINE":
             raise ValueError(f"--folds deals bags to folds by lot, and {fixed} says where each is; give one of them")
+        o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
         bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)

@@ -47,7 +47,7 @@ def fit(
     """
     import bagwise as bw
     from bagwise.cli import streaming
-    from bagwise.cli.fitting import account, build, held_out, jobs_for
+    from bagwise.cli.fitting import account, build, held_out, jobs_for, keep
     from bagwise.cli.loading import load
     from bagwise.cli.speaking import as_typed, speaking
 
@@ -59,22 +59,25 @@ def fit(
             streaming.refuse_options(context, *streaming.IN_MEMORY)
             method = streaming.method_for(context, method, voice)
             with streaming.executor(engine, scheduler, n_jobs) as who:
+                bw.saving.try_saving(bw.method(method))
                 scan = streaming.scanned(table, columns, where, voice)
                 with voice.waiting(f"fitting {method}"):
                     model, training, told = streaming.fit(method, scan, who, seed=seed)
                 training |= {"where": where}
         else:
             streaming.refuse_where(where)
+            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed}
+            bw.saving.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, voice)
             n_jobs = n_jobs or (jobs_for(bags, method) if scheduler is None else None)
-            model = build(method, level=level if intervals else None, time_budget=time_budget, n_jobs=n_jobs, seed=seed)
+            model = build(method, n_jobs=n_jobs, **how)
             with voice.fitting(model, method):
                 model.fit(bags, y)
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, told = bw.saving.describe_training(bags, y), account(model, method, y)
         training |= {"columns": columns, "table": o.stem(table)}
-        bw.save(model, out, method=method, target=target, training=training)
+        keep(model, out, method=method, target=target, training=training)
         if report is not None:
             from bagwise.reports import write_model_report
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
 SMALL = 200_000  # numbers in a table
@@ -27,6 +30,26 @@ def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: 
 def jobs_for(bags, name: str) -> int:
     """All cores, or one where starting the others would take longer than the work."""
     return 1 if name != "auto" and bags.instances.size < SMALL else -1
+
+
+def keep(model, out: Path, **header) -> None:
+    """Save the model. If its place is gone or full after a long fit, it is saved for now among temporary files."""
+    import bagwise as bw
+
+    try:
+        bw.save(model, out, **header)
+    except OSError as error:
+        place = Path(tempfile.mkdtemp(prefix="bagwise-")) / out.name
+        try:
+            bw.save(model, place, **header)
+        except OSError:
+            raise error from None
+        raise OSError(f"{error}; the fitted model is in {place} instead: move it to where it can stay") from error
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. The fit is lost: fit another method (`bagwise methods`), or fit in Python, where bw.method(...) "
+            "stays in memory and joblib.dump keeps it for your own use"
+        ) from error
 
 
 def held_out(model, y: np.ndarray) -> np.ndarray | None:

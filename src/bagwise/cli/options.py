@@ -122,6 +122,8 @@ def stem(tables: list[str]) -> str:
 
 def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = ()) -> None:
     """Refuse what could not be written, or would destroy something, before any work is done."""
+    from bagwise.writing import refuse_unwritable
+
     given = [Path(path) for path in outputs if path is not None]
     kept = {Path(path).resolve() for path in inputs}
     for k, path in enumerate(given):
@@ -135,6 +137,16 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
             raise ValueError(f"{path} is a folder; give the name of a file")
         if not path.resolve().parent.is_dir():
             raise ValueError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
+        refuse_unwritable(path)
+
+
+def refuse_folder(out: Path) -> None:
+    """Refuse a folder of results that could not be made or written to, before any work is done."""
+    from bagwise.writing import refuse_unwritable
+
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; give the name of a folder")
+    refuse_unwritable(out)
 
 
 def files(tables: list[str]) -> list[Path]:

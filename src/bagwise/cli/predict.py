@@ -46,11 +46,14 @@ def predict(
     from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
     from bagwise.cli.speaking import speaking
     from bagwise.protocol.tables import to_rows, write_table
+    from bagwise.writing import refuse_place
 
     with speaking("predict", quiet=quiet) as voice:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
         o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        if parts:
+            refuse_place(out)
         fitted, header = bw.open_model(model), bw.saving.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         new = {name: value for name, value in given.items() if value is not None}

@@ -27,7 +27,7 @@ def report(
         from bagwise.cli.options import refuse_outputs
         from bagwise.reports import write_report
 
-        refuse_outputs(out, endings=(".html", ".htm"))
+        refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
         with voice.waiting("Writing the report"):
             path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=voice.say)
     voice.say(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

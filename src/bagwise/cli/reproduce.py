@@ -46,6 +46,7 @@ def reproduce(
 
     rows, runs = [], []
     with speaking("reproduce", quiet=quiet) as voice, o.workers(scheduler):
+        o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
         chosen = table1.choose_rows(row or None)

@@ -9,6 +9,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.devices import say, settled
+from bagwise.first_use import lock
 
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
 WORTH = 1e9  # pairs of instances from which a GPU is worth waking: about ten seconds of one core
@@ -29,7 +30,8 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
     place = settled(device, worth=pairs >= WORTH)
     if place != "cpu":
         say("kernel means", place)
-        on_device = import_module("bagwise.embeddings.device_gram").mean_gram_on
+        with lock:
+            on_device = import_module("bagwise.embeddings.device_gram").mean_gram_on
         return on_device(place, kernel, left, right, precision=precision)
     symmetric = right is None
     right = left if right is None else right

@@ -52,6 +52,7 @@ def train_ahead(asked: list[tuple[NetworkRegressor, tuple]]) -> list[tuple[str, 
     """
     found: list = [None] * len(asked)
     alike = defaultdict(list)
+    gpu()  # torch is imported here, before there are threads
     # By threads: a GPU should not wait long for sums and hashes.
     prepared = Parallel(n_jobs=THREADS, require="sharedmem")(delayed(_prepared)(*one) for one in asked)
     for at, (where, key, problem) in enumerate(prepared):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 
 import numpy as np
 
+from bagwise.first_use import once
 
-@cache
+
+@once
 def kernels(dtype: np.dtype):
     """The module `network_kernels`, compiled for data of this dtype or loaded from numba's cache on disk."""
     from numba.core import event

@@ -6,6 +6,7 @@ import warnings
 from importlib import import_module
 
 from bagwise.devices import say, settled
+from bagwise.first_use import lock
 from bagwise.instances.network_fitting import train_networks
 from bagwise.instances.network_layout import COLUMNS, ROWS, layout
 from bagwise.instances.network_problem import Problem, Recipe, Trained
@@ -22,7 +23,8 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
     place = placed(problems, recipe, device)
     if place == "cpu":
         return _on_cpu(problems, recipe, n_jobs)
-    together = import_module("bagwise.instances.network_together")
+    with lock:
+        together = import_module("bagwise.instances.network_together")
     say("training networks", place)
     try:
         return together.train_together(problems, recipe, place, precision, n_jobs)

@@ -91,6 +91,7 @@ class NetworkEnsemble(RegressorMixin, BaseEstimator):
         """`predict` of finite, contiguous rows with the right number of columns."""
         blocks = [np.arange(start, min(start + _BLOCK, len(X))) for start in range(0, len(X), _BLOCK)]
         n_jobs = min(effective_n_jobs(self.n_jobs), cpu_count(), len(blocks))  # on a cluster, its cores are not ours
+        kernels(X.dtype)  # compiled or loaded here, before there are threads
         run = Parallel(n_jobs=n_jobs, require="sharedmem")
         return np.concatenate(run(delayed(self._mean)(X, rows) for rows in blocks))
 

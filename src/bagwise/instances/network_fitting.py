@@ -17,7 +17,7 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
     training one network without the interpreter's lock) changes the time and nothing else. Nor does a backend of
     joblib's that somebody chose: processes, or the workers of a cluster.
     """
-    kernels(problem.X.dtype)  # compiled here, rather than by every thread
+    kernels(problem.X.dtype)  # compiled or loaded here, before there are threads
     # effective_n_jobs: with None, joblib's context counts, also where it speaks of processes and we take threads
     run = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")
     return run(delayed(_train)(problem, recipe, k, n_jobs) for k in range(problem.n_networks))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bagwise.first_use import lock
 from bagwise.instances import network_orders
 from bagwise.instances.network_batched import Batched, forward, products, scaled_rows
 from bagwise.instances.network_group import Data, Group, gather, upload
@@ -63,9 +64,10 @@ def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: s
 def engines(plan, device: str):
     """The engine for networks of this shape, and the function that permutes their rows."""
     if torch.device(device).type == "cuda" and find_spec("triton"):
-        fused, streamed, orders = (
-            import_module(f"bagwise.instances.network_{name}") for name in ("fused", "streamed", "orders_fused")
-        )
+        with lock:
+            fused, streamed, orders = (
+                import_module(f"bagwise.instances.network_{name}") for name in ("fused", "streamed", "orders_fused")
+            )
         if fused.fits(plan):
             return fused.Fused, orders.shuffled
         return (streamed.Streamed if streamed.fits(plan) else Batched), orders.shuffled

@@ -59,8 +59,9 @@ class Footer:
 
 
 def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
+    first = _read(parts[0])  # in this thread: what reading imports is there for the others
     with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
-        return list(pool.map(_read, parts))
+        return [first, *pool.map(_read, parts[1:])]
 
 
 def _read(part: Part) -> Footer:

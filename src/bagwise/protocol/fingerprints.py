@@ -26,6 +26,7 @@ _NUMERIC = (
     "intervals",
     *[f"protocol/{name}.py" for name in ("ahead", "cells", "fitting", "metrics", "selection", "splits")],
     "devices.py",
+    "first_use.py",
     "threads.py",
 )
 # Packages that numbers come from, as they are imported and as they are installed.

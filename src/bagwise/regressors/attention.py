@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.first_use import lock
 from bagwise.regressors.attention_inputs import Inputs
 from bagwise.regressors.attention_recipe import Recipe
 from bagwise.regressors.predictive import few_folds
@@ -194,6 +195,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
 def _ensemble():
     """The modules that need torch, which is loaded only here."""
     try:
-        return import_module("bagwise.regressors.attention_members")
+        with lock:
+            return import_module("bagwise.regressors.attention_members")
     except ImportError as error:
         raise ImportError("attention needs torch; install it with: pip install 'bagwise[torch]'") from error

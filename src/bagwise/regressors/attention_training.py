@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bagwise.regressors.attention_network import Batch, Network
 from bagwise.regressors.attention_recipe import Recipe
+from bagwise.threads import Shared
 
 ROWS = 2**15  # instances in a batch; a bag with more is a batch of its own
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
@@ -70,18 +71,34 @@ def cut(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> Iterator[np.nd
 @contextmanager
 def one_order(device: str = "cpu"):
     """Sums in one order, on one thread or by the GPU's deterministic kernels: the same seed gives the same answer."""
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    lenient = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.set_num_threads(1)
+    with _one_thread, nullcontext() if device == "cpu" else _deterministic:
+        yield
+
+
+@contextmanager
+def _threads(number: int):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
     try:
-        with warnings.catch_warnings():
-            if device != "cpu":
-                warnings.simplefilter("ignore", UserWarning)  # that cuBLAS might vary, which on one stream it does not
-                torch.use_deterministic_algorithms(True, warn_only=True)
-            yield
+        yield
     finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(strict, warn_only=lenient)
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _deterministic_kernels():
+    strict = torch.are_deterministic_algorithms_enabled()
+    lenient = torch.is_deterministic_algorithms_warn_only_enabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that cuBLAS might vary, which on one stream it does not
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(strict, warn_only=lenient)
+
+
+_one_thread, _deterministic = Shared(lambda: _threads(1)), Shared(_deterministic_kernels)
 
 
 def train(network: Network, samples: Samples, task: Task, starts: np.ndarray, recipe: Recipe) -> Trained:

@@ -54,6 +54,28 @@ def save(
     replace_file(path, lambda whole: whole.write_bytes(data))
 
 
+def try_saving(model) -> None:
+    """Refuse a model that could not be saved, before it is fitted: a long fit is not to be lost.
+
+    Its parameters are put into a plan and read back. What a fit adds are arrays, and in trees of scikit-learn parts
+    whose names differ between its versions; so a small tree is saved as well.
+
+    Parameters
+    ----------
+    model : estimator for bags, fitted or not
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.saving import try_saving
+    >>> try_saving(bw.method("instance-kme"))
+    """
+    from sklearn.ensemble import HistGradientBoostingRegressor  # here, for opening a model does not need it
+
+    dump(model)
+    dump(HistGradientBoostingRegressor(max_iter=1).fit([[0.0], [1.0]], [0.0, 1.0]))
+
+
 def open_model(path: Path | str):
     """The fitted model in a file that `save` has written.
 

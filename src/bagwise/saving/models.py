@@ -10,6 +10,7 @@ from zipfile import ZipFile
 
 from sklearn.exceptions import InconsistentVersionWarning
 
+from bagwise.first_use import lock
 from bagwise.saving.archive import pack_parts
 from bagwise.saving.compiled import check_compiled
 from bagwise.saving.refusing import AGAIN, Refused
@@ -39,6 +40,11 @@ def dump(model) -> dict[str, bytes]:
 
 def load(parts: dict[str, bytes]):
     """The model of some parts, after every part has been examined; no code from the file is run."""
+    with lock:  # the modules of its types are imported as they are met
+        return _load(parts)
+
+
+def _load(parts: dict[str, bytes]):
     schema = json.loads(parts[PLAN])
     if not isinstance(schema, dict):
         raise Refused(f"its plan is no plan of a model; {AGAIN}")
@@ -61,6 +67,7 @@ def _parts(model) -> dict[str, bytes]:
 
 def _skops():
     try:
-        return import_module("skops.io")
+        with lock:
+            return import_module("skops.io")
     except ImportError as error:
         raise ImportError("saved models need skops; install it with: pip install 'bagwise[save]'") from error

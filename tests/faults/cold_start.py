@@ -1,0 +1,78 @@
+"""A new interpreter whose first work is done by two threads at once.
+
+    python cold_start.py alone MODEL BAGS OUT      the model predicts by threads of its own
+    python cold_start.py predict MODEL BAGS OUT    both threads open the model and predict the bags
+    python cold_start.py train OUT                 both train networks by the kernels for GPUs, interpreted
+
+What is computed goes to OUT, a row for every thread. On stdout: the modules that were imported outside the main thread.
+"""
+
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+sys.setswitchinterval(1e-6)  # as much of an unlucky moment as can be had
+
+
+class Watched:
+    """A finder of modules that finds none, and remembers who asked."""
+
+    elsewhere: list = []
+
+    def find_spec(self, name, path=None, target=None):
+        if threading.current_thread() is not threading.main_thread():
+            self.elsewhere.append(name)
+
+
+def predict(model: str, bags: str) -> np.ndarray:
+    import bagwise as bw
+
+    return bw.open_model(model).predict(bw.load(bags)[0])
+
+
+def at_once(function, *arguments) -> list:
+    """The results of two threads that begin together."""
+    gate = threading.Barrier(2)
+
+    def begin():
+        gate.wait()
+        return function(*arguments)
+
+    with ThreadPoolExecutor(2) as pool:
+        return [future.result() for future in [pool.submit(begin) for _ in range(2)]]
+
+
+def problem():
+    from bagwise.instances.network_problem import Problem, Recipe
+
+    how = Recipe(hidden=(8,), epochs=(1,), batch_size=16, learning_rate=0.01, weight_decay=0.0, standardise=True,
+                 scale_target=True, seed=0)  # fmt: skip
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    return Problem.of(X, X[:, 0], np.ones(40), np.arange(40) % 2, how, n_networks=2), how
+
+
+def train(one, how) -> np.ndarray:
+    from bagwise.instances import network_together as together
+    from bagwise.instances.network_group import gather, upload
+
+    ((_, data),) = upload([one], how, "cpu")
+    group = gather([one], data, [(0, 0), (0, 1)], how)
+    Engine, shuffled = together.engines(group.plan, "cuda")  # those of a GPU; here they are interpreted
+    with interpreter:
+        order = shuffled(group.rows, group.counts, group.keys[0])
+        Engine(group).epoch(order, together.step_sizes(group, how), 0)
+    return group.parameters.numpy().ravel()
+
+
+interpreter = threading.Lock()  # triton's keeps the place in the grid in one variable
+
+if __name__ == "__main__":
+    what, *arguments, out = sys.argv[1:]
+    sys.meta_path.insert(0, Watched())
+    if what == "alone":
+        np.save(out, [predict(*arguments)])
+    else:
+        np.save(out, at_once(predict, *arguments) if what == "predict" else at_once(train, *problem()))
+    print(" ".join(Watched.elsewhere))

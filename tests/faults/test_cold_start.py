@@ -1,0 +1,173 @@
+"""What is imported or compiled at its first use, in new interpreters whose first work is done by threads."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import bagwise as bw
+from bagwise.first_use import once
+from bagwise.threads import Shared
+
+sys.path.insert(0, str(Path(__file__).parent))
+from breaking import ENVIRONMENT
+
+SCRIPT = str(Path(__file__).parent / "cold_start.py")
+SHORT = {
+    "instance-kme": {"instances__regressor__epochs": (1,), "instances__regressor__n_jobs": 2},
+    "attention": {"epochs": 1, "restarts": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """For every method a model file, a file of bags (more rows than one job predicts), and what it predicts of them."""
+    folder, known = tmp_path_factory.mktemp("saved"), {}
+    bags, y = bw.datasets.make_gaussian(100, instances=50)
+    bw.save_npz(folder / "bags.npz", bags, y)
+
+    def files(name):
+        if name not in known:
+            model = bw.method(name, random_state=0).set_params(**SHORT[name]).fit(bags, y)
+            bw.save(model, folder / f"{name}.bagwise")
+            known[name] = [str(folder / f"{name}.bagwise"), str(folder / "bags.npz")], model.predict(bags)
+        return known[name]
+
+    return files
+
+
+def started(tmp_path, *arguments):
+    """What the threads of a new interpreter computed, and what was imported outside its main thread."""
+    command = [sys.executable, SCRIPT, *arguments, str(tmp_path / "out.npy")]
+    environment = ENVIRONMENT | {"TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return np.load(tmp_path / "out.npy"), done.stdout.split()
+
+
+def test_threads_of_a_prediction_import_nothing(saved, tmp_path):
+    files, expected = saved("instance-kme")
+    found, imported = started(tmp_path, "alone", *files)
+    assert imported == []
+    assert_array_equal(found[0], expected)
+
+
+def check_engine(engine, saved, tmp_path):
+    if engine == "fused":
+        pytest.importorskip("triton", minversion="3.7")  # the interpreter of older ones does not know numpy 2.4
+        one, other = started(tmp_path, "train")[0]
+        assert_array_equal(one, other)
+        return
+    if engine == "attention":
+        pytest.importorskip("torch")
+    files, expected = saved(engine)
+    for found in started(tmp_path, "predict", *files)[0]:
+        assert_array_equal(found, expected)
+
+
+ENGINES = pytest.mark.parametrize("engine", ["instance-kme", "attention", "fused"])
+
+
+@ENGINES
+def test_two_threads_may_be_the_first(engine, saved, tmp_path):
+    check_engine(engine, saved, tmp_path)
+
+
+@pytest.mark.slow
+@ENGINES
+def test_two_threads_may_be_the_first_in_twenty_interpreters(engine, saved, tmp_path):
+    for _ in range(20):
+        check_engine(engine, saved, tmp_path)
+
+
+def together(function, n=4):
+    gate = threading.Barrier(n)
+
+    def begin(i):
+        gate.wait()
+        return function(i)
+
+    with ThreadPoolExecutor(n) as pool:
+        return list(pool.map(begin, range(n)))
+
+
+def test_what_is_made_once_is_made_by_one_thread():
+    made = []
+
+    @once
+    def engine():
+        threading.Event().wait(0.05)  # long enough for the others to come
+        made.append(threading.get_ident())
+        return object()
+
+    found = together(lambda _: engine())
+    assert len(made) == 1 and len(set(map(id, found))) == 1
+
+
+def test_an_engine_that_failed_is_tried_again():
+    answers = iter([ImportError("not yet"), "there"])
+
+    @once
+    def engine():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(ImportError, match="not yet"):
+        engine()
+    assert engine() == engine() == "there"
+
+
+def test_a_shared_setting_is_undone_when_all_have_left():
+    class Setting:
+        value = "usual"
+
+        def __enter__(self):
+            self.before, Setting.value = Setting.value, "special"
+
+        def __exit__(self, *_):
+            Setting.value = self.before
+
+    shared, second, first = Shared(Setting), threading.Event(), threading.Event()
+
+    def stay(i):
+        if i == 1:
+            second.wait(10)  # enters while the first is inside, and leaves after it
+        with shared:
+            assert Setting.value == "special"
+            second.set()
+            first.wait(10) if i == 1 else threading.Event().wait(0.05)
+            assert Setting.value == "special"
+        first.set()
+
+    together(stay, n=2)
+    assert Setting.value == "usual"
+
+
+def test_attention_in_two_threads_leaves_the_threads_of_torch_as_they_were():
+    torch = pytest.importorskip("torch")
+    from bagwise.regressors.attention_training import one_order
+
+    before, inside, left = torch.get_num_threads(), threading.Event(), threading.Event()
+    torch.set_num_threads(2)
+
+    def stay(i):
+        if i == 1:
+            inside.wait(10)
+        with one_order():
+            inside.set()
+            left.wait(10) if i == 1 else threading.Event().wait(0.05)
+            assert torch.get_num_threads() == 1
+        left.set()
+
+    try:
+        together(stay, n=2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
