@@ -13,9 +13,7 @@ from sklearn.exceptions import InconsistentVersionWarning
 from bagwise.saving.archive import pack_parts
 from bagwise.saving.compiled import check_compiled
 from bagwise.saving.refusing import AGAIN, Refused
-from bagwise.saving.schema import NotAllowed, examine, simplified
-
-PLAN = "schema.json"
+from bagwise.saving.schema import PLAN, NotAllowed, examine, simplified
 
 
 def dump(model) -> dict[str, bytes]:
