@@ -9,6 +9,8 @@
 
 from importlib import import_module
 
+from bagwise.orphans import end_with_parent
+
 __version__ = "0.1.0"
 
 # Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
@@ -59,3 +61,6 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *_HOME, *_MODULES])
+
+
+end_with_parent()  # whatever task of ours a worker is sent, it imports this first
