@@ -42,7 +42,7 @@ def predict(
     import bagwise as bw
     from bagwise.cli import streaming
     from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
-    from bagwise.cli.speaking import speaking
+    from bagwise.cli.speaking import speaking, tell
     from bagwise.protocol.tables import to_rows, write_table
 
     with speaking("predict", quiet=quiet) as voice:
@@ -81,7 +81,7 @@ def predict(
     if out is None:
         _print(columns)
     if found is not None:  # a result, said even when quiet; beside a table on stdout, where it does not spoil it
-        typer.echo(in_words(found), err=out is None)
+        tell(in_words(found), err=out is None)
 
 
 def _columns(header: dict, tables: list[str]) -> dict:
@@ -101,6 +101,10 @@ def _columns(header: dict, tables: list[str]) -> dict:
 def _print(columns: dict) -> None:
     import csv
 
+    from bagwise.cli.terminal import without_controls
+
+    if sys.stdout.isatty():  # elsewhere somebody reads the ids again
+        columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
