@@ -28,6 +28,9 @@ def predict(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="In csv, an apostrophe before ids such as =1+1: no formulas.")
+    ] = False,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
@@ -43,7 +46,7 @@ def predict(
     from bagwise.cli import streaming
     from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
     from bagwise.cli.speaking import speaking, tell
-    from bagwise.protocol.tables import to_rows, write_table
+    from bagwise.protocol.tables import to_rows, without_formulas, write_table
 
     with speaking("predict", quiet=quiet) as voice:
         parts = engine != "memory" and out is not None and not out.suffix
@@ -69,17 +72,17 @@ def predict(
                     rows = instance_table(fitted, bags)
         # Both are known before either is written.
         if out is not None and not parts:
-            write_table(out, columns)
+            write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             voice.say(f"Wrote {out}")
         if rows is not None:
-            write_table(instances, rows)
+            write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             voice.say(f"Wrote {instances}")
     found = None if y is None else scores(columns, y)
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
     if out is None:
-        _print(columns)
+        _print(without_formulas(columns) if spreadsheet_safe else columns)
     if found is not None:  # a result, said even when quiet; beside a table on stdout, where it does not spoil it
         tell(in_words(found), err=out is None)
 
@@ -99,12 +102,9 @@ def _columns(header: dict, tables: list[str]) -> dict:
 
 
 def _print(columns: dict) -> None:
-    import csv
-
     from bagwise.cli.terminal import without_controls
+    from bagwise.protocol.tables import write_csv
 
     if sys.stdout.isatty():  # elsewhere somebody reads the ids again
         columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    write_csv(sys.stdout, columns)
