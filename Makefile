@@ -5,7 +5,7 @@
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make portable      the delicate tests under other kernels of linear algebra
-#   make test-oldest  the tests with the oldest versions that pyproject.toml allows
+#   make test-oldest   the tests with the oldest versions that pyproject.toml allows
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
 LIGHT  := .venv-demo
@@ -37,6 +37,7 @@ quick: lint
 # As on other CPUs: OpenBLAS rounds in another way on each.
 portable: $(FULL)/.ready
 	$(FULL)/bin/python tests/portable.py
+
 # With PYTHON=python3.11 where python3 is a newer one. What is pinned is said elsewhere, so that test is left out.
 test-oldest: $(OLDEST)/.ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 --ignore tests/security/test_dependencies.py

@@ -10,6 +10,7 @@
 from importlib import import_module
 
 from bagwise.first_use import lock as _first_use
+from bagwise.orphans import end_with_parent
 
 __version__ = "0.1.0"
 
@@ -63,3 +64,6 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *_HOME, *_MODULES])
+
+
+end_with_parent()  # whatever task of ours a worker is sent, it imports this first

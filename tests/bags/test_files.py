@@ -92,6 +92,34 @@ def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library)
     assert len(bags) == n // 10 + 1 and bags.ids[-1] == "z" and bags.ids[0] == "0" and bags[-1].tolist() == [[0.5]]
 
 
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("sites", [["7", "8", "7"], ["a", "b", "a"]], ids=["whole ids", "text ids"])
+def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, monkeypatch, library, sites):
+    """Ids that look like numbers are read twice, and the second reading called such a file damaged."""
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    names = [f"reflectance_at_wavelength_{j}" for j in range(60_000)]
+    values = ["-0.1234567890123456", "0.25", "1e-300"]
+    rows = [f"{site}," + ",".join([value] * 60_000) for site, value in zip(sites, values, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(["site", *names]), *rows]))
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site")
+    assert bags.sizes.tolist() == [2, 1] and list(map(str, bags.ids)) == sites[:2]
+    assert bags.feature_names == tuple(names)
+    assert (np.concatenate([bags[0], bags[1]]) == [[-0.1234567890123456], [1e-300], [0.25]]).all()
+
+
+def test_names_behind_the_first_megabyte_are_told_apart(tmp_path):
+    """A header was cut there, and the beginning of a name taken for a name that stands twice."""
+    names = [f"x{j}" for j in range(150_000)]
+    over = len(",".join(names)) - 2**20
+    names[0] += "_" * (-over % 8 + 2)  # the last names and commas take 8 bytes: of one, two bytes are in the megabyte
+    assert ",".join(names)[: 2**20].rpartition(",")[2] in names
+    (tmp_path / "t.csv").write_text(",".join(names))
+    reading._look_at_header(tmp_path / "t.csv", ",")
+    (tmp_path / "t.csv").write_text(",".join([*names, "x1"]))
+    with pytest.raises(ValueError, match="'x1'"):
+        reading._look_at_header(tmp_path / "t.csv", ",")
+
+
 def test_without_a_library_that_reads_tables(tmp_path, monkeypatch, frame):
     monkeypatch.setattr(reading, "find_spec", lambda name: None)
     for name in ("t.csv", "t.parquet", "t.feather"):

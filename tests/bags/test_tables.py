@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bagwise import from_table, load
+from bagwise import from_table, inspect_table, load
 
 NAN, INF = float("nan"), float("inf")
 BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
@@ -392,3 +392,27 @@ def test_a_target_that_cannot_be_squared_is_named():
     frame = pd.DataFrame({"bag": [1, 2, 2], "x": [1.0, 2, 3], "y": [1.0, 1e300, 1e300]})
     with pytest.raises(ValueError, match=r"bag 2 has a target beyond 1e\+100 in column 'y', whose square is infinite"):
         from_table(frame, bag="bag", target="y")
+
+
+@pytest.mark.parametrize(
+    ("ids", "pair"),
+    [
+        (["A1", "B", "A1 "], r"'A1' and 'A1 ' differ"),
+        (["a  b", "B", "a\u00a0b"], r"'a  b' and 'a\\xa0b' differ"),  # neither is written as it looks
+        (["Z\u00fcrich", "B", "Zu\u0308rich", " B"], r"'Z\\xfcrich' and 'Zu\\u0308rich' \(and 1 more such\) differ"),
+    ],
+)
+def test_ids_that_look_the_same_are_named(ids, pair):
+    """They became bags of their own, and nothing was said."""
+    frame = pd.DataFrame({"site": np.repeat(ids, 2), "x": np.arange(2.0 * len(ids))})
+    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks or in Unicode form") as said:
+        bags, _ = from_table(frame, bag="site")
+    assert bags.ids.tolist() == ids and len(said) == 1
+    found = inspect_table(frame, bag="site")
+    assert [one.text for one in found.findings if "differ" in one.text] == [str(said[0].message)] and found.ok
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("ids", [["A 1", "A1", "a1"], [" A", "B "], [1, 11, 111], [1.5, 2.5], ["m2", "m\u00b2"]])
+def test_ids_that_look_different_are_not(ids):
+    assert len(from_table(pd.DataFrame({"site": ids, "x": 1.0}), bag="site")[0]) == len(ids)

@@ -1,6 +1,7 @@
 """`bagwise fit` and `bagwise predict`, as typed."""
 
 import csv
+import io
 import json
 import re
 import shutil
@@ -359,3 +360,27 @@ def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said
+
+
+FORMULAS = ["=1+1", "+1 a", "-2 b", "@SUM(A1)", "\tx", "'quoted", "plain", "a=b"]
+
+
+def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
+    """They are written as they are, unless a safe form is asked for."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(rng.normal(size=8), 3)
+    frame = pd.DataFrame({"site": np.repeat(FORMULAS, 3), "x": rng.normal(size=24), "aod": y})
+    frame.to_parquet(tmp_path / "t.parquet")
+    table, model = str(tmp_path / "t.parquet"), str(tmp_path / "m.bagwise")
+    run = CliRunner().invoke
+    fit = ["fit", table, "--bag", "site", "--target", "aod", "--method", "aggregated", "--no-intervals", "--out", model]
+    assert run(app, fit).exit_code == 0
+    safe = ["'=1+1", "'+1 a", "'-2 b", "'@SUM(A1)", "'\tx", "'quoted", "plain", "a=b"]
+    for more, expected in (([], FORMULAS), (["--spreadsheet-safe"], safe)):
+        files = ["--out", str(tmp_path / "p.csv"), "--instances", str(tmp_path / "i.csv")]
+        assert run(app, ["predict", model, table, *files, *more]).exit_code == 0
+        printed = run(app, ["predict", model, table, "--quiet", *more])
+        for source in (tmp_path / "p.csv", io.StringIO(printed.stdout)):
+            read = pd.read_csv(source)
+            assert read.bag.tolist() == expected and read.prediction.dtype == float
+        assert pd.read_csv(tmp_path / "i.csv").bag.unique().tolist() == expected

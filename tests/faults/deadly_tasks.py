@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 
 def mortal(task, lives, folder):
@@ -11,6 +12,15 @@ def mortal(task, lives, folder):
     if len((folder / task).read_text()) <= lives[task]:
         os.kill(os.getpid(), signal.SIGKILL)
     return task
+
+
+def tireless(task, folder):
+    """Write on and on to a file of its own, for ten minutes."""
+    with open(folder / f"{task}", "a") as log:
+        for _ in range(12_000):
+            log.write("x")
+            log.flush()
+            time.sleep(0.05)
 
 
 # A method of the catalogue that dies where bag 0 is among the training bags: in one of two folds.

@@ -4,7 +4,10 @@ Beside these: that no other task is lost, and a whole evaluation with a method t
 tests/protocol/test_executors.py; kill -9 of the whole run, in tests/protocol/test_resume.py.
 """
 
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -28,11 +31,49 @@ def test_killed_once_it_is_tried_again_and_killed_twice_it_is_lost(tmp_path, dea
         assert isinstance(result, Lost) and result.reason.startswith("the process running it died, twice")
 
 
+# Tasks as the executors run them, and as the methods do.
+ORPHANED = {
+    "executor": "from bagwise.execution import Processes; list(Processes(2).run(tireless, [0, 1], (folder,)))",
+    "method": "from bagwise.execution.local import _numbered; "
+    "joblib.Parallel(2)(joblib.delayed(_numbered)(k, tireless, k, (folder,)) for k in range(2))",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process of Windows cannot see that its parent is gone")
+@pytest.mark.parametrize("how", ORPHANED)
+def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
+    """They went on with what they did, and waited for more."""
+    program = f"import joblib, pathlib; from deadly_tasks import tireless; folder = pathlib.Path({str(tmp_path)!r}); "
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=os.environ | path)
+    try:
+        wait_until(lambda: written(tmp_path) and min(written(tmp_path)) > 0 and len(written(tmp_path)) == 2)
+    finally:
+        parent.kill()
+        parent.wait()
+    wait_until(lambda: stands_still(tmp_path))
+
+
+def written(folder) -> list[int]:
+    return [path.stat().st_size for path in sorted(folder.iterdir())]
+
+
+def stands_still(folder) -> bool:
+    before = written(folder)
+    time.sleep(1)
+    return written(folder) == before
+
+
+def wait_until(true) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "it is not so after a minute"
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_the_command_line_names_the_cell(tmp_path):
     """The first cell that was lost, how many others, and the exit code."""
-    import subprocess
-
     from breaking import ENVIRONMENT
     from deadly_tasks import COMMAND
 

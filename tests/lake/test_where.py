@@ -1,6 +1,8 @@
 """Only the rows that are asked for, exactly, and no row group that cannot have one."""
 
+import threading
 from datetime import date
+from itertools import accumulate
 
 import numpy as np
 import pandas as pd
@@ -165,6 +167,44 @@ def test_the_condition_may_be_on_what_is_not_read_otherwise(lake):
 def test_what_is_not_understood_is_said(lake, where, words):
     with pytest.raises(ValueError, match=words):
         scan(lake, bag="site", where=where)
+
+
+@pytest.mark.parametrize("where", [
+    [("day", ">", k % 5) for k in range(10_000)],
+    [[("day", "==", k)] for k in range(10_000)],
+    " and ".join(["day > 4"] * 10_000),
+], ids=["all", "any", "text"])  # fmt: skip
+def test_conditions_without_end_are_refused(lake, where):
+    """Ten thousand ended in a segmentation fault."""
+    words = r"where has 10,000 conditions, and at most 250 are taken; write values of one column as one condition"
+    with pytest.raises(ValueError, match=words):
+        scan(lake, bag="site", where=where)
+    few = scan(lake, bag="site", features=["day"], where=[("day", "in", list(range(5, 10_000)))])
+    assert found(few)[:, 0].tolist() == list(range(5, 36))  # a list may be long
+
+
+@pytest.mark.parametrize("where", [
+    [("day", ">", k % 5) for k in range(250)],
+    [[("day", "==", k + 5)] for k in range(250)],
+    [[("day", ">", 4), ("day", "<", k)] for k in range(125)],
+], ids=["all", "any", "any of all"])  # fmt: skip
+def test_the_most_conditions_fit_a_small_stack(lake, where):
+    result, before = [], threading.stack_size(2**19)
+    try:
+        sources, options = (lake, whole(lake)), {"bag": "site", "features": ["day"], "where": where}
+        thread = threading.Thread(target=lambda: result.extend(found(scan(one, **options)) for one in sources))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert [days[:, 0].tolist() for days in result] == [list(range(5, 36))] * 2
+
+
+def test_conditions_are_joined_by_pairs():
+    """One after another they were nested as deep as they were many."""
+    text = str(as_where([("day", ">", k) for k in range(250)]).expression())
+    depths = list(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in text))
+    assert max(depths) == 9 and depths[-1] == 0  # 2 ** 8 > 250, and each comparison has brackets of its own
 
 
 def test_texts_are_read():

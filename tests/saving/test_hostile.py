@@ -1,6 +1,7 @@
 """Files by an attacker who knows the format and makes every checksum again: nothing of theirs runs or is believed."""
 
 import io
+import json
 import os
 import pickle
 import sys
@@ -31,7 +32,7 @@ from bagwise.embeddings import KernelMean
 from bagwise.regressors import EmbeddingRidge
 from bagwise.saving import open_model
 from bagwise.saving.allowed import is_allowed
-from bagwise.saving.archive import pack, unpack
+from bagwise.saving.archive import pack, pack_parts, unpack
 from bagwise.saving.schema import nodes
 from bagwise.testing.contracts import sample
 
@@ -286,7 +287,9 @@ def test_another_protocol_of_skops_is_refused(tmp_path):
         refused(resealed(small_file(), lambda plan, arrays, p=protocol: plan.update(protocol=p)), "protocol", tmp_path)
     refused(resealed(small_file(), lambda plan, arrays: [plan]), "its plan is no plan of a model", tmp_path)
     refused(
-        resealed(small_file(), lambda plan, arrays: {**steps_of(plan)[0], "protocol": 2}), "predicts nothing", tmp_path
+        resealed(small_file(), lambda plan, arrays: arrays.clear() or {**steps_of(plan)[0], "protocol": 2}),
+        "predicts nothing",
+        tmp_path,
     )
 
 
@@ -357,6 +360,25 @@ def test_two_parts_of_one_name_are_refused(tmp_path):
     with zipfile.ZipFile(stream, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("schema.json", "{}")
     refused(stream.getvalue(), "two parts of one name", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "data"), [("{}", b""), ("{}.npy", b""), ("{}.npy", as_npy(np.zeros(0)))])
+def test_parts_that_nothing_points_to_are_refused_unseen(name, data, tmp_path, monkeypatch):
+    """Thousands of them took their time, one by one, and some kinds were not refused at all."""
+    monkeypatch.setattr("bagwise.saving.schema.check_array", lambda *_: pytest.fail("a part was looked into"))
+    many = {name.format(f"idle{k}"): data for k in range(1000)}
+    words = r"its plan has no use for 1,000 of its parts \(see 'idle0(.npy)?'\); save the model again"
+    refused(resealed(small_file(), lambda plan, arrays: arrays.update(many)), words, tmp_path)
+
+
+def test_parts_that_the_header_does_not_list_are_refused_unread(tmp_path, monkeypatch):
+    header, parts = unpack(io.BytesIO(small_file()))
+    parts |= {f"more{k}": b"" for k in range(1000)}
+    data, read = pack_parts({"header.json": json.dumps(header).encode(), **parts}), []
+    one = zipfile.ZipFile.read
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda archive, name: read.append(name) or one(archive, name))
+    refused(data, "its parts are not those its header lists", tmp_path)
+    assert read == ["header.json"]
 
 
 def test_a_random_generator_cannot_be_large_or_call(tmp_path):

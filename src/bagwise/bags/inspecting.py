@@ -13,7 +13,7 @@ from bagwise.bags.container import Bags
 from bagwise.bags.files import load, read_table
 from bagwise.bags.fill_values import FilledColumns, as_fill_values, describe_suspects, suspects
 from bagwise.bags.naming import label, name_bags
-from bagwise.bags.oddities import ODDITIES, doubtful_texts, look_like_dates, oddities, varying
+from bagwise.bags.oddities import ODDITIES, alike_ids, doubtful_texts, look_like_dates, oddities, varying
 from bagwise.bags.parts import LARGEST, absent
 
 MOST = 5  # names listed in one finding
@@ -141,6 +141,8 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
         found.say("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
     elif sizes.max() == 1:
         found.say("warning", f"every row is a bag of its own; is {bag!r} the column that says what belongs together?")
+    if doubt := alike_ids(ids):
+        found.say("warning", doubt)
     if look_like_dates(ids):
         found.say(
             "warning",

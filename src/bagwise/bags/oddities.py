@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from unicodedata import normalize
 
 import narwhals as nw
 import numpy as np
@@ -65,6 +66,34 @@ def _doubt(series: nw.Series) -> str | None:
         return "its values are numbers; make it a column of numbers, or name it in ignore="
     others = f" (nor are {len(odd) - 1:,} more)" if len(odd) > 1 else ""
     return f"most of its values are numbers, but {odd[0]!r} is not{others}; correct it, or name the column in ignore="
+
+
+def alike_ids(ids) -> str | None:
+    """What to say of bag ids that look the same: they differ by blanks, or by how Unicode writes their letters.
+
+    Examples
+    --------
+    >>> alike_ids(["A1", "B", "A1 "])
+    "bag ids 'A1' and 'A1 ' differ only by blanks or in Unicode form, and are two bags; write them the same if ..."
+    """
+    ids = np.asarray(ids)
+    texts = [one for one in ids.tolist() if isinstance(one, str)] if ids.dtype.kind in "OUT" else []
+    if all(one == _seen(one) for one in texts):
+        return None
+    first: dict[str, str] = {}
+    pairs = [(first[key], one) for one in texts if first.setdefault(key := _seen(one), one) != one]
+    if not pairs:
+        return None
+    others = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
+    return (
+        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{others} differ only by blanks or in Unicode form, and "
+        "are two bags; write them the same if one is meant"
+    )
+
+
+def _seen(text: str) -> str:
+    """A text as it looks: composed letters, single blanks between words, none around."""
+    return " ".join(normalize("NFC", text).split())
 
 
 def _texts(series: nw.Series) -> nw.Series:

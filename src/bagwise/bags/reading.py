@@ -14,6 +14,7 @@ import narwhals as nw
 from bagwise.bags.choosing import refuse_twice, refuse_unknown
 from bagwise.bags.columns import as_frame
 
+HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # polars knows only the empty field
 
 
@@ -71,9 +72,10 @@ def _are_whole(column: nw.Series, texts: nw.Series) -> bool:
 def _look_at_header(path: Path, separator: str) -> None:
     """Refuse names that appear twice, which some libraries change, and the table of a spreadsheet in much of Europe."""
     with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-        line = b"".join(file.readline(1 << 20).splitlines()[:1])  # lines may end in a bare carriage return
+        line = b"".join(file.readline(HEADER).splitlines()[:1])  # lines may end in a bare carriage return
+        names = line if len(line) < HEADER else b""  # cut off, the last name may look like another
         with suppress(csv.Error):  # which the reader will know better
-            refuse_twice(next(csv.reader([line.decode("utf-8-sig", "replace")], delimiter=separator), ()))
+            refuse_twice(next(csv.reader([names.decode("utf-8-sig", "replace")], delimiter=separator), ()))
     other = {";": ";", "\t": "tab", ",": ","}
     for mark, name in other.items():
         if mark != separator and mark.encode() in line and separator.encode() not in line:
@@ -143,16 +145,16 @@ def _read_csv_arrow(path: Path, separator: str, as_text=None):
     import pyarrow
     from pyarrow import csv
 
-    layout = csv.ParseOptions(delimiter=separator)
+    how = {"parse_options": csv.ParseOptions(delimiter=separator)}
     if as_text is not None:
-        types = csv.ConvertOptions(column_types=dict.fromkeys(as_text, pyarrow.string()), include_columns=as_text)
-        return csv.read_csv(path, parse_options=layout, convert_options=types)
+        types = dict.fromkeys(as_text, pyarrow.string())
+        how["convert_options"] = csv.ConvertOptions(column_types=types, include_columns=as_text)
     try:
-        return csv.read_csv(path, parse_options=layout)
+        return csv.read_csv(path, **how)
     except pyarrow.ArrowInvalid:
-        # Types are inferred from the first block; a later one may hold fractions or text. Try all as one block.
-        whole = csv.ReadOptions(block_size=1 << 30)
-        return csv.read_csv(path, parse_options=layout, read_options=whole)
+        # A line may be longer than a block. And types are inferred from the first block; a later one may hold fractions
+        # or text. Try all as one block.
+        return csv.read_csv(path, **how, read_options=csv.ReadOptions(block_size=LINE))
 
 
 def is_row_number(name: str) -> bool:

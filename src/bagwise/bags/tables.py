@@ -14,7 +14,7 @@ from bagwise.bags.covariates import split_off
 from bagwise.bags.fill_values import FilledColumns, as_fill_values, warn_of_suspects
 from bagwise.bags.lists import spread
 from bagwise.bags.naming import name_bags
-from bagwise.bags.oddities import doubtful_texts
+from bagwise.bags.oddities import alike_ids, doubtful_texts
 from bagwise.bags.roles import find_bags, one_group, one_target
 
 
@@ -106,6 +106,8 @@ def gather(
         for doubt in doubtful_texts(table, {*names, *roles.values(), *as_list(ignore)}).values():
             warnings.warn(doubt, stacklevel=4)
     codes, ids = find_bags(table, bag)
+    if doubt := alike_ids(ids):
+        warnings.warn(doubt, stacklevel=4)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     y = None if target is None else one_target(table, target, codes, first, ids)

@@ -45,6 +45,9 @@ def main(
 
 def run() -> None:
     """The program. An output that cannot be written, a full disk for one, is one line and not a traceback."""
+    from bagwise.cli.terminal import forgive_encoding
+
+    forgive_encoding()
     try:
         app()
     except OSError as error:

@@ -30,10 +30,9 @@ def check(
 
     Example: bagwise check pixels.csv --bag site --target aod
     """
-    from rich.console import Console
-
     import bagwise as bw
     from bagwise.cli.speaking import as_options, speaking
+    from bagwise.cli.terminal import Terminal
 
     with speaking("check", quiet=False):
         found = bw.inspect_table(o.sources(table), **o.columns(context))
@@ -41,7 +40,7 @@ def check(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:
-        _print(found, Console(highlight=False, soft_wrap=True))
+        _print(found, Terminal(highlight=False, soft_wrap=True))
     raise typer.Exit(0 if found.ok else 1)
 
 

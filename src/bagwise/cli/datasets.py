@@ -31,17 +31,17 @@ def datasets(
 
     Example: bagwise datasets aerosol --bags 300 --out aod.csv
     """
-    from rich.console import Console
     from rich.table import Table
 
     from bagwise.cli.speaking import speaking
+    from bagwise.cli.terminal import Terminal
     from bagwise.datasets.shelf import SHELF, take
 
     if name is None:
         shown = Table("data set", "what it is", box=None, padding=(0, 2, 0, 0))
         for one, (_, what) in SHELF.items():
             shown.add_row(one, what)
-        Console().print(shown)
+        Terminal().print(shown)
         return
     with speaking("datasets", quiet=False) as voice:
         o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))

@@ -20,14 +20,13 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
 ) -> None:
     """Simulate aerosol bags, compare four methods on the same folds, and leave a table and a picture."""
-    from rich.console import Console
-
     import bagwise as bw
     from bagwise.cli import comparison
     from bagwise.cli.speaking import speaking
+    from bagwise.cli.terminal import Terminal
     from bagwise.writing import replace_file
 
-    console = Console()
+    console = Terminal()
     with speaking("demo", quiet=False):
         o.refuse_folder(out)
         data, y = bw.datasets.make_aerosol(bags, instances=instances, ragged=True, random_state=seed)

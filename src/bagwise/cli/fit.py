@@ -49,7 +49,7 @@ def fit(
     from bagwise.cli import streaming
     from bagwise.cli.fitting import account, build, held_out, jobs_for, keep
     from bagwise.cli.loading import load
-    from bagwise.cli.speaking import as_typed, speaking
+    from bagwise.cli.speaking import as_typed, speaking, tell
 
     columns = o.columns(context)
     with speaking("fit", quiet=quiet) as voice, o.workers(scheduler if engine == "memory" else None):
@@ -89,5 +89,5 @@ def fit(
         return
     if "summary" in told:
         voice.say(told["summary"] + "\n")
-    typer.echo(told["paragraph"])
+    tell(told["paragraph"])
     voice.say(f"Wrote {out}" + ("" if report is None else f" and {report}"))

@@ -19,9 +19,9 @@ def methods(
     ] = False,
 ) -> None:
     """List the methods, or show the card of one."""
-    from rich.console import Console
     from rich.table import Table
 
+    from bagwise.cli.terminal import Terminal
     from bagwise.methods.catalogue import CATALOGUE, find
 
     if markdown:
@@ -29,7 +29,7 @@ def methods(
 
         print(methods_page(), end="")
         return
-    console = Console()
+    console = Terminal()
     if name is not None:
         found, _ = find(name)
         for what in ("name", "idea", "assumes", "cites", "cost"):

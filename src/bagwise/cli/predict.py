@@ -30,6 +30,9 @@ def predict(
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="In csv, an apostrophe before ids such as =1+1: no formulas.")
+    ] = False,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
@@ -44,8 +47,8 @@ def predict(
     import bagwise as bw
     from bagwise.cli import streaming
     from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
-    from bagwise.cli.speaking import speaking
-    from bagwise.protocol.tables import to_rows, write_table
+    from bagwise.cli.speaking import speaking, tell
+    from bagwise.protocol.tables import to_rows, without_formulas, write_table
     from bagwise.writing import refuse_place
 
     with speaking("predict", quiet=quiet) as voice:
@@ -77,19 +80,19 @@ def predict(
                     rows = instance_table(fitted, bags)
         # Both are known before either is written.
         if out is not None and not parts:
-            write_table(out, columns)
+            write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             voice.say(f"Wrote {out}")
         if rows is not None:
-            write_table(instances, rows)
+            write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             voice.say(f"Wrote {instances}")
     found = None if y is None else scores(columns, y)
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
     if out is None:
-        _print(columns)
+        _print(without_formulas(columns) if spreadsheet_safe else columns)
     if found is not None:  # a result, said even when quiet; beside a table on stdout, where it does not spoil it
-        typer.echo(in_words(found), err=out is None)
+        tell(in_words(found), err=out is None)
 
 
 def _columns(header: dict, tables: list[str]) -> dict:
@@ -107,8 +110,9 @@ def _columns(header: dict, tables: list[str]) -> dict:
 
 
 def _print(columns: dict) -> None:
-    import csv
+    from bagwise.cli.terminal import without_controls
+    from bagwise.protocol.tables import write_csv
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    if sys.stdout.isatty():  # elsewhere somebody reads the ids again
+        columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}
+    write_csv(sys.stdout, columns)

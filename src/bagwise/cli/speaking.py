@@ -27,9 +27,9 @@ class Voice:
     """Says things on stderr, unless it is to be quiet."""
 
     def __init__(self, verb: str, *, quiet: bool):
-        from rich.console import Console
+        from bagwise.cli.terminal import Terminal
 
-        self.verb, self.quiet, self.console = verb, quiet, Console(stderr=True, highlight=False)
+        self.verb, self.quiet, self.console = verb, quiet, Terminal(stderr=True, highlight=False)
 
     def say(self, text: str, style: str | None = None) -> None:
         if not self.quiet:
@@ -69,10 +69,17 @@ class Voice:
 
 def stdout():
     """Where results are printed. A pipe or a file has no width: there nothing is folded or cut."""
-    from rich.console import Console
+    from bagwise.cli.terminal import Terminal
 
-    console = Console()
-    return console if console.is_terminal else Console(width=10_000)
+    console = Terminal()
+    return console if console.is_terminal else Terminal(width=10_000)
+
+
+def tell(text: str, *, err: bool = False) -> None:
+    """A result in words, as it stands."""
+    from bagwise.cli.terminal import Terminal
+
+    Terminal(stderr=err, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 def as_options(text: str) -> str:
@@ -129,7 +136,7 @@ def speaking(verb: str, *, quiet: bool):
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # lets go of what filled the memory: speaking takes some too
-            typer.echo(f"bagwise {verb}: {_short_of_memory(error)}", err=True)
+            tell(f"bagwise {verb}: {_short_of_memory(error)}", err=True)
             raise typer.Exit(1) from None
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
-from functools import reduce
 from operator import and_, or_
 
+from bagwise.execution.tree import Tree
+
+# Conditions. pyarrow walks them by recursion: with 1,000 it crashes in a thread of half a megabyte, which some systems
+# give, with 10,000 anywhere.
+MOST = 250
 OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
 
 # A condition of a text: a name, an operator, and a value or several in brackets.
@@ -31,7 +35,7 @@ class Where:
 
     def expression(self):
         """What pyarrow evaluates."""
-        return reduce(or_, [reduce(and_, map(_expression, all_of)) for all_of in self.any_of])
+        return _joined(or_, [_joined(and_, map(_expression, all_of)) for all_of in self.any_of])
 
     def keep(self, table):
         """The rows of a table that satisfy the conditions, in their order; a null satisfies none."""
@@ -76,6 +80,17 @@ def as_where(where) -> Where | None:
     """
     if where is None:
         return None
+    found = _read(where)
+    number = sum(map(len, found.any_of))
+    if number > MOST:
+        raise ValueError(
+            f"where has {number:,} conditions, and at most {MOST:,} are taken; write values of one column as one "
+            "condition, such as (column, 'in', values), or filter the table before"
+        )
+    return found
+
+
+def _read(where) -> Where:
     if isinstance(where, str):
         return Where((tuple(_parse(where)),))
     if not isinstance(where, list | tuple) or not len(where):
@@ -128,6 +143,14 @@ def _wrong(where) -> ValueError:
         f"where={where!r} is not understood; give a list of tuples (column, operator, value) that all hold, lists of "
         f"such lists of which one holds, or a text; operators are {', '.join(OPERATORS)}"
     )
+
+
+def _joined(operator, expressions):
+    """By pairs, and pairs of pairs: one after another they would be as deep as they are many."""
+    tree = Tree(operator)
+    for one in expressions:
+        tree.take(one)
+    return tree.total()
 
 
 def _expression(one: tuple):

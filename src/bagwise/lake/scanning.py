@@ -79,7 +79,7 @@ def scan(
     where : text, or list of tuples, optional
         Which rows are read: ``"year >= 2019 and site == 'A'"``, ``[("year", ">=", 2019), ("site", "==", "A")]``, or
         lists of such lists, of which one holds. Files and row groups that cannot have such a row are not read. A null
-        satisfies no condition.
+        satisfies no condition. At most 250 conditions; a list behind "in" is one, however long.
     chunk_rows : int
         The most rows of a chunk, unless one row group has more.
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from bagwise.writing import replace_file
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
+
 
 def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
     """Columns from rows that have the same names; where there is no row, empty columns of these names."""
@@ -27,8 +29,10 @@ def to_rows(columns: dict[str, list]) -> list[dict]:
     return [{name: None if value != value else value for name, value in zip(columns, row, strict=True)} for row in rows]
 
 
-def write_table(path, columns: dict[str, list]) -> Path:
+def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> Path:
     """Write columns to a file that ends in .csv or .parquet (which needs pyarrow); it appears whole or not at all.
+
+    With ``spreadsheet_safe``, texts of a .csv that a spreadsheet would take for a formula begin with an apostrophe.
 
     Examples
     --------
@@ -41,15 +45,36 @@ def write_table(path, columns: dict[str, list]) -> Path:
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"a table is written as .csv or .parquet, not {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
+    if spreadsheet_safe and path.suffix == ".csv":
+        columns = without_formulas(columns)
     replace_file(path, lambda place: (_write_csv if path.suffix == ".csv" else _write_parquet)(place, columns))
     return path
 
 
+def without_formulas(columns: dict[str, list]) -> dict[str, list]:
+    """The columns with an apostrophe before every text, name or value, that a spreadsheet would take for a formula.
+
+    Examples
+    --------
+    >>> without_formulas({"bag": ["=1+1", "B"], "prediction": [-0.5, 2.0]})
+    {'bag': ["'=1+1", 'B'], 'prediction': [-0.5, 2.0]}
+    """
+
+    def safe(value):
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+
+    return {safe(name): [safe(value) for value in values] for name, values in columns.items()}
+
+
+def write_csv(file, columns: dict[str, list]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
+
+
 def _write_csv(path: Path, columns: dict[str, list]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
+        write_csv(file, columns)
 
 
 def _write_parquet(path: Path, columns: dict[str, list]) -> None:

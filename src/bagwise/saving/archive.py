@@ -53,7 +53,9 @@ def unpack(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
     with archive:
         _refuse_claims(archive, stream)
         header = _header(archive)
-        parts = {info.filename: archive.read(info) for info in archive.infolist() if info.filename != HEADER}
+        names = [name for name in archive.namelist() if name != HEADER]
+        _compare_names(header, names)
+        parts = {name: archive.read(name) for name in names}
     _compare(header, parts)
     _refuse_broken_seal(stream)
     return header, parts
@@ -125,12 +127,15 @@ def _header(archive: ZipFile) -> dict:
     return header
 
 
-def _compare(header: dict, parts: dict[str, bytes]) -> None:
+def _compare_names(header: dict, names: list[str]) -> None:
+    """Before the parts are read: there may be any number of them that nobody needs."""
     if checksum(header) != header["checksum"]:
         raise Refused(f"its header does not match its checksum: it was changed or damaged; {AGAIN}")
-    if set(parts) != set(header["parts"]):
-        odd = sorted(set(parts) ^ set(header["parts"]))[0]
-        raise Refused(f"its parts are not those its header lists (see {odd!r}); {AGAIN}")
+    if odd := set(names) ^ set(header["parts"]):
+        raise Refused(f"its parts are not those its header lists (see {min(odd)!r}); {AGAIN}")
+
+
+def _compare(header: dict, parts: dict[str, bytes]) -> None:
     for name, data in parts.items():
         if _digest(data) != header["parts"][name]:
             raise Refused(f"its part {name!r} does not match its checksum: it was changed or damaged; {AGAIN}")

@@ -14,9 +14,7 @@ from bagwise.first_use import lock
 from bagwise.saving.archive import pack_parts
 from bagwise.saving.compiled import check_compiled
 from bagwise.saving.refusing import AGAIN, Refused
-from bagwise.saving.schema import NotAllowed, examine, simplified
-
-PLAN = "schema.json"
+from bagwise.saving.schema import PLAN, NotAllowed, examine, simplified
 
 
 def dump(model) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from bagwise.saving.states import check_state
 from bagwise.saving.stored_bags import in_parts
 from bagwise.saving.trees import check_tree_sizes
 
+PLAN = "schema.json"
 PROTOCOL = 2  # of skops: how the nodes below are written
 _NODE = {"__class__", "__module__", "__loader__"}
 _TOP = {"protocol", "_skops_version"}
@@ -60,8 +61,9 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
     """Refuse a plan with anything unexpected in it; the names of all types in it, each allowed."""
     if schema.get("protocol") != PROTOCOL:
         raise Refused(f"it follows protocol {schema.get('protocol')} of skops, not {PROTOCOL}; install skops 0.16")
+    _refuse_idle(schema, parts)
     for name, data in parts.items():
-        if name.endswith(".npy"):
+        if name != PLAN:
             check_array(name, data)
     known = set()
     for node in nodes(schema):
@@ -88,6 +90,13 @@ def nodes(schema) -> Iterator[dict]:
             waiting.extend(reversed(found.values()))
         elif isinstance(found, list):
             waiting.extend(reversed(found))
+
+
+def _refuse_idle(schema: dict, parts: dict[str, bytes]) -> None:
+    """Refuse parts that no node points to, before any is looked into: thousands of them would only take time."""
+    used = {node["file"] for node in nodes(schema) if isinstance(node.get("file"), str)}
+    if idle := parts.keys() - used - {PLAN}:
+        raise Refused(f"its plan has no use for {len(idle):,} of its parts (see {min(idle)!r}); {AGAIN}")
 
 
 def _identity(node: dict) -> str:

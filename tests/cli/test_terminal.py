@@ -1,0 +1,96 @@
+"""What is printed is fit for where it goes: an ASCII terminal or pipe, and names that would steer a terminal."""
+
+import csv
+import io
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+from bagwise.cli.terminal import Terminal, without_controls
+
+ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+HOSTILE = "\x1b]0;owned\x07"
+
+
+def table(path, *, site="Stra\u00dfe ", name="r\u00f6t"):
+    rng = np.random.default_rng(0)
+    y = np.repeat(rng.normal(size=12), 4)
+    frame = pd.DataFrame({"site": [f"{site}{k // 4}" for k in range(48)], name: y + rng.normal(size=48), "aod": y})
+    frame.to_csv(path, index=False)
+    return ["--bag", "site", "--target", "aod"]
+
+
+def typed(*words, cwd) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "bagwise", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=300, env=os.environ | ASCII)
+
+
+def test_every_verb_prints_to_an_ascii_pipe(tmp_path):
+    """Names in a message, ids in a table and signs of our own ended in a traceback."""
+    columns = table(tmp_path / "t.csv")
+    fitting = ["--method", "aggregated", "--no-intervals"]
+    commands = {
+        "check": ["check", "t.csv", *columns],
+        "error": ["check", "t.csv", "--bag", "sight"],
+        "fit": ["fit", "t.csv", *columns, *fitting, "--out", "m.bagwise"],
+        "predict": ["predict", "m.bagwise", "t.csv"],
+        "evaluate": ["evaluate", "t.csv", *columns, *fitting[:2], "--repeats", 2, "--folds", 2, "--out", "run"],
+        "report": ["report", "run", "--no-explorer"],
+        "datasets": ["datasets"],
+        "methods": ["methods", "--markdown"],
+    }
+    done = {name: typed(*command, cwd=tmp_path) for name, command in commands.items()}
+    for name, one in done.items():
+        assert one.returncode == (name == "error"), (name, one.stderr)
+        assert (one.stdout + one.stderr).isascii() and b"Traceback" not in one.stderr, (name, one)
+    assert rb"Features: r\xf6t;" in done["check"].stdout
+    assert rb"r\xf6t" in done["error"].stdout
+    assert b"~folds" in done["evaluate"].stdout
+    rows = list(csv.reader(io.StringIO(done["predict"].stdout.decode())))
+    assert [row[0] for row in rows[1:]] == [rf"Stra\xdfe {k}" for k in range(12)]
+
+
+def test_names_and_ids_do_not_steer_the_terminal(tmp_path):
+    columns = table(tmp_path / "t.csv", site=HOSTILE, name=f"red{HOSTILE}\u202e")
+    said = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), *columns]).output
+    assert r"Features: red\x1b]0;owned\u202e;" in said and "\x1b" not in said and "\u202e" not in said
+    said = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "sight"]).output
+    assert r"red\x1b]0;owned" in said and "\x1b" not in said
+
+
+def test_ids_on_a_terminal_are_shown_and_in_a_pipe_are_as_they_are(tmp_path, monkeypatch):
+    from bagwise.cli.predict import _print
+
+    for terminal, expected in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
+        stream = io.StringIO()
+        stream.isatty = lambda terminal=terminal: terminal
+        monkeypatch.setattr(sys, "stdout", stream)
+        _print({"bag": ["a\x1b[2J"], "prediction": [1.0]})
+        assert stream.getvalue() == f"bag,prediction\n{expected},1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[0m", r"\x1b[0m"),
+        ("a\x9bb", r"a\x9bb"),
+        ("\udcff", r"\udcff"),
+        ("a\nb\tc\u00a0\u00e9", "a\nb\tc\u00a0\u00e9"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(text, shown):
+    assert without_controls(text) == shown
+
+
+def test_styles_of_our_own_still_reach_the_terminal():
+    stream = io.StringIO()
+    Terminal(file=stream, force_terminal=True, color_system="standard", highlight=False).print(
+        "a\x1b[5m", style="red", markup=False
+    )
+    assert stream.getvalue() == "\x1b[31ma\\x1b[5m\x1b[0m\n"
