@@ -177,6 +177,7 @@ def test_a_bag_of_weight_zero_has_no_say():
     assert other.summary().splitlines()[1:5] != [] and other.scores_["rmse"] == pytest.approx(plain.scores_["rmse"])
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_predictions_stay_near_the_range_of_the_targets():
     bags, y = problem()
     model = AutoRegressor(TWO, folds=5).fit(bags, y)

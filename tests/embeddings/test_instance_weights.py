@@ -75,6 +75,7 @@ def test_scales_and_landmarks_do_not_see_weights(embedding, bags):
             np.testing.assert_array_equal(plain, weighted)
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_statistics_weigh_quantiles_and_count_what_counts():
     bags = bw.from_arrays([np.array([0.0, 1.0, 9.0]), np.array([2.0])], weights=[[1.0, 1.0, 0.0], [2.0]])
     rows = Pool(("quantiles", "median", "size"), quantiles=(0.25,)).fit_transform(bags)

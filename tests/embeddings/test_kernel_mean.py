@@ -53,6 +53,7 @@ def test_blocks_equal_the_double_loop_across_block_borders(monkeypatch):
 
 @pytest.mark.parametrize("far", [0.0, 3.0, 30.0])
 @pytest.mark.parametrize("kernel", [k.Gaussian(1.0), k.InverseMultiquadric(1.0)], ids=label)
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_new_values_beyond_the_training_range(kernel, far):
     """Predictions equal kernel ridge by double loops, however far out (to the root of rounding, outside)."""
     rng = np.random.default_rng(0)

@@ -27,12 +27,14 @@ WEIGHED = FAR.with_weights(np.arange(1.0, 10.0))
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_it_is_the_product_of_the_rows(embedding, new):
     rows = embedding.fit(TRAINING).transform(new)
     coef = rng.normal(size=rows.shape[1])
     np.testing.assert_allclose(embedding.project(new, coef), rows @ coef, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_a_bag_does_not_depend_on_its_company():
     embedding = KernelMean(Gaussian(0.7)).fit(TRAINING)
     coef = rng.normal(size=embedding.transform(FAR).shape[1])

@@ -12,6 +12,7 @@ BAGS = bw.from_arrays([rng.normal(size=n) for n in (3, 1, 40, 7)])
 OUTLIER = bw.from_arrays([*BAGS, np.array([500.0, 0.1])])
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_a_value_out_of_reach_counts_as_the_farthest():
     embedding = KernelMean(Gaussian(0.5), reach=2.0)
     rows = embedding.fit_transform(OUTLIER)

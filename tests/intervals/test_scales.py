@@ -50,6 +50,7 @@ def test_the_scale_follows_the_units_of_the_target_and_not_those_of_the_features
 
 
 @pytest.mark.parametrize("name, bags", zoo(2).items())
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_the_scale_is_positive_and_finite_on_awkward_bags(name, bags):
     for residuals in (rng.normal(size=len(bags)), np.zeros(len(bags))):
         scale = BagScale().fit(bags, residuals).predict(bw.from_arrays([np.full((10**4, 2), 1e3), *bags]))
@@ -124,6 +125,7 @@ class TestOfFolds:
             Intervals("aggregated", scale="std").fit(self.bags, self.y)
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_instances_of_no_weight_are_not_seen():
     """The scale said that it took instance weights, and did not look at them."""
     rng = np.random.default_rng(0)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 import bagwise as bw
@@ -47,6 +48,7 @@ def test_selections_are_what_lists_would_give(effort):
 
 
 @effort
+@pytest.mark.filterwarnings("ignore:.*looks like a fill value")
 def test_saved_and_loaded_bags_are_equal(effort, tmp_path):
     labels = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)
 

@@ -80,6 +80,7 @@ def test_a_table_is_a_dictionary_of_bags(effort, library):
 
 
 @effort
+@pytest.mark.filterwarnings("ignore:.*looks like a fill value")
 def test_a_look_at_a_table_agrees_with_loading_it(effort):
     def check(columns):
         frame = pd.DataFrame(columns)
@@ -95,6 +96,7 @@ def test_a_look_at_a_table_agrees_with_loading_it(effort):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
 @effort
+@pytest.mark.filterwarnings("ignore:.*looks like a fill value")
 def test_files_give_what_the_frame_gives(effort, ending, tmp_path):
     path = tmp_path / f"table.{ending}"
     write = {"csv": lambda f: f.to_csv(path, index=False), "parquet": lambda f: f.to_parquet(path)}

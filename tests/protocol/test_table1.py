@@ -63,6 +63,7 @@ def test_other_columns_are_told(folder, tmp_path):
     assert read_file("MODIS", tmp_path / "MODIS.mat")[2] == ["MODIS.mat has 16 features; the published file has 12"]
 
 
+@pytest.mark.filterwarnings("ignore:.*looks like a fill value")
 def test_invalid_crop_values_are_kept_or_dropped(folder):
     path = find_files(folder)["WHEAT"]
     bags, y, _ = read_file("WHEAT", path)

@@ -102,6 +102,7 @@ def test_an_offset_is_what_a_heavy_penalty_falls_back_on():
         EmbeddingRidge(offset="mean").fit(bw.from_arrays([np.zeros((2, 2))] * 3), [0, 1, 2])
 
 
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_beyond_the_range_of_training_nothing_swings():
     far = bw.from_arrays([np.array([50.0, 60.0]), np.array([-80.0])])
     ends = bw.from_arrays([np.full(2, BAGS.instances.max()), np.array([BAGS.instances.min()])])

@@ -117,8 +117,9 @@ def _ends(values: np.ndarray) -> list[float]:
     """The lowest and the highest value, those that are known as fill values or stand out from a few of the others."""
     some = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
     some = some[np.isfinite(some)]
-    low, high = np.quantile(some, [0.25, 0.75]) if len(some) else (0.0, 0.0)
-    reach = WIDE_GAP * (high - low)
+    with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere
+        low, high = np.quantile(some, [0.25, 0.75]) if len(some) else (0.0, 0.0)
+        reach = WIDE_GAP * (high - low)
     ends = dict.fromkeys((float(np.fmin.reduce(values)), float(np.fmax.reduce(values))))
     return [end for end in ends if is_known(end) or end < low - reach or end > high + reach]
 
