@@ -27,9 +27,9 @@ test: lint browser
 
 # The inner loop, under 40 seconds: the parts of the main path, every promise of an estimator on one method,
 # evaluating, saving, the command line, and what the README shows.
-QUICK   = tests/bags/test_container.py tests/bags/test_tables.py tests/embeddings/test_feature_mean.py \
-          tests/heads/test_ridge_path.py tests/methods/test_contracts.py tests/protocol/test_evaluation.py \
-          tests/saving/test_round_trip.py tests/cli/test_demo.py tests/test_readme.py
+QUICK   = tests/bags/test_container.py tests/io/test_tables.py tests/embeddings/test_feature_mean.py \
+          tests/regressors/test_ridge_path.py tests/methods/test_contracts.py tests/evaluation/test_evaluation.py \
+          tests/model_files/test_round_trip.py tests/cli/test_demo.py tests/test_readme.py
 
 quick: lint
 	$(TESTS) $(QUICK) -k 'not (test_contracts or test_every_preset) or aggregated'

@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-KERNELS = ("triton", "fused", "streamed", "orders_fused")
-collect_ignore = [] if find_spec("triton") else [f"src/bagwise/instances/network_{name}.py" for name in KERNELS]
+KERNELS = ("parts", "fused", "streamed")
+collect_ignore = [] if find_spec("triton") else [f"src/bagwise/instances/networks/triton_{name}.py" for name in KERNELS]

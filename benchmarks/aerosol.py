@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 import bagwise as bw
-from bagwise.instances import BagKFold
+from bagwise.bags import BagKFold
 
 METHODS = ("instance-mean", "instance-median", "instance-kme")
 

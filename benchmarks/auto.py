@@ -19,8 +19,8 @@ import numpy as np
 from rich.console import Console
 
 import bagwise as bw
-from bagwise.protocol import Results
-from bagwise.writing import replace_file
+from bagwise.evaluation import Results
+from bagwise.io.atomic_files import replace_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import compare

@@ -29,13 +29,12 @@ import numpy as np
 from rich.console import Console
 
 import bagwise as bw
+from bagwise.evaluation import Results, evaluate, make_splits
+from bagwise.evaluation.plan import as_entries, make_plan
+from bagwise.evaluation.progress import Display
+from bagwise.evaluation.store import Folder
+from bagwise.io.atomic_files import replace_file
 from bagwise.methods import CATALOGUE
-from bagwise.protocol import Results, evaluate, make_splits
-from bagwise.protocol.entries import as_entries
-from bagwise.protocol.plan import make_plan
-from bagwise.protocol.progress import Display
-from bagwise.protocol.store import Folder
-from bagwise.writing import replace_file
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"

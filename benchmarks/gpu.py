@@ -19,15 +19,23 @@ from joblib import effective_n_jobs
 
 import bagwise as bw
 from bagwise.embeddings import mean_gram
-from bagwise.instances import NetworkRegressor, network_orders
-from bagwise.instances.network_batched import Batched, products
-from bagwise.instances.network_fitting import train_networks
-from bagwise.instances.network_group import gather, upload
-from bagwise.instances.network_problem import Problem, Recipe
-from bagwise.instances.network_together import engines, run_epochs, step_sizes, train_together
+from bagwise.evaluation import evaluation as ahead
+from bagwise.evaluation.table1 import reproduce
+from bagwise.instances import NetworkRegressor
+from bagwise.instances.networks import gpu as network_orders
+from bagwise.instances.networks.engines import train_networks
+from bagwise.instances.networks.gpu import (
+    Batched,
+    engines,
+    gather,
+    products,
+    run_epochs,
+    step_sizes,
+    train_together,
+    upload,
+)
+from bagwise.instances.networks.training_data import Problem, Recipe
 from bagwise.kernels import Gaussian
-from bagwise.protocol import ahead
-from bagwise.protocol.table1 import reproduce
 from bagwise.regressors import AttentionRegressor
 
 FOLDS, CELLS = 50, 50  # networks of a cross-fit, and cross-fits of ten times five folds

@@ -20,7 +20,7 @@ import numpy as np
 
 import bagwise as bw
 from bagwise.datasets import make_law
-from bagwise.regressors.predictive import negative_log_likelihood
+from bagwise.regressors.bayesian.evidence_ridge import negative_log_likelihood
 
 FIXED = {  # mean over ten data seeds: MSE, NLL
     "optimal": (0.170, 0.401),

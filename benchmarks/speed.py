@@ -23,11 +23,10 @@ from sklearn.neural_network import MLPRegressor
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean, mean_gram
-from bagwise.heads import RidgePath
 from bagwise.instances import NetworkRegressor, OutOfFold, RandomFeatureRidge
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import EmbeddingRidge, RidgePath
 
 QUIET = {"tol": 0.0, "n_iter_no_change": 10**6}  # scikit-learn's network must run all its epochs
 

@@ -16,7 +16,8 @@ import numpy as np
 from sklearn.model_selection import cross_val_predict
 
 import bagwise as bw
-from bagwise.instances import BagKFold, RandomFeatureRidge
+from bagwise.bags import BagKFold
+from bagwise.instances import RandomFeatureRidge
 
 bags, y = bw.datasets.make_aerosol(150, instances=40, ragged=True, random_state=0)
 print(bags)

@@ -18,7 +18,8 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
-from bagwise.instances import BagKFold, EachInstance
+from bagwise.bags import BagKFold
+from bagwise.instances import EachInstance
 from bagwise.regressors import PoolPredictions
 
 

@@ -18,7 +18,7 @@ import shapely
 from sklearn.model_selection import cross_val_predict
 
 import bagwise as bw
-from bagwise.instances import BagKFold
+from bagwise.bags import BagKFold
 
 SIZE, FIELD = 180, 15  # pixels along a side of the image, and of the square a field lies in
 CORNER = rasterio.Affine(10, 0, 600_000, 0, -10, 5_400_000)  # pixels of 10 m, north up

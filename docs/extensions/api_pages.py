@@ -13,8 +13,8 @@ import bagwise
 
 # In the order in which data walks through them (ARCHITECTURE.md), then what stands around.
 ORDER = (
-    *("bags", "geo", "lake", "kernels", "instances", "embeddings", "heads", "regressors", "methods", "automatic"),
-    *("intervals", "explaining", "saving", "sums", "datasets", "protocol", "execution", "plots", "reports", "testing"),
+    *("bags", "io", "kernels", "instances", "embeddings", "regressors", "methods", "auto", "intervals", "explanations"),
+    *("model_files", "out_of_core", "datasets", "evaluation", "execution", "reports", "testing"),
 )
 HEAD = """API
 ===

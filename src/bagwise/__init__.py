@@ -10,41 +10,26 @@
 from importlib import import_module
 
 from bagwise.first_use import lock as _first_use
-from bagwise.orphans import end_with_parent
+from bagwise.worker_lifetime import end_with_parent
 
 __version__ = "0.1.0"
 
-# Names and the rooms they live in. Loaded when first used: `import bagwise` stays quick.
+# Names and the packages they live in. Loaded when first used: `import bagwise` stays quick.
 _ROOMS = {
-    "bagwise.bags": (
-        *("Bags", "from_arrays", "from_awkward", "from_padded", "from_table", "inspect_table", "load", "save_npz"),
-    ),
+    "bagwise.bags": ("Bags", "from_arrays", "from_awkward", "from_padded"),
+    "bagwise.io": ("from_raster", "from_table", "inspect_table", "load", "save_npz"),
     "bagwise.execution": ("cluster",),
-    "bagwise.explaining": ("Explanation", "explain"),
-    "bagwise.geo": ("from_raster",),
+    "bagwise.explanations": ("Explanation", "explain"),
     "bagwise.intervals": ("Intervals",),
-    "bagwise.lake": ("scan",),
     "bagwise.methods": ("card", "method", "method_names"),
-    "bagwise.protocol": ("Results", "evaluate"),
-    "bagwise.saving": ("open_model", "save"),
-    "bagwise.sums": ("fit_scan", "predict_scan"),
+    "bagwise.evaluation": ("Results", "evaluate"),
+    "bagwise.model_files": ("open_model", "save"),
+    "bagwise.out_of_core": ("fit_scan", "predict_scan", "scan"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = (
-    *("bags", "datasets", "embeddings", "execution", "heads", "instances", "kernels", "methods", "protocol"),
-    *(
-        "automatic",
-        "explaining",
-        "geo",
-        "intervals",
-        "lake",
-        "plots",
-        "regressors",
-        "reports",
-        "saving",
-        "sums",
-        "testing",
-    ),
+    *("auto", "bags", "datasets", "embeddings", "evaluation", "execution", "explanations", "instances", "intervals"),
+    *("io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports", "testing"),
 )
 
 __all__ = sorted([*_HOME, "datasets"])
@@ -56,6 +41,8 @@ def __getattr__(name):
             value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value
+    if name == "plots":
+        return import_module("bagwise.reports.plots")
     if name in _MODULES:
         with _first_use:
             return import_module(f"bagwise.{name}")
@@ -63,7 +50,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted([*globals(), *_HOME, *_MODULES])
+    return sorted([*globals(), *_HOME, *_MODULES, "plots"])
 
 
 end_with_parent()  # whatever task of ours a worker is sent, it imports this first

@@ -8,9 +8,9 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 import bagwise as bw
-from bagwise.bags.reach import FAR, within_range
+from bagwise.bags.training_range import FAR, within_range
 from bagwise.instances import EachInstance, OutOfFold
-from bagwise.saving import open_model, save
+from bagwise.model_files import open_model, save
 
 rng = np.random.default_rng(0)
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.datasets.shelf import SHELF, take
+from bagwise.datasets.simulations import SHELF, take
 
 
 def test_the_list_names_all():

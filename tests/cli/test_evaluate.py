@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from published_files import crop_frame, write_aerosol
-from typed import app
+from tests.helpers.published_files import crop_frame, write_aerosol
+from tests.helpers.typed import app
 from typer.testing import CliRunner
 
-from bagwise.protocol import table1
-from bagwise.testing.contracts import sample
+from bagwise.evaluation import table1
+from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_table_without_targets_is_refused(tmp_path):
 
 @pytest.mark.parametrize("command", ["evaluate", "reproduce"])
 def test_a_device_is_asked_for_by_name_and_refused_where_there_is_none(table, tmp_path, monkeypatch, command):
-    monkeypatch.setattr("bagwise.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
     write_aerosol(tmp_path, "MISR1", n_bags=12)
     out, device = tmp_path / "run", ("--device", "cuda")
     runs = {"evaluate": evaluated, "reproduce": lambda _, out, *more: run("reproduce", tmp_path, "--out", out, *more)}

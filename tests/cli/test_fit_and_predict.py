@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.saving import allowed
-from bagwise.testing.contracts import sample
+from bagwise.model_files import registry as allowed
+from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     result = run("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     assert result.exit_code == 0, result.output
     assert "the method auto of bagwise" in result.stdout and "conformal" in result.stdout
-    assert bw.saving.read_header(tmp_path / "m.bagwise")["method"] == "auto"
+    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
     assert result.exit_code == 0 and len(rows(tmp_path / "p.csv")) == 40
 
@@ -316,8 +316,8 @@ def test_without_skops_nothing_is_fitted(tmp_path, monkeypatch, engine):
 
 def test_a_method_that_cannot_be_saved_is_not_fitted(folder, monkeypatch):
     """As with a scikit-learn that gives the parts of its trees other names."""
-    monkeypatch.setattr("bagwise.saving.allowed.NAMES", {**allowed.NAMES, "LossNode": set()})
-    monkeypatch.setattr("bagwise.cli.loading.load", lambda *_: pytest.fail("the table was read"))
+    monkeypatch.setattr("bagwise.model_files.registry.NAMES", {**allowed.NAMES, "LossNode": set()})
+    monkeypatch.setattr("bagwise.cli.fit.load", lambda *_: pytest.fail("the table was read"))
     result = fit(folder, method="auto")
     assert result.exit_code == 1 and "cannot be saved: it holds sklearn._loss._loss.CyHalfSquared" in result.stderr
 
@@ -330,7 +330,7 @@ def full_disk(monkeypatch, *places):
             raise OSError(28, "No space left on device", str(path))
         write(Path(path))
 
-    monkeypatch.setattr("bagwise.saving.files.replace_file", replace)
+    monkeypatch.setattr("bagwise.model_files.model_file.replace_file", replace)
 
 
 def test_a_model_whose_place_is_full_is_kept_elsewhere(folder, tmp_path, monkeypatch):
@@ -355,8 +355,8 @@ def test_a_model_that_cannot_be_kept_anywhere_says_why(folder, tmp_path, monkeyp
 
 
 def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("bagwise.saving.try_saving", lambda model: None)
-    monkeypatch.setattr("bagwise.saving.allowed.ROOMS", ())
+    monkeypatch.setattr("bagwise.model_files.try_saving", lambda model: None)
+    monkeypatch.setattr("bagwise.model_files.registry.ROOMS", ())
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said

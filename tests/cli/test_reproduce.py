@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from published_files import crop_frame, matrix, write_aerosol
 from rich.console import Console
 from scipy.io import savemat
-from toy_estimators import TrainMean
+from tests.helpers.published_files import crop_frame, matrix, write_aerosol
+from tests.helpers.toy_estimators import TrainMean
 from typer.testing import CliRunner
 
-from bagwise.cli.speaking import stdout
-from bagwise.protocol import table1
-from bagwise.protocol.entries import Entry
+from bagwise.cli.console import stdout
+from bagwise.evaluation import table1
+from bagwise.evaluation.plan import Entry
 
 verb = import_module("bagwise.cli.reproduce")  # the package has the function under this name
 app = typer.Typer(pretty_exceptions_enable=False)

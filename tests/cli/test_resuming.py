@@ -6,13 +6,13 @@ import re
 
 import pandas as pd
 import pytest
-from published_files import write_aerosol
-from typed import app
+from tests.helpers.published_files import write_aerosol
+from tests.helpers.typed import app
 from typer.testing import CliRunner
 
-from bagwise.protocol import evaluation
-from bagwise.protocol.cells import run_cell
-from bagwise.testing.contracts import sample
+from bagwise.evaluation import evaluation
+from bagwise.evaluation.cells import run_cell
+from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")

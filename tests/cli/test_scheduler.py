@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from published_files import write_aerosol
+from tests.helpers.published_files import write_aerosol
 from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
 COLUMNS = ("--bag", "site", "--target", "aod", "--quiet", "--json")
@@ -72,7 +72,7 @@ def test_reproduce(client, tmp_path):
 
 @pytest.mark.parametrize("verb", [("fit",), ("evaluate", "--out", "runs")])
 def test_a_scheduler_that_is_not_there_is_told_in_one_line_before_any_work(table, tmp_path, monkeypatch, verb):
-    monkeypatch.setattr("bagwise.execution.connecting.WAIT", 0.5)
+    monkeypatch.setattr("bagwise.execution.dask_cluster.WAIT", 0.5)
     monkeypatch.chdir(tmp_path)
     command = [*verb, table, "--bag", "site", "--target", "aod", "--method", "aggregated"]
     result = run(*command, "--scheduler", "tcp://127.0.0.1:1")

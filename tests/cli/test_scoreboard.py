@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from bagwise.cli.scoreboard import scoreboard
-from bagwise.protocol import evaluate
-from bagwise.testing.contracts import sample
+from bagwise.cli.evaluate import scoreboard
+from bagwise.evaluation import evaluate
+from bagwise.testing.contract_checks import sample
 
 METHODS = ["aggregated", "statistics:linear", "instance-mean:default"]
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 
 COLUMNS = ("--bag", "site", "--target", "aod")
 
@@ -45,7 +45,7 @@ def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engin
     expected = dict(zip(bags.ids, in_memory(lake, "aggregated").predict(bags), strict=True))
     found = bw.open_model(tmp_path / "m.bagwise").predict(bags)
     np.testing.assert_allclose(found, list(expected.values()), rtol=1e-9)
-    header = bw.saving.read_header(tmp_path / "m.bagwise")
+    header = bw.model_files.read_header(tmp_path / "m.bagwise")
     assert header["training"]["bags"] == 40 and header["training"]["instances"] == bags.n_instances
 
     result = run("predict", tmp_path / "m.bagwise", lake, "--engine", *engine, "--out", tmp_path / "parts")
@@ -70,14 +70,14 @@ def test_unasked_the_method_is_the_papers_made_of_sums(lake, tmp_path):
     result = run("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
     assert "Fitting instance-kme:ridge: auto needs the table in memory." in result.output
-    assert bw.saving.read_header(tmp_path / "m.bagwise")["method"] == "instance-kme:ridge"
+    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "instance-kme:ridge"
 
 
 def test_rows_can_be_chosen(lake, tmp_path):
     options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020", "--no-intervals")
     result = run("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
-    assert bw.saving.read_header(tmp_path / "m.bagwise")["training"]["where"] == "year >= 2020"
+    assert bw.model_files.read_header(tmp_path / "m.bagwise")["training"]["where"] == "year >= 2020"
     recent = bw.load(lake / "year=2020", bag="site", target="aod")
     expected = bw.method("aggregated").fit(*recent).predict(recent[0])
     np.testing.assert_allclose(bw.open_model(tmp_path / "m.bagwise").predict(recent[0]), expected, rtol=1e-9)

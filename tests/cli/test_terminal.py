@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.cli.terminal import Terminal, without_controls
+from bagwise.cli.console import Terminal, without_controls
 
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 HOSTILE = "\x1b]0;owned\x07"

@@ -5,14 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.datasets import (
-    make_bmir,
-    make_entropy,
-    make_gaussian,
-    make_modes,
-    make_outlier2,
-    make_problem,
-)
+from bagwise.datasets import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2, make_problem
 
 GENERATORS = [make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2]
 KINDS = ["noisy", "mean", "shape", "prime"]

@@ -7,7 +7,7 @@ from sklearn.linear_model import Ridge
 import bagwise as bw
 from bagwise import kernels as k
 from bagwise.embeddings import KernelMean, Pool, mean_gram
-from bagwise.heads import RidgePath
+from bagwise.regressors import RidgePath
 from bagwise.testing import naive, zoo
 
 pytestmark = pytest.mark.kernels

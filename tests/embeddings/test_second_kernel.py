@@ -6,8 +6,7 @@ from sklearn.exceptions import NotFittedError
 import bagwise as bw
 from bagwise import kernels as k
 from bagwise.embeddings import KernelMean, NystroemMean, Pool, QuantileRows, SecondKernel
-from bagwise.heads import RidgePath
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.testing import naive, zoo
 
 ZOO = zoo(n_features=2)

@@ -1,5 +1,5 @@
 import pytest
-from cluster_jobs import two_processes
+from tests.helpers.cluster_jobs import two_processes
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ import time
 
 import pytest
 
-from bagwise.execution import cluster, connecting
-from bagwise.execution.connecting import NoWorkers, _compare
+from bagwise.execution import cluster
+from bagwise.execution import dask_cluster as connecting
+from bagwise.execution.dask_cluster import NoWorkers, _compare
 
 distributed = pytest.importorskip("distributed")
 LOCAL = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}

@@ -14,12 +14,13 @@ import pytest
 from joblib import parallel_config
 
 import bagwise as bw
-from bagwise.automatic import AutoRegressor, screening
-from bagwise.automatic.members import members_of
-from bagwise.automatic.screening import Clock, Screen
+from bagwise.auto import AutoRegressor
+from bagwise.auto import cross_validation as screening
+from bagwise.auto.cross_validation import Clock, Screen
+from bagwise.auto.members import members_of
 from bagwise.execution import Dask, Processes, Serial, cluster, executor_for
 from bagwise.instances import NetworkRegressor
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
 BAGS, Y = bw.datasets.make_gaussian(90, instances=120)  # large enough to travel by themselves

@@ -8,17 +8,17 @@ import sys
 import threading
 import time
 
-import cluster_jobs as jobs
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
-from bagwise.automatic.screening import Clock, Screen
+from bagwise.auto.cross_validation import Clock, Screen
 from bagwise.execution import Dask, cluster, executor_for
-from bagwise.execution.connecting import NoWorkers
-from bagwise.execution.spreading import LARGE, _nbytes
-from bagwise.testing.contracts import sample
+from bagwise.execution.dask_cluster import NoWorkers
+from bagwise.execution.joblib_backend import LARGE, _nbytes
+from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
 LOCAL = {"threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}

@@ -45,7 +45,7 @@ def at_once(function, *arguments) -> list:
 
 
 def problem():
-    from bagwise.instances.network_problem import Problem, Recipe
+    from bagwise.instances.networks.training_data import Problem, Recipe
 
     how = Recipe(hidden=(8,), epochs=(1,), batch_size=16, learning_rate=0.01, weight_decay=0.0, standardise=True,
                  scale_target=True, seed=0)  # fmt: skip
@@ -54,8 +54,8 @@ def problem():
 
 
 def train(one, how) -> np.ndarray:
-    from bagwise.instances import network_together as together
-    from bagwise.instances.network_group import gather, upload
+    from bagwise.instances.networks import gpu as together
+    from bagwise.instances.networks.gpu import gather, upload
 
     ((_, data),) = upload([one], how, "cpu")
     group = gather([one], data, [(0, 0), (0, 1)], how)

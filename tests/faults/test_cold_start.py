@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tests.helpers.breaking import ENVIRONMENT
 
 import bagwise as bw
+from bagwise.execution.threads import Shared
 from bagwise.first_use import once
-from bagwise.threads import Shared
-
-sys.path.insert(0, str(Path(__file__).parent))
-from breaking import ENVIRONMENT
 
 SCRIPT = str(Path(__file__).parent / "cold_start.py")
 SHORT = {
@@ -152,7 +150,7 @@ def test_a_shared_setting_is_undone_when_all_have_left():
 
 def test_attention_in_two_threads_leaves_the_threads_of_torch_as_they_were():
     torch = pytest.importorskip("torch")
-    from bagwise.regressors.attention_training import one_order
+    from bagwise.regressors.attention.joint_training import one_order
 
     before, inside, left = torch.get_num_threads(), threading.Event(), threading.Event()
     torch.set_num_threads(2)

@@ -1,6 +1,6 @@
 """Ctrl-C in the middle of a run: it ends, and every file it leaves is whole. What is left can be finished later.
 
-kill -9, which no program can answer, is tried in tests/protocol/test_resume.py.
+kill -9, which no program can answer, is tried in tests/evaluation/test_resume.py.
 """
 
 import json
@@ -9,16 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from tests.helpers.breaking import BAGWISE, ENVIRONMENT
 
 import bagwise as bw
-from bagwise.protocol.store import Folder
-from bagwise.testing.contracts import sample
-
-sys.path.insert(0, str(Path(__file__).parent))
-from breaking import BAGWISE, ENVIRONMENT
+from bagwise.evaluation.store import Folder
+from bagwise.testing.contract_checks import sample
 
 
 def until(ready, process, seconds: float = 100):

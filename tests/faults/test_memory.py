@@ -11,11 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.breaking import ENVIRONMENT
 
 import bagwise as bw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from breaking import ENVIRONMENT
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells the peak")
 COMMAND = """

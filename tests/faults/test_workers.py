@@ -1,7 +1,7 @@
 """A worker process that dies: its task is tried once more, then reported by name; the others go on.
 
 Beside these: that no other task is lost, and a whole evaluation with a method that dies, in
-tests/protocol/test_executors.py; kill -9 of the whole run, in tests/protocol/test_resume.py.
+tests/evaluation/test_executors.py; kill -9 of the whole run, in tests/evaluation/test_resume.py.
 """
 
 import os
@@ -11,11 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.helpers.deadly_tasks import mortal
 
 from bagwise.execution import Lost, Processes
-
-sys.path.insert(0, str(Path(__file__).parent))
-from deadly_tasks import mortal
 
 
 @pytest.mark.parametrize("deaths", [1, 99], ids=["once", "always"])
@@ -74,8 +72,8 @@ def wait_until(true) -> None:
 @pytest.mark.slow
 def test_the_command_line_names_the_cell(tmp_path):
     """The first cell that was lost, how many others, and the exit code."""
-    from breaking import ENVIRONMENT
-    from deadly_tasks import COMMAND
+    from tests.helpers.breaking import ENVIRONMENT
+    from tests.helpers.deadly_tasks import COMMAND
 
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, tmp_path / "bags.npz", tmp_path / "run"],

@@ -9,18 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.helpers.breaking import ENVIRONMENT, as_nobody, files_of_at_most, open_folder, whole, without_permission
 from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.protocol.store import Folder
-from bagwise.protocol.tables import write_table
+from bagwise.evaluation.store import Folder
+from bagwise.io.atomic_files import refuse_unwritable, replace_file
+from bagwise.io.table_output import write_table
 from bagwise.reports.page import write_page
-from bagwise.testing.contracts import sample
-from bagwise.writing import refuse_unwritable, replace_file
-
-sys.path.insert(0, str(Path(__file__).parent))
-from breaking import ENVIRONMENT, as_nobody, files_of_at_most, open_folder, whole, without_permission
+from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(600)
 MODEL = bw.method("aggregated").fit(*sample())
@@ -180,14 +178,14 @@ TURNS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from bagwise.writing import refuse_unwritable, replace_file
+from bagwise.io.atomic_files import refuse_unwritable, replace_file
 for turn in range(300):
     replace_file(sys.argv[1], lambda path: path.write_text(sys.argv[2] * 50_000))
 """
 
 
 def test_two_processes_write_one_file(tmp_path):
-    """Whoever reads it sees the one or the other, whole. Two runs in one results folder: tests/protocol/test_resume."""
+    """Whoever reads it sees the one or the other, whole. Two runs in one results folder: tests/evaluation/test_resume."""
     path = tmp_path / "shared.txt"
     path.write_text("a" * 50_000)
     writers = [subprocess.Popen([sys.executable, "-c", TURNS, path, one], env=ENVIRONMENT) for one in "ab"]

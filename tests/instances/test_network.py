@@ -17,10 +17,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from bagwise.instances.cross_fit import CrossFitting
-from bagwise.instances.network import NetworkRegressor
-from bagwise.instances.network_compiling import kernels
-from bagwise.instances.network_fitting import initial_parameters
-from bagwise.instances.network_layout import layers, layout
+from bagwise.instances.networks.ensemble import kernels, layers, layout
+from bagwise.instances.networks.estimator import NetworkRegressor
+from bagwise.instances.networks.training_data import initial_parameters
 
 
 def problem(n=240, d=3, seed=0, bag=8):
@@ -358,14 +357,14 @@ def test_cloning_and_pickling():
 
 
 def test_numba_is_imported_only_when_needed():
-    code = "import sys, bagwise, bagwise.instances.network; assert 'numba' not in sys.modules"
+    code = "import sys, bagwise, bagwise.instances.networks.estimator; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.slow
 def test_compiling_is_announced_once(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    code = "from bagwise.instances.network import NetworkRegressor as N; N(epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])"
+    code = "from bagwise.instances.networks.estimator import NetworkRegressor as N; N(epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])"
     said = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(2)]
     assert "compiling the network kernels" in said[0].stderr and said[1].stderr == ""
 

@@ -13,13 +13,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 
-from bagwise.instances import network_devices, network_orders, network_together  # noqa: E402
-from bagwise.instances.network import NetworkRegressor  # noqa: E402
-from bagwise.instances.network_batched import Batched  # noqa: E402
-from bagwise.instances.network_compiling import frozen, kernels  # noqa: E402
-from bagwise.instances.network_fitting import train_networks  # noqa: E402
-from bagwise.instances.network_group import gather, upload  # noqa: E402
-from bagwise.instances.network_problem import Problem, Recipe, inverse  # noqa: E402
+from bagwise.instances.networks import engines as network_devices  # noqa: E402
+from bagwise.instances.networks import gpu as network_orders
+from bagwise.instances.networks import gpu as network_together
+from bagwise.instances.networks.engines import train_networks  # noqa: E402
+from bagwise.instances.networks.ensemble import frozen, kernels  # noqa: E402
+from bagwise.instances.networks.estimator import NetworkRegressor  # noqa: E402
+from bagwise.instances.networks.gpu import (  # noqa: E402
+    Batched,
+    gather,
+    upload,
+)
+from bagwise.instances.networks.training_data import Problem, Recipe, inverse  # noqa: E402
 
 SHAPES = [(), (8,), (20, 7), (9, 17, 4)]
 
@@ -116,8 +121,9 @@ def test_kernels_are_the_batched_products(engine, hidden, kind):
 
 def test_which_networks_the_kernels_take():
     pytest.importorskip("triton")
-    from bagwise.instances import network_fused, network_streamed
-    from bagwise.instances.network_layout import layout
+    from bagwise.instances.networks import triton_fused as network_fused
+    from bagwise.instances.networks import triton_streamed as network_streamed
+    from bagwise.instances.networks.ensemble import layout
 
     plans = [layout((16, *hidden, 1)) for hidden in ((), (128,), (64, 64), (2000,), (20, 20, 20))]
     assert [network_fused.fits(plan) for plan in plans] == [False, True, True, False, False]
@@ -166,7 +172,7 @@ def test_every_row_comes_first_equally_often():
 
 def test_the_kernel_gives_the_same_orders():
     pytest.importorskip("triton", minversion="3.7")
-    from bagwise.instances import network_orders_fused
+    from bagwise.instances.networks import triton_parts as network_orders_fused
 
     group = grouped([problem(recipe()), problem(recipe(), n=40, folds=2)], recipe())
     found, expected = (
@@ -292,7 +298,7 @@ def test_what_is_worth_a_gpu():
 def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refused(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 2))
     expected = NetworkRegressor((4,), epochs=2).fit(X, X[:, 0]).predict(X)
-    monkeypatch.setattr("bagwise.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
     monkeypatch.setattr(network_devices, "WORTH", 0.0)
     monkeypatch.setattr(network_devices, "MANY", 1)
     assert_array_equal(NetworkRegressor((4,), epochs=2, device="auto").fit(X, X[:, 0]).predict(X), expected)
@@ -306,8 +312,8 @@ def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refuse
 
 
 def test_a_machine_without_torch(monkeypatch):
-    monkeypatch.setattr("bagwise.devices.find_spec", lambda name: None)
-    from bagwise import devices
+    monkeypatch.setattr("bagwise.execution.devices.find_spec", lambda name: None)
+    from bagwise.execution import devices
 
     devices.gpu.cache_clear()
     try:

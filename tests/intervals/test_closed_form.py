@@ -6,13 +6,11 @@ from sklearn.pipeline import Pipeline
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean, Pool, SecondKernel
-from bagwise.heads import RidgePath
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.intervals import Intervals
-from bagwise.intervals.closed_form import LeavingOut, LeftOutHead, LeftOutRidge, leave_out_of_ridge
-from bagwise.intervals.left_out import FoldModels
+from bagwise.intervals.calibration import FoldModels, LeavingOut, LeftOutHead, LeftOutRidge, leave_out_of_ridge
 from bagwise.kernels import Gaussian
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import EmbeddingRidge, RidgePath
 
 rng = np.random.default_rng(0)
 Z, NEW, Y = rng.normal(size=(20, 4)), rng.normal(size=(6, 4)), rng.normal(size=20)

@@ -8,9 +8,8 @@ import pytest
 import bagwise as bw
 from bagwise import Bags
 from bagwise.embeddings import Pool
-from bagwise.heads import RidgePath
 from bagwise.intervals import Intervals, coverage, coverage_by_size, gaussian_coverage
-from bagwise.regressors import EmbeddingRidge, EvidenceRidge
+from bagwise.regressors import EmbeddingRidge, EvidenceRidge, RidgePath
 
 LEVELS = (0.8, 0.9, 0.95)
 KINDS = ("cv+", "jackknife+", "split")

@@ -15,13 +15,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import bagwise as bw
-from bagwise.automatic import AutoRegressor
+from bagwise.auto import AutoRegressor
+from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
-from bagwise.heads import RidgePath
-from bagwise.instances import bag_folds
 from bagwise.intervals import Intervals
-from bagwise.regressors import EmbeddingRidge
-from bagwise.saving import open_model, save
+from bagwise.model_files import open_model, save
+from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.testing import bag_estimator_checks
 
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
@@ -59,7 +58,7 @@ def test_the_interval_is_that_of_the_naive_loops(kind, folds):
 def test_bags_taken_a_few_at_a_time_have_the_same_intervals(kind, monkeypatch):
     model = Intervals(RIDGE, kind=kind).fit(BAGS, Y)
     expected = model.predict_interval(NEW)
-    monkeypatch.setattr("bagwise.intervals.regressor.VALUES_AT_ONCE", 100)
+    monkeypatch.setattr("bagwise.intervals.conformal.VALUES_AT_ONCE", 100)
     np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-12)
 
 

@@ -8,11 +8,10 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import PredefinedSplit
 
 import bagwise as bw
+from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
-from bagwise.heads import RidgePath
-from bagwise.instances import bag_folds
 from bagwise.intervals import BagScale, Intervals
-from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors import EmbeddingRidge, RidgePath
 
 rng = np.random.default_rng(0)
 X, X_NEW = rng.normal(size=(60, 3)), rng.normal(size=(40, 3))

@@ -3,7 +3,7 @@ import pytest
 
 import bagwise as bw
 from bagwise.intervals import BagScale, Intervals
-from bagwise.intervals.fold_scales import Constant, Fitted, ModelStd
+from bagwise.intervals.scales import Constant, Fitted, ModelStd
 from bagwise.regressors import EvidenceRidge
 from bagwise.testing.zoo import zoo
 

@@ -8,8 +8,7 @@ from sklearn.base import clone
 import bagwise as bw
 from bagwise.embeddings import KernelMean
 from bagwise.kernels import Gaussian, InverseMultiquadric, MarginalPseudolikelihood, MedianDistance, with_bandwidth
-from bagwise.kernels.drawing import draw_bags, draw_instances
-from bagwise.kernels.pseudolikelihood import Features, smoothed
+from bagwise.kernels.bandwidths import Features, draw_bags, draw_instances, smoothed
 from bagwise.testing import zoo
 
 RULES = [MedianDistance(), MarginalPseudolikelihood()]

@@ -9,11 +9,10 @@ from sklearn.pipeline import Pipeline
 import bagwise as bw
 from bagwise import kernels as k
 from bagwise.embeddings import KernelMean
-from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
-from bagwise.regressors import AttentionRegressor, AttentionWeighted, EmbeddingRidge
-from bagwise.regressors.attention_weighted import powered
-from bagwise.testing.contracts import sample
+from bagwise.regressors import AttentionRegressor, AttentionWeighted, EmbeddingRidge, RidgePath
+from bagwise.regressors.attention.weighted_embedding import powered
+from bagwise.testing.contract_checks import sample
 
 pytest.importorskip("torch")
 

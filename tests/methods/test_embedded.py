@@ -8,9 +8,9 @@ from sklearn.linear_model import Lasso
 
 import bagwise as bw
 from bagwise.bags.segments import segment_sum
-from bagwise.heads import LassoPath
-from bagwise.methods.embedded import KERNELS, kernel_grid
-from bagwise.testing.contracts import sample
+from bagwise.methods.distributions import KERNELS, kernel_grid
+from bagwise.regressors import LassoPath
+from bagwise.testing.contract_checks import sample
 
 NAMES = ["input-kme", "phase", "sliced-wasserstein", "statistics", "miles"]
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -86,7 +86,7 @@ def test_kernels_by_name():
 
 
 def test_quantiles_of_instance_predictions():
-    pytest.importorskip("bagwise.instances.network")
+    pytest.importorskip("bagwise.instances.networks.estimator")
     assert score("quantile", "noisy", n_bags=60) > 0.6
 
 

@@ -9,12 +9,11 @@ import pytest
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel
-from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import instance_weights
 from bagwise.kernels import Gaussian
-from bagwise.regressors import EmbeddingRidge, PoolPredictions
-from bagwise.testing.contracts import sample
+from bagwise.regressors import EmbeddingRidge, PoolPredictions, RidgePath
+from bagwise.testing.contract_checks import sample
 
 COSTLY = {"attention", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir", "auto"}
 HONOUR = {"instance-mean", "instance-median", "instance-kme", "aggregated", "statistics"}

@@ -1,16 +1,11 @@
 """Whatever is passed as bags becomes bags that hold exactly that, or is refused in our own words."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.helpers.generating import effort, finite, ragged, told, try_all
 
 import bagwise as bw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from generating import effort, finite, ragged, told, try_all
 
 
 @effort

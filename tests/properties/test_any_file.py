@@ -12,11 +12,9 @@ import pandas as pd
 import pytest
 from hypothesis import strategies as st
 from scipy.io import savemat
+from tests.helpers.generating import effort, told, try_all
 
 import bagwise as bw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from generating import effort, told, try_all
 
 FRAME = pd.DataFrame({"bag": [1, 1, 2, 3, 3, 3], "x": np.linspace(0, 1, 6), "n": range(6), "y": [1.0, 1, 2, 3, 3, 3]})
 

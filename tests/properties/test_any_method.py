@@ -1,16 +1,11 @@
 """No bags, however odd, give a silent NaN, a wrong length or a prediction for the wrong bag."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from tests.helpers.generating import effort, finite, numbers, ragged, told, try_all
 
 import bagwise as bw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from generating import effort, finite, numbers, ragged, told, try_all
 
 QUICK = [("aggregated", None), ("statistics", "linear"), ("input-kme", "linear"), ("miles", None), ("blr", None)]
 

@@ -1,8 +1,6 @@
 """A table of any types and order gives what a dictionary of lists would, or is refused in our own words."""
 
-import sys
 from datetime import date
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,11 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
+from tests.helpers.generating import effort, finite, numbers, told, try_all
 
 import bagwise as bw
-
-sys.path.insert(0, str(Path(__file__).parent))
-from generating import effort, finite, numbers, told, try_all
 
 ids = st.one_of(
     st.sampled_from(["a", "b", "c", "", " a", "é", "<script>", "2020-01-01", "1"]).map(lambda x: x),

@@ -10,13 +10,15 @@ from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise.regressors import AttentionRegressor
-from bagwise.regressors.attention_inputs import NEAR, Inputs, Scale, bag_moments
-from bagwise.testing.contracts import sample
+from bagwise.regressors.attention.attention_regressor import NEAR, Inputs, Scale, bag_moments
+from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention_members import Split  # noqa: E402
-from bagwise.regressors.attention_training import cut  # noqa: E402
+from bagwise.regressors.attention.joint_training import (
+    Split,
+    cut,
+)
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
@@ -144,7 +146,7 @@ def test_seeds_and_nothing_left_behind():
 
 
 def test_jobs_change_nothing(monkeypatch):
-    monkeypatch.setattr("bagwise.regressors.attention_members.LARGEST", 1)  # a job per network
+    monkeypatch.setattr("bagwise.regressors.attention.joint_training.LARGEST", 1)  # a job per network
     with parallel_config("threading"):  # processes would each load torch
         one, two = (AttentionRegressor(**QUICK, n_jobs=jobs).fit(BAGS, Y).predict(NEW) for jobs in (1, 2))
     np.testing.assert_array_equal(one, two)

@@ -6,10 +6,9 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 import bagwise as bw
-from bagwise.regressors.bayesian import Evidence
-from bagwise.regressors.predictive import TargetScale
-from bagwise.regressors.sampled_shrinkage import Posterior
-from bagwise.regressors.shrinkage_loss import Loss
+from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
+from bagwise.regressors.bayesian.sampled_shrinkage import Posterior
+from bagwise.regressors.bayesian.shrinkage import Loss
 
 rng = np.random.default_rng(0)
 Z = rng.normal(size=(20, 4))

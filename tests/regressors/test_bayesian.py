@@ -6,8 +6,13 @@ import bagwise as bw
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.kernels import Gaussian
 from bagwise.regressors import EvidenceRidge, Shrinkage
-from bagwise.regressors.bayesian import LOG_RATIOS, Evidence
-from bagwise.regressors.predictive import TargetScale, few_folds, negative_log_likelihood
+from bagwise.regressors.bayesian.evidence_ridge import (
+    LOG_RATIOS,
+    Evidence,
+    TargetScale,
+    few_folds,
+    negative_log_likelihood,
+)
 from bagwise.testing import zoo
 
 

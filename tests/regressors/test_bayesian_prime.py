@@ -11,8 +11,9 @@ from sklearn.tree import DecisionTreeRegressor
 import bagwise as bw
 from bagwise.bags.segments import segment_sum
 from bagwise.datasets import make_bmir
-from bagwise.regressors import BayesianPrime, bayesian_prime
-from bagwise.regressors.gibbs import (
+from bagwise.regressors import BayesianPrime
+from bagwise.regressors.bayesian import prime_instances as bayesian_prime
+from bagwise.regressors.bayesian.prime_instances import (
     Prior,
     coefficient_moments,
     draw_coefficients,

@@ -8,9 +8,8 @@ from bagwise.datasets import make_law
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
-from bagwise.regressors.predictive import negative_log_likelihood
-from bagwise.regressors.sampled_shrinkage import Posterior
-from bagwise.regressors.sampling import hamiltonian, split_rhat
+from bagwise.regressors.bayesian.evidence_ridge import negative_log_likelihood
+from bagwise.regressors.bayesian.sampled_shrinkage import Posterior, hamiltonian, split_rhat
 
 
 def test_a_conjugate_posterior_is_drawn():

@@ -9,9 +9,18 @@ import bagwise as bw
 from bagwise.embeddings import LandmarkMean
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.regressors import EvidenceRidge, Shrinkage
-from bagwise.regressors.predictive import negative_log_likelihood
-from bagwise.regressors.shrinkage_loss import FLOOR, Loss, minimum, unpacked
-from bagwise.regressors.shrinkage_model import PRIORS, Coordinates, between_covariance, prior_covariance, shrink
+from bagwise.regressors.bayesian.evidence_ridge import negative_log_likelihood
+from bagwise.regressors.bayesian.shrinkage import (
+    FLOOR,
+    PRIORS,
+    Coordinates,
+    Loss,
+    between_covariance,
+    minimum,
+    prior_covariance,
+    shrink,
+    unpacked,
+)
 from bagwise.testing import zoo
 
 

@@ -3,9 +3,8 @@ import pytest
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean, Pool, SecondKernel, SlicedQuantiles
-from bagwise.heads import RidgePath
 from bagwise.kernels import Gaussian, InverseMultiquadric, PrintedInverse
-from bagwise.regressors import EmbeddingRidge, PoolPredictions
+from bagwise.regressors import EmbeddingRidge, PoolPredictions, RidgePath
 from bagwise.testing import naive
 
 rng = np.random.default_rng(0)

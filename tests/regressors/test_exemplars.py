@@ -7,7 +7,7 @@ from sklearn.cluster import KMeans
 from sklearn.linear_model import Ridge
 
 import bagwise as bw
-from bagwise.heads import RidgePath
+from bagwise.regressors import RidgePath
 from bagwise.regressors.clusters import ClusterRegressor
 from bagwise.regressors.salience import SalienceRegressor, project_simplex, simplex_weights
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.regressors.predictive import TargetScale
+from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 
 RNG = np.random.default_rng(0)
 

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.bags.segments import segment_median, segment_sum
+from bagwise.bags.segments import segment_median, segment_sum, segment_weighted_median
 from bagwise.datasets import make_problem
 from bagwise.regressors import Gate, Mixture, Reweighting
-from bagwise.regressors.weighted_median import segment_weighted_median
 from bagwise.testing import zoo
 
 rng = np.random.default_rng(1)

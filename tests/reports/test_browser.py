@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from toy_runs import END, HOSTILE, IMAGE, SCRIPT, hostile_run
+from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, hostile_run
 
 import bagwise as bw
 from bagwise.reports import write_report

@@ -5,13 +5,13 @@ import shutil
 import pandas as pd
 import pytest
 import typer
-from page_reading import Report
+from tests.helpers.page_reading import Report
 from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli.evaluate import evaluate
 from bagwise.cli.report import report
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(evaluate)

@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from page_reading import Report
 from sklearn.metrics import root_mean_squared_error
-from toy_runs import MeanOfFirst, instance_kme
+from tests.helpers.page_reading import Report
+from tests.helpers.toy_runs import MeanOfFirst, instance_kme
 
 import bagwise as bw
-from bagwise.explaining import explain
+from bagwise.explanations import explain
 from bagwise.intervals import Intervals
 from bagwise.reports import write_model_report
 from bagwise.reports.explorer import explain_bags, learned_function
-from bagwise.reports.numbers import shown
-from bagwise.testing.contracts import sample
+from bagwise.reports.text import shown
+from bagwise.testing.contract_checks import sample
 
 
 def write(tmp_path, *arguments, **options):

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from toy_runs import MeanOfFirst
+from tests.helpers.toy_runs import MeanOfFirst
 
 import bagwise as bw
-from bagwise.protocol.cells import describe_setting
-from bagwise.protocol.entries import as_entries
-from bagwise.reports.recalling import chosen_settings, is_as_it_was, recall_model, unfitted
-from bagwise.testing.contracts import sample
+from bagwise.evaluation.cells import describe_setting
+from bagwise.evaluation.plan import as_entries
+from bagwise.reports.explorer import chosen_settings, is_as_it_was, recall_model, unfitted
+from bagwise.testing.contract_checks import sample
 
 
 @pytest.mark.parametrize("tune", [True, False])

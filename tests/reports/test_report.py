@@ -6,14 +6,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from page_reading import Report
-from toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run, instance_kme
+from tests.helpers.page_reading import Report
+from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run, instance_kme
 
 import bagwise as bw
-from bagwise.protocol.summaries import against_best
+from bagwise.evaluation.comparison import against_best
 from bagwise.reports import write_report
-from bagwise.reports.numbers import shown, shown_p
-from bagwise.testing.contracts import sample
+from bagwise.reports.text import shown, shown_p
+from bagwise.testing.contract_checks import sample
 
 METHODS = ["aggregated", ("by hand", MeanOfFirst()), ("poor", MeanOfFirst(slope=-1.0))]
 

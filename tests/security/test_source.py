@@ -7,23 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.helpers.reading_source import dangers
 
 import bagwise as bw
-from bagwise.protocol.tables import write_table
-from bagwise.testing.contracts import sample
-
-sys.path.insert(0, str(Path(__file__).parent))
-from reading_source import dangers
+from bagwise.io.table_output import write_table
+from bagwise.testing.contract_checks import sample
 
 PACKAGE = Path(bw.__file__).parent
 ALLOWED = {
-    ("protocol/table1_crops.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
-    ("testing/conduct.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
+    ("evaluation/table1.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
+    ("testing/contract_checks.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
     ("__init__.py", "importlib.import_module"): "rooms of the package, by a table in the same file",
-    ("instances/network_together.py", "importlib.import_module"): "three modules of the room, named in the same line",
-    ("saving/allowed.py", "importlib.import_module"): "modules on the list of that file, after the name was compared",
-    ("saving/states.py", "importlib.import_module"): "the same, of a type that was compared before",
-    ("reports/svg.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",
+    (
+        "model_files/registry.py",
+        "importlib.import_module",
+    ): "modules on the list of that file, after the name was compared",
+    ("model_files/schema.py", "importlib.import_module"): "the same, of a type that was compared before",
+    ("reports/charts.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",
 }
 SAFE = {"style": "our style sheet", "script": "our script", "as_json(bags.explorer)": "JSON without <, > and &"}
 
@@ -100,7 +100,7 @@ print([event for event in seen if event.startswith(bad)])
 def test_reading_runs_nothing(tmp_path):
     """The interpreter itself tells what happens while every kind of file is read: no pickle, program or connection.
 
-    Files made to do harm: tests/saving/test_hostile.py and tests/properties/test_any_file.py.
+    Files made to do harm: tests/model_files/test_hostile.py and tests/properties/test_any_file.py.
     """
     from scipy.io import savemat
 

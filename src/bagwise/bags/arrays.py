@@ -6,8 +6,7 @@ import numpy as np
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import differences, names_of, unframe
-from bagwise.bags.naming import label
-from bagwise.bags.parts import unmask
+from bagwise.bags.validation import label, unmask
 
 
 def from_arrays(

@@ -1,15 +1,179 @@
-"""`Bags`: the one container. Flat instances, offsets, ids; frozen; holding one is the proof it is valid."""
+"""`Bags`: the one container. Flat instances, offsets, ids; frozen; holding one is the proof it is valid.
+
+Which bags a selection means, and which rows are theirs.
+
+Bags made from bags: the same ones with other instances, weights or covariates.
+
+Bags in a notebook: what they are, how large, and what their features range over. No script, every string escaped.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from html import escape
 
 import numpy as np
 
-from bagwise.bags import beside, parts
-from bagwise.bags.deriving import Deriving
+from bagwise.bags import validation
 from bagwise.bags.frames import names_of, unframe
-from bagwise.bags.selecting import positions, rows_of
+
+
+def positions(key, n_bags: int) -> np.ndarray:
+    """The positions meant by a slice, a list of integers or a mask of bags."""
+    if isinstance(key, slice):
+        return np.arange(n_bags)[key]
+    key = np.asarray(key)
+    if key.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if key.ndim != 1 or key.dtype.kind not in "iub":
+        raise IndexError("bags are selected by an integer, a slice, a list of integers, or a mask")
+    if key.dtype == bool:
+        if len(key) != n_bags:
+            raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
+        return np.flatnonzero(key)
+    key = key.astype(np.intp)  # small integer types overflow below
+    outside = (key < -n_bags) | (key >= n_bags)
+    if outside.any():
+        raise IndexError(f"there is no bag at position {key[outside][0]}; there are {n_bags} bags")
+    return np.where(key < 0, key + n_bags, key)
+
+
+def rows_of(offsets: np.ndarray, chosen: np.ndarray) -> np.ndarray | slice:
+    """Where the instances of the chosen bags lie, bag after bag; a slice for a run of bags: a view, not a copy."""
+    if len(chosen) and (np.diff(chosen) == 1).all():
+        return slice(offsets[chosen[0]], offsets[chosen[-1] + 1])
+    sizes = np.diff(offsets)[chosen]
+    shifts = offsets[chosen] - np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return np.repeat(shifts, sizes) + np.arange(sizes.sum())
+
+
+class Deriving:
+    """What `Bags` can be turned into; nothing is changed in place."""
+
+    __slots__ = ()
+
+    def _with(self, **changes) -> Bags:
+        """The same bags with some parts changed, which are trusted."""
+        return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
+
+    def singles(self) -> Bags:
+        """Every instance as a bag of its own, numbered from 0; it needs no weight there."""
+        groups, covariates = (None if a is None else self.expand(a) for a in (self.groups, self.covariates))
+        n = self.n_instances
+        return self._with(
+            offsets=np.arange(n + 1), ids=np.arange(n), groups=groups, weights=None, covariates=covariates
+        )
+
+    def replace(self, instances, *, feature_names=None) -> Bags:
+        """The same bags with other rows for their instances; rows must correspond one to one."""
+        instances, columns = unframe(instances, "instances")
+        instances = validation.as_instances(instances)
+        if len(instances) != self.n_instances:
+            raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
+        names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
+        missing = "keep" if self.has_missing else "refuse"
+        has_missing = validation.check_values(instances, self.offsets, self.ids, missing)
+        return self._with(instances=instances, feature_names=names, has_missing=has_missing)
+
+    def with_weights(self, weights) -> Bags:
+        """The same bags with these weights of their instances."""
+        return self._with(weights=validation.as_weights(weights, self.offsets, self.ids))
+
+    def without_weights(self) -> Bags:
+        """The same bags, every instance counting the same."""
+        return self if self.weights is None else self._with(weights=None)
+
+    def with_covariates(self, covariates, names=None) -> Bags:
+        """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
+        covariates, names = validation.as_covariates(covariates, names, self.ids, self.feature_names)
+        return self._with(covariates=covariates, covariate_names=names)
+
+    def without_covariates(self) -> Bags:
+        return self if self.covariates is None else self._with(covariates=None, covariate_names=None)
+
+    def spread(self) -> Bags:
+        """The same bags with their covariates as columns of every instance."""
+        if self.covariates is None:
+            return self
+        instances, names = validation.spread(self)
+        return self._with(instances=instances, feature_names=names).without_covariates()
+
+
+MOST_FEATURES, MOST_IDS, MOST_BARS = 12, 3, 20
+WIDTH, HEIGHT = 240, 48
+
+
+def html_of(bags: Bags) -> str:
+    """A caption, the sizes as bars, and a table of the features.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.array([1.0, 2.0])], ids=["<b>"], feature_names=["x"])
+    >>> "&lt;b&gt;" in html_of(bags) and "<b>" not in html_of(bags)
+    True
+    """
+    parts = [f"<p><strong>{escape(repr(bags))}</strong></p>"]
+    if len(bags):
+        parts += [f"<p>{_named('ids', bags.ids)}{_groups(bags)}</p>", _sizes(bags.sizes), _features(bags)]
+    return f'<div style="font-size: 90%">{"".join(parts)}</div>'
+
+
+def _named(what: str, values) -> str:
+    some = ", ".join(str(value) for value in values[:MOST_IDS])
+    return escape(f"{what}: {some}{', ...' if len(values) > MOST_IDS else ''}")
+
+
+def _groups(bags: Bags) -> str:
+    if bags.groups is None:
+        return ""
+    found = list(dict.fromkeys(bags.groups.tolist()))
+    return f"<br>{_named('groups', found)}"
+
+
+def _sizes(sizes: np.ndarray) -> str:
+    """How many bags have how many instances, as bars in the colour of the text."""
+    bars = min(MOST_BARS, int(sizes.max() - sizes.min()) + 1)
+    counts, edges = np.histogram(sizes, bins=bars)
+    heights = np.ceil(counts / counts.max() * HEIGHT)
+    step = WIDTH / bars
+    drawn = "".join(
+        f'<rect x="{i * step:.1f}" y="{HEIGHT - height:.0f}" width="{step - 1:.1f}" height="{height:.0f}">'
+        f"<title>{_span(edges[i : i + 2], last=i == bars - 1)}: {count:,}</title></rect>"
+        for i, (height, count) in enumerate(zip(heights, counts, strict=True))
+    )
+    label = f"bags by size, {sizes.min():,} to {sizes.max():,} instances"
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}" '
+        f'fill="currentColor" opacity="0.6">{drawn}</svg><p>{label}</p>'
+    )
+
+
+def _span(edges: np.ndarray, *, last: bool) -> str:
+    """The sizes that a bar counts: whole numbers from one edge up to the other, which belongs to the last bar alone."""
+    low, high = int(np.ceil(edges[0])), int(edges[1] if last else np.ceil(edges[1]) - 1)
+    return f"{low:,}" if low >= high else f"{low:,} to {high:,}"
+
+
+def _features(bags: Bags) -> str:
+    names = bags.feature_names or tuple(f"feature {j}" for j in range(bags.n_features))
+    rows = "".join(_row(name, bags.instances[:, j]) for j, name in enumerate(names[:MOST_FEATURES]))
+    more = bags.n_features - MOST_FEATURES
+    if more > 0:
+        rows += f'<tr><td colspan="3">and {more:,} more</td></tr>'
+    if bags.covariates is not None:
+        own = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
+        shown = zip(own[:MOST_FEATURES], bags.covariates.T, strict=False)
+        rows += "".join(_row(f"{name} (of the bag)", column) for name, column in shown)
+    return f"<table><tr><th>feature</th><th>from</th><th>to</th></tr>{rows}</table>"
+
+
+def _row(name: str, values: np.ndarray) -> str:
+    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    lost = len(values) - len(known)
+    low, high = (f"{known.min():.4g}", f"{known.max():.4g}") if len(known) else ("", "")
+    note = f" ({lost:,} missing)" if lost else ""
+    return f"<tr><td>{escape(str(name))}</td><td>{low}</td><td>{high}{note}</td></tr>"
 
 
 class Bags(Deriving):
@@ -98,25 +262,25 @@ class Bags(Deriving):
             way = "; 'drop-instances' is for tables: leave the rows out first" if missing == "drop-instances" else ""
             raise ValueError(f"missing must be 'refuse' or 'keep' here, not {missing!r}{way}")
         instances, columns = unframe(instances, "instances")
-        instances = parts.as_instances(instances)
-        offsets = parts.as_offsets(offsets, len(instances))
+        instances = validation.as_instances(instances)
+        offsets = validation.as_offsets(offsets, len(instances))
         n_bags = len(offsets) - 1
-        ids = np.arange(n_bags) if ids is None else parts.as_labels(ids, n_bags, "ids")
-        parts.refuse_empty(np.diff(offsets), ids)
-        parts.refuse_repeated(ids)
+        ids = np.arange(n_bags) if ids is None else validation.as_labels(ids, n_bags, "ids")
+        validation.refuse_empty(np.diff(offsets), ids)
+        validation.refuse_repeated(ids)
         if groups is not None:
-            groups = parts.as_labels(groups, n_bags, "groups")
-            parts.refuse_unlabelled(groups, ids)
+            groups = validation.as_labels(groups, n_bags, "groups")
+            validation.refuse_unlabelled(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
-        names = parts.as_feature_names(names, instances.shape[1])
-        has_missing = parts.check_values(instances, offsets, ids, missing)
-        weights = beside.as_weights(weights, offsets, ids)
-        covariates = beside.as_covariates(covariates, covariate_names, ids, names)
+        names = validation.as_feature_names(names, instances.shape[1])
+        has_missing = validation.check_values(instances, offsets, ids, missing)
+        weights = validation.as_weights(weights, offsets, ids)
+        covariates = validation.as_covariates(covariates, covariate_names, ids, names)
         self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
-            value = parts.read_only(value) if isinstance(value, np.ndarray) else value
+            value = validation.read_only(value) if isinstance(value, np.ndarray) else value
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -186,7 +350,6 @@ class Bags(Deriving):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        from bagwise.bags.display import html_of  # when needed: loading stays light
 
         return html_of(self)
 
@@ -226,12 +389,12 @@ class Bags(Deriving):
 
     def expand(self, per_bag) -> np.ndarray:
         """One value per bag, repeated for each of its instances."""
-        per_bag = parts.one_per_bag(per_bag, len(self), "per_bag")
+        per_bag = validation.one_per_bag(per_bag, len(self), "per_bag")
         return np.repeat(per_bag, self.sizes, axis=0)
 
     def shares(self) -> np.ndarray:
         """The share of every instance in its bag, 1 / size or by its weight: they sum to one in every bag."""
-        return beside.shares(self.weights, self.offsets)
+        return validation.shares(self.weights, self.offsets)
 
     def effective_sizes(self) -> np.ndarray:
         """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""

@@ -32,7 +32,7 @@ class FilledColumns:
 
     Examples
     --------
-    >>> from bagwise.bags.columns import ArrayColumns
+    >>> from bagwise.bags.frames import ArrayColumns
     >>> FilledColumns(ArrayColumns({"red": np.array([0.5, -9999.0])}), [-9999]).numbers("red")
     array([0.5, nan])
     """

@@ -45,7 +45,7 @@ def main(
 
 def run() -> None:
     """The program. An output that cannot be written, a full disk for one, is one line and not a traceback."""
-    from bagwise.cli.terminal import forgive_encoding
+    from bagwise.cli.console import forgive_encoding
 
     forgive_encoding()
     try:

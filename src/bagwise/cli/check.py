@@ -31,8 +31,7 @@ def check(
     Example: bagwise check pixels.csv --bag site --target aod
     """
     import bagwise as bw
-    from bagwise.cli.speaking import as_options, speaking
-    from bagwise.cli.terminal import Terminal
+    from bagwise.cli.console import Terminal, as_options, speaking
 
     with speaking("check", quiet=False):
         found = bw.inspect_table(o.sources(table), **o.columns(context))

@@ -11,7 +11,7 @@ from bagwise.cli import options as o
 
 
 def _known(name: str | None) -> str | None:
-    from bagwise.datasets.shelf import maker
+    from bagwise.datasets.simulations import maker
 
     try:
         if name is not None:
@@ -33,9 +33,8 @@ def datasets(
     """
     from rich.table import Table
 
-    from bagwise.cli.speaking import speaking
-    from bagwise.cli.terminal import Terminal
-    from bagwise.datasets.shelf import SHELF, take
+    from bagwise.cli.console import Terminal, speaking
+    from bagwise.datasets.simulations import SHELF, take
 
     if name is None:
         shown = Table("data set", "what it is", box=None, padding=(0, 2, 0, 0))
@@ -55,7 +54,7 @@ def datasets(
 
 def _write(out: Path, data, y) -> None:
     import bagwise as bw
-    from bagwise.protocol.tables import write_table
+    from bagwise.io.table_output import write_table
 
     if out.suffix == ".npz":
         bw.save_npz(out, data, y)

@@ -21,11 +21,11 @@ def methods(
     """List the methods, or show the card of one."""
     from rich.table import Table
 
-    from bagwise.cli.terminal import Terminal
+    from bagwise.cli.console import Terminal
     from bagwise.methods.catalogue import CATALOGUE, find
 
     if markdown:
-        from bagwise.reports.cards import methods_page
+        from bagwise.reports.method_cards import methods_page
 
         print(methods_page(), end="")
         return

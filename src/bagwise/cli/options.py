@@ -122,7 +122,7 @@ def stem(tables: list[str]) -> str:
 
 def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = ()) -> None:
     """Refuse what could not be written, or would destroy something, before any work is done."""
-    from bagwise.writing import refuse_unwritable
+    from bagwise.io.atomic_files import refuse_unwritable
 
     given = [Path(path) for path in outputs if path is not None]
     kept = {Path(path).resolve() for path in inputs}
@@ -142,7 +142,7 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
 
 def refuse_folder(out: Path) -> None:
     """Refuse a folder of results that could not be made or written to, before any work is done."""
-    from bagwise.writing import refuse_unwritable
+    from bagwise.io.atomic_files import refuse_unwritable
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give the name of a folder")
@@ -151,7 +151,7 @@ def refuse_folder(out: Path) -> None:
 
 def files(tables: list[str]) -> list[Path]:
     """The files that are read; none of a pattern that matches nothing, which loading will say."""
-    from bagwise.bags.several import find_files
+    from bagwise.io.paths import find_files
 
     try:
         return find_files(tables)

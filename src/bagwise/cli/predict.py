@@ -1,4 +1,7 @@
-"""`bagwise predict`: a model file and new bags in, a table of predictions out."""
+"""`bagwise predict`: a model file and new bags in, a table of predictions out.
+
+The tables that `bagwise predict` writes.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,61 @@ import warnings
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from bagwise.cli import options as o
+
+# A row speaks of one instance.
+ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
+
+
+def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
+    columns = {"bag": [_plain(one) for one in bags.ids], "prediction": model.predict(bags).tolist()}
+    if no_intervals(model, level) is None:
+        lower, upper = model.predict_interval(bags, level=level).T
+        columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
+    elif level is not None:
+        raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+    return columns if y is None else columns | {"target": y.tolist()}
+
+
+def no_intervals(model, level: float | None) -> str | None:
+    """Why the predictions have none; None if they have, or if the level that was asked for decides."""
+    if not hasattr(model, "predict_interval"):
+        return "the model was fitted without them"
+    return model.lacking_ if level is None else None
+
+
+def instance_table(model, bags) -> dict[str, list]:
+    """A row per instance, with whatever the method can say of it."""
+    import bagwise as bw
+
+    columns = bw.explain(model, bags).table()
+    return {ONE.get(name, name): [_plain(one) for one in column] for name, column in columns.items()}
+
+
+def scores(columns: dict, y: np.ndarray) -> dict[str, float]:
+    """How the predictions compare with known targets; ``coverage`` is the share of those inside their intervals."""
+    errors = np.asarray(columns["prediction"]) - y
+    found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
+    if "lower" not in columns:
+        return found
+    inside = (np.asarray(columns["lower"]) <= y) & (y <= np.asarray(columns["upper"]))
+    return found | {"coverage": float(inside.mean())}
+
+
+def in_words(scores: dict[str, float]) -> str:
+    text = f"Against the known targets: RMSE {scores['rmse']:.4g}, MAE {scores['mae']:.4g}"
+    return text + (f"; {scores['coverage']:.0%} of them inside their intervals" if "coverage" in scores else "")
+
+
+def _plain(value):
+    """A label or number as plain Python; dates as text."""
+    if isinstance(value, np.datetime64):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def predict(
@@ -45,11 +100,10 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import streaming
-    from bagwise.cli.predicting import in_words, instance_table, no_intervals, predictions, scores
-    from bagwise.cli.speaking import speaking, tell
-    from bagwise.protocol.tables import to_rows, without_formulas, write_table
-    from bagwise.writing import refuse_place
+    from bagwise.cli import scans
+    from bagwise.cli.console import speaking, tell
+    from bagwise.io.atomic_files import refuse_place
+    from bagwise.io.table_output import to_rows, without_formulas, write_table
 
     with speaking("predict", quiet=quiet) as voice:
         parts = engine != "memory" and out is not None and not out.suffix
@@ -57,16 +111,16 @@ def predict(
         o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         if parts:
             refuse_place(out)
-        fitted, header = bw.open_model(model), bw.saving.read_header(model)
+        fitted, header = bw.open_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            streaming.refuse_options(context, "instances", "level", "target", "missing", "fill_value")
-            with streaming.executor(engine, scheduler, n_jobs) as who:
-                columns = streaming.predict(fitted, table, how, where, out, who, voice)
+            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value")
+            with scans.executor(engine, scheduler, n_jobs) as who:
+                columns = scans.predict(fitted, table, how, where, out, who, voice)
         else:
-            streaming.refuse_where(where)
+            scans.refuse_where(where)
             with warnings.catch_warnings():  # predict says which bag holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = bw.load(o.sources(table), **how, target=target)
@@ -97,7 +151,7 @@ def predict(
 
 def _columns(header: dict, tables: list[str]) -> dict:
     """How the table was read at fit: the same columns are needed again, without targets and groups."""
-    from bagwise.bags.npz import holds_bags
+    from bagwise.io.array_files import holds_bags
 
     known = dict((header.get("training") or {}).get("columns") or {})
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
@@ -110,8 +164,8 @@ def _columns(header: dict, tables: list[str]) -> dict:
 
 
 def _print(columns: dict) -> None:
-    from bagwise.cli.terminal import without_controls
-    from bagwise.protocol.tables import write_csv
+    from bagwise.cli.console import without_controls
+    from bagwise.io.table_output import write_csv
 
     if sys.stdout.isatty():  # elsewhere somebody reads the ids again
         columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}

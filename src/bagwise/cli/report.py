@@ -21,7 +21,7 @@ def report(
 
     Example: bagwise report runs/aod --out aod.html
     """
-    from bagwise.cli.speaking import speaking
+    from bagwise.cli.console import speaking
 
     with speaking("report", quiet=quiet) as voice:
         from bagwise.cli.options import refuse_outputs

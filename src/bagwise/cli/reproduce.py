@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.resuming import Resume, refuse_unbegun, stoppable
+from bagwise.cli.console import Resume, refuse_unbegun, stoppable
 
 
 def reproduce(
@@ -39,10 +39,9 @@ def reproduce(
 
     Example: bagwise reproduce ~/mir-data --data MISR1 --repeats 2
     """
-    from bagwise.cli.ending import tell_failures
-    from bagwise.cli.speaking import speaking
-    from bagwise.protocol import table1
-    from bagwise.protocol.tables import from_rows, to_rows, write_table
+    from bagwise.cli.console import speaking, tell_failures
+    from bagwise.evaluation import table1
+    from bagwise.io.table_output import from_rows, to_rows, write_table
 
     rows, runs = [], []
     with speaking("reproduce", quiet=quiet) as voice, o.workers(scheduler):
@@ -75,8 +74,8 @@ def reproduce(
 
 def _read_all(folder: Path, names: list[str] | None, voice, protocol: dict, options: dict) -> tuple[dict, list[str]]:
     """Bags and targets of every data set, before any cell is run; and those that cannot be had, each with a word."""
-    from bagwise.cli.speaking import EXPECTED
-    from bagwise.protocol.table1_files import DATA_SETS, find_files
+    from bagwise.cli.console import EXPECTED
+    from bagwise.evaluation.table1 import DATA_SETS, find_files
 
     names = None if not names else _known(names, DATA_SETS)
     found = find_files(folder)
@@ -95,8 +94,8 @@ def _read_all(folder: Path, names: list[str] | None, voice, protocol: dict, opti
 
 
 def _read(name: str, folder: Path, path: Path | None, voice, protocol: dict, options: dict):
-    from bagwise.protocol.splits import make_splits
-    from bagwise.protocol.table1_files import file_names, read_file
+    from bagwise.evaluation.splits import make_splits
+    from bagwise.evaluation.table1 import file_names, read_file
 
     if path is None:
         raise FileNotFoundError(f"there is no {' or '.join(file_names(name))} in {folder}")
@@ -126,7 +125,7 @@ EM-MIR and attention-MIR were copied by the paper from other papers, with other 
 
 
 def _print(rows: list[dict]) -> None:
-    from bagwise.cli.speaking import stdout
+    from bagwise.cli.console import stdout
 
     console = stdout()
     for name in dict.fromkeys(row["data"] for row in rows):

@@ -1,4 +1,9 @@
-"""The bag mean of an explicit feature map: the kernel mean without pairs of instances."""
+"""Phase features: what is left of the kernel mean when symmetric noise is divided out.
+
+A few instances that stand for all of them: landmarks of Nyström maps, prototypes of similarity features.
+
+The bag mean of an explicit feature map: the kernel mean without pairs of instances.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,52 @@ from collections.abc import Callable
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.embeddings.embedding import Embedding
+from bagwise.embeddings.base import Embedding
 from bagwise.embeddings.kernel_mean import spread_of
-from bagwise.embeddings.prototypes import pick_prototypes, whitening
-from bagwise.instances.random_features import FourierFeatures
+from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian, with_bandwidth
+from bagwise.kernels.random_features import FourierFeatures, row_keys
+
+PICKS = ("random", "k-means")
+ROWS_PER_CENTRE = 20  # k-means looks at no more rows than this per centre
+
+
+def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_state: int = 0) -> np.ndarray:
+    """At most ``n`` distinct rows ("random"), or the centres of ``n`` clusters of them ("k-means").
+
+    Rows are drawn by a hash of their content and the seed, so that neither the order of the bags nor that of their
+    instances changes what is picked; all distinct rows are taken when there are no more than ``n``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pick_prototypes(np.array([[1.0], [2.0], [1.0]]), 5).tolist() in ([[1.0], [2.0]], [[2.0], [1.0]])
+    True
+    """
+    if pick not in PICKS:
+        raise ValueError(f"pick must be one of {', '.join(map(repr, PICKS))}, not {pick!r}")
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"the number of prototypes must be a whole number above zero, not {n!r}")
+    with np.errstate(over="ignore"):
+        rounded = rows.astype(np.float32)  # the last digits depend on the order of earlier sums; the pick must not
+    distinct = rows[np.unique(row_keys(rounded, random_state), return_index=True)[1]]
+    if len(distinct) <= n or pick == "random":
+        return distinct[:n].astype(np.float64)
+    sample = distinct[: ROWS_PER_CENTRE * n].astype(np.float64)
+    with one_thread():  # threads add up centres in any order
+        return KMeans(n, n_init=1, random_state=random_state).fit(sample).cluster_centers_
+
+
+def whitening(gram: np.ndarray) -> np.ndarray:
+    """W with W Wᵀ the (pseudo-)inverse of a Gram matrix; directions that rounding has swallowed are left out."""
+    values, vectors = np.linalg.eigh(gram)
+    keep = values > values[-1] * len(gram) * np.finfo(float).eps
+    return vectors[:, keep] / np.sqrt(values[keep])
+
 
 BLOCK_ROWS = 2048  # instances at a time: a block of 500 features stays near the cache
 LANDMARKS = (100, 500)  # the fewest and the most that are taken unasked
@@ -159,3 +202,73 @@ def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -
         sums = np.zeros((len(bags), values.shape[1])) if sums is None else sums
         sums[touched] += segment_sum(values if share is None else values * share[rows], own)
     return sums / bags.sizes[:, None] if share is None else sums
+
+
+class PhaseMean(Embedding):
+    r"""The direction, without the length, of the characteristic function of a bag at random frequencies.
+
+    With c = mean cos(ω·x) and s = mean sin(ω·x) over the instances of a bag, the features of frequency ω are
+
+        √(2/m) (c, s) / √(c² + s²).
+
+    Independent noise multiplies the characteristic function by its own, which is real for a symmetric distribution
+    and positive for the usual ones (Gaussian, Laplace, Cauchy): c and s are multiplied by the same number, and their
+    ratio stays. A bag of blurred instances thus looks like one of sharp instances, up to sampling error: that error
+    matters where the length √(c² + s²) is small, so frequencies should be low (bandwidths of 1 and above) and bags
+    large.
+
+    Parameters
+    ----------
+    n_features : even int
+        m, two for each frequency.
+    bandwidth : float
+        Multiplies the median rule of `FourierFeatures`; frequencies are drawn from the spectrum of the kernel.
+    kernel : {"gaussian", "matern32", "matern52"}
+    random_state : int
+
+    Attributes
+    ----------
+    fourier_ : FourierFeatures, fitted on the instances
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=(20, 2)) for _ in range(3)])
+    >>> Z = PhaseMean(8).fit_transform(bags)
+    >>> Z.shape, bool(np.allclose((Z**2).sum(axis=1), 1.0))
+    ((3, 8), True)
+
+    References
+    ----------
+    Law, Yau, Sejdinovic (2017), Testing and learning on distributions with symmetric noise invariance.
+    """
+
+    def __init__(
+        self, n_features: int = 500, *, bandwidth: float = 1.0, kernel: str = "gaussian", random_state: int = 0
+    ):
+        self.n_features = n_features
+        self.bandwidth = bandwidth
+        self.kernel = kernel
+        self.random_state = random_state
+
+    def fit(self, bags, y=None) -> PhaseMean:
+        bags = check_bags(bags, allow_weights=True)
+        fourier = FourierFeatures(
+            self.n_features,
+            bandwidth=self.bandwidth,
+            kernel=self.kernel,
+            linear=False,
+            random_state=self.random_state,
+        )
+        self.fourier_ = fourier.fit(bags.instances)
+        remember_columns(self, bags)
+        return self
+
+    def transform(self, bags) -> np.ndarray:
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        means = mean_of_features(self.fourier_.transform, bags)
+        length = np.hypot(*np.hsplit(means, 2))
+        # Where the length is nothing but rounding there is no direction.
+        length = np.where(length > 1e-12, length, np.inf)
+        return means / np.hstack([length, length]) * np.sqrt(2.0 / means.shape[1])

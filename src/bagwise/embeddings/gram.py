@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.devices import say, settled
+from bagwise.execution.devices import say, settled
 from bagwise.first_use import lock
 
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
@@ -31,8 +29,9 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
     if place != "cpu":
         say("kernel means", place)
         with lock:
-            on_device = import_module("bagwise.embeddings.device_gram").mean_gram_on
-        return on_device(place, kernel, left, right, precision=precision)
+            from bagwise.embeddings.device_gram import mean_gram_on  # the one part that needs torch
+
+        return mean_gram_on(place, kernel, left, right, precision=precision)
     symmetric = right is None
     right = left if right is None else right
     share, other_share = (None if bags.weights is None else bags.shares() for bags in (left, right))

@@ -6,8 +6,8 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_mean
+from bagwise.embeddings.base import Embedding
 from bagwise.embeddings.chebyshev import fit_interpolant
-from bagwise.embeddings.embedding import Embedding
 from bagwise.embeddings.gram import mean_gram, squared_norms
 from bagwise.kernels import Gaussian, with_bandwidth
 

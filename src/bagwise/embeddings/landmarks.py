@@ -7,11 +7,11 @@ from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.embeddings.embedding import Embedding
-from bagwise.instances.random_features import sample_rows, varies
+from bagwise.embeddings.base import Embedding
+from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
-from bagwise.kernels.drawing import draw_instances
-from bagwise.threads import one_thread
+from bagwise.kernels.bandwidths import draw_instances
+from bagwise.kernels.random_features import sample_rows, varies
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made

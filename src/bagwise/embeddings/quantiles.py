@@ -6,7 +6,7 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_cumsum, segment_search
-from bagwise.embeddings.embedding import Embedding
+from bagwise.embeddings.base import Embedding
 
 ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it
 BLOCK_VALUES = 2**22  # projections held at a time: 32 MB

@@ -7,10 +7,8 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.embeddings.covariates import CovariatesBeside
-from bagwise.embeddings.embedding import Embedding
-from bagwise.embeddings.feature_mean import NystroemMean
-from bagwise.embeddings.prototypes import pick_prototypes, whitening
+from bagwise.embeddings.base import CovariatesBeside, Embedding
+from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.kernels import Gaussian, Linear
 
 DISTANCES = ("l2", "l1")

@@ -6,10 +6,9 @@ import numpy as np
 
 from bagwise.bags import check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_max
-from bagwise.embeddings.embedding import Embedding
-from bagwise.embeddings.feature_mean import BLOCK_ROWS, mean_of_features
+from bagwise.embeddings.base import Embedding
+from bagwise.embeddings.feature_mean import BLOCK_ROWS, mean_of_features, pick_prototypes
 from bagwise.embeddings.kernel_mean import spread_of
-from bagwise.embeddings.prototypes import pick_prototypes
 from bagwise.kernels import Gaussian, Kernel
 
 POOLS = ("max", "mean")

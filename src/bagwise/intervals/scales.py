@@ -1,17 +1,25 @@
-"""How large an error to expect of a bag, from its size and the spread of its instances."""
+"""The scale of a bag's error for every fold: fitted without the fold, given by its model, or one.
+
+How large an error to expect of a bag, from its size and the spread of its instances.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.reach import FAR, within_range
 from bagwise.bags.segments import segment_mean
+from bagwise.bags.training_range import FAR, within_range
+from bagwise.intervals.calibration import fit_without_folds
+from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
 ROUNDS = 5
-SMALLEST = 0.1  # of the mean scale: no interval shrinks to nothing
+SMALLEST_SCALE = 0.1  # of the mean scale: no interval shrinks to nothing
 
 
 class BagScale(BaseEstimator):
@@ -64,13 +72,13 @@ class BagScale(BaseEstimator):
         remember_columns(self, bags)
         # Residuals of mean one: the weights below then mean the same for targets of any scale.
         unit = error.mean()
-        columns, self.smallest_ = self._columns(bags), SMALLEST
+        columns, self.smallest_ = self._columns(bags), SMALLEST_SCALE
         expected = np.ones(len(bags))
         for _ in range(ROUNDS):
             self.coef_ = nnls(columns / expected[:, None], error / expected / unit)[0] if unit > 0 else np.ones(4)
-            expected = np.maximum(columns @ self.coef_, SMALLEST)
+            expected = np.maximum(columns @ self.coef_, SMALLEST_SCALE)
         if unit > 0:
-            self.coef_, self.smallest_ = self.coef_ * unit, SMALLEST * unit
+            self.coef_, self.smallest_ = self.coef_ * unit, SMALLEST_SCALE * unit
         return self
 
     def predict(self, bags) -> np.ndarray:
@@ -107,3 +115,57 @@ def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndar
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, instances, 0.0).sum(axis=0, dtype=np.float64) / count
     return mean, (np.where(known, instances - mean, 0.0) ** 2).sum(axis=0) / count
+
+
+MOST_SCALES = 10  # fitted; with more folds than that, several share one
+INNER_FOLDS = 5  # of the training part of a split
+SMALLEST = 1e-3  # of the median standard deviation
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Every bag alike."""
+
+    def predict_folds(self, bags: Bags) -> np.ndarray:
+        return np.ones((1, len(bags)))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Scales, each fitted without some of the folds: fold k has ``scales[k % len(scales)]``."""
+
+    scales: tuple
+
+    def predict_folds(self, bags: Bags) -> np.ndarray:
+        return np.stack([scale.predict(bags) for scale in self.scales])
+
+
+@dataclass(frozen=True)
+class ModelStd:
+    """The standard deviations that the fold models give, cut off at ``smallest``."""
+
+    models: Any
+    smallest: float
+
+    def predict_folds(self, bags: Bags) -> np.ndarray:
+        return np.maximum(self.models.std_folds(bags), self.smallest)
+
+
+def model_std(models, bags: Bags) -> ModelStd:
+    """The scale "std"; a method that is certain of everything (constant targets) has scale 1."""
+    typical = float(np.median(models.std_folds(bags)))
+    return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
+
+
+def without_folds(scale, bags: Bags, residuals: np.ndarray, fold: np.ndarray) -> Fitted:
+    """A scale per fold, fitted on the held-out residuals of the bags outside it."""
+    part = fold % MOST_SCALES
+    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
+    return Fitted(tuple(clone(scale).fit(bags[rows], residuals[rows]) for rows in outside))
+
+
+def within_training(scale, method, bags: Bags, y, weights, *, random_state, n_jobs) -> Fitted:
+    """One scale, fitted on residuals held out within the training part of a split: the others are never looked at."""
+    fold = few_folds(bags, INNER_FOLDS, random_state)
+    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
+    return Fitted((clone(scale).fit(bags, y - models.held_out(bags, fold)),))

@@ -1,6 +1,6 @@
 """The similarity of two instances: kernels by formula, and rules for their bandwidth."""
 
-from bagwise.kernels.bandwidth import MarginalPseudolikelihood, MedianDistance, with_bandwidth
+from bagwise.kernels.bandwidths import MarginalPseudolikelihood, MedianDistance, with_bandwidth
 from bagwise.kernels.formulas import (
     Cauchy,
     Exponential,
@@ -16,10 +16,12 @@ from bagwise.kernels.formulas import (
     Student,
     squared_distances,
 )
+from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
 
 __all__ = [
     "Cauchy",
     "Exponential",
+    "FourierFeatures",
     "Gaussian",
     "InverseMultiquadric",
     "Kernel",
@@ -28,6 +30,7 @@ __all__ = [
     "Matern32",
     "Matern52",
     "MedianDistance",
+    "NystroemFeatures",
     "Polynomial",
     "PrintedInverse",
     "RationalQuadratic",

@@ -1,16 +1,7 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
-from bagwise.methods import (
-    attention,
-    auto,
-    baselines,
-    bayesian,
-    embedded,
-    exemplars,
-    instance_kme,
-    reweighted,
-    summaries,
-)
+from bagwise.methods import attention, auto, baselines, bayesian, distributions, instance_kme, reweighted, statistics
+from bagwise.methods import reweighted as exemplars
 from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
 
 __all__ = [
@@ -21,11 +12,11 @@ __all__ = [
     "baselines",
     "bayesian",
     "card",
-    "embedded",
+    "distributions",
     "exemplars",
     "instance_kme",
     "method",
     "method_names",
     "reweighted",
-    "summaries",
+    "statistics",
 ]

@@ -7,7 +7,7 @@ from bagwise.methods.catalogue import Card, register
 
 def auto(*, random_state=0, n_jobs=None):
     """A dozen methods on the same folds of bags, and an honest blend of those that earn their place."""
-    from bagwise.automatic import AutoRegressor  # here, for that room stands above this one
+    from bagwise.auto import AutoRegressor  # here, for that room stands above this one
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs)
 

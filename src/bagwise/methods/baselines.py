@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from bagwise.embeddings import Pool
-from bagwise.heads import RidgePath
 from bagwise.instances import EachInstance
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import default_network, paper_network, standardised
-from bagwise.regressors import BagPipeline, EmbeddingRidge, PoolPredictions
+from bagwise.regressors import BagPipeline, EmbeddingRidge, PoolPredictions, RidgePath
 
 
 def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:

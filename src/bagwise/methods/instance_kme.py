@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.embeddings import KernelMean
-from bagwise.heads import RidgePath
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.instances.random_features import FourierFeatures
 from bagwise.kernels import Gaussian, InverseMultiquadric
+from bagwise.kernels.random_features import FourierFeatures
 from bagwise.methods.catalogue import Card, register
 from bagwise.methods.learners import default_network, notebook_network, paper_network
-from bagwise.regressors import BagPipeline, EmbeddingRidge
+from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
 
 # The grid of the paper, in units of the label.
 PAPER_BANDWIDTHS = tuple(float(theta) for theta in range(10, 150, 10))

@@ -21,7 +21,7 @@ def standardised() -> EachInstance:
 
 def default_network(*, random_state=0, n_jobs=None):
     """One hidden layer of 128 units; the number of epochs is chosen on held-out bags."""
-    from bagwise.instances.network import NetworkRegressor
+    from bagwise.instances.networks.estimator import NetworkRegressor
 
     return NetworkRegressor(
         (128,), epochs=EPOCHS, batch_size="auto", weight_decay=0.05, random_state=random_state, n_jobs=n_jobs
@@ -31,7 +31,7 @@ def default_network(*, random_state=0, n_jobs=None):
 def paper_network(*, random_state=0, n_jobs=None):
     """128 units, weight decay 0.05, 100 epochs, targets in their own units: the setting in a comment of the notebook of
     Uriot (2019), the plausible one for aerosol; the paper prints none."""
-    from bagwise.instances.network import NetworkRegressor
+    from bagwise.instances.networks.estimator import NetworkRegressor
 
     return NetworkRegressor(
         (128,), epochs=100, weight_decay=0.05, scale_target=False, random_state=random_state, n_jobs=n_jobs
@@ -40,7 +40,7 @@ def paper_network(*, random_state=0, n_jobs=None):
 
 def notebook_network(*, random_state=0, n_jobs=None):
     """512 units, weight decay 1, 75 epochs, targets in their own units: the active line of the notebook (CORN)."""
-    from bagwise.instances.network import NetworkRegressor
+    from bagwise.instances.networks.estimator import NetworkRegressor
 
     return NetworkRegressor(
         (512,), epochs=75, weight_decay=1.0, scale_target=False, random_state=random_state, n_jobs=n_jobs

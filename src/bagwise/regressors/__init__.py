@@ -1,35 +1,38 @@
 """Bag predictions when the algorithm is a loop."""
 
-from bagwise.regressors.attention import AttentionRegressor
-from bagwise.regressors.attention_weighted import AttentionWeighted
-from bagwise.regressors.bayesian import EvidenceRidge
-from bagwise.regressors.bayesian_prime import BayesianPrime
+from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
+from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
+from bagwise.regressors.bayesian.prime_instances import BayesianPrime
+from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
+from bagwise.regressors.bayesian.shrinkage import Shrinkage
 from bagwise.regressors.clusters import ClusterRegressor
 from bagwise.regressors.embedding_ridge import EmbeddingRidge
 from bagwise.regressors.gate import Gate
-from bagwise.regressors.mixture import Mixture
-from bagwise.regressors.pipeline import BagPipeline
-from bagwise.regressors.pool_predictions import PoolPredictions
-from bagwise.regressors.reweighting import Reweighting
+from bagwise.regressors.lasso_path import LassoPath
+from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
+from bagwise.regressors.ridge_path import RidgePath
 from bagwise.regressors.salience import SalienceRegressor
-from bagwise.regressors.sampled_shrinkage import SampledShrinkage
-from bagwise.regressors.shrinkage import Shrinkage
-from bagwise.regressors.weightings import Primary, Pruning
+from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
     "AttentionRegressor",
     "AttentionWeighted",
     "BagPipeline",
     "BayesianPrime",
+    "BoostedTrees",
     "ClusterRegressor",
     "EmbeddingRidge",
     "EvidenceRidge",
     "Gate",
+    "LassoPath",
     "Mixture",
     "PoolPredictions",
     "Primary",
     "Pruning",
     "Reweighting",
+    "RidgePath",
     "SalienceRegressor",
     "SampledShrinkage",
     "Shrinkage",

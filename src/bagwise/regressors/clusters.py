@@ -9,9 +9,9 @@ from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_max, segment_softmax, segment_sum
-from bagwise.heads import RidgePath
+from bagwise.execution.threads import one_thread
 from bagwise.kernels import squared_distances
-from bagwise.threads import one_thread
+from bagwise.regressors.ridge_path import RidgePath
 
 RELEVANCES = ("nearest", "members", "mixture")
 CHOICES = ("validation", "training")

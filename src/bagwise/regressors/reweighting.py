@@ -1,4 +1,14 @@
-"""Fit an instance regressor, weigh the instances by its predictions, fit again: prime, pruning and em are one loop."""
+"""Fit an instance regressor, weigh the instances by its predictions, fit again: prime, pruning and em are one loop.
+
+What a loop over weighted instances learns from, with targets on a scale of their own, and its fits.
+
+Weigh the instances of a bag by how a model predicts them: the best one, or all but those far from the median.
+
+A weighting knows where to start (`starts`) and what to make of a model's predictions (`step`); the loop around it is
+`Reweighting`. Weights sum to one inside every bag, and an objective is better when lower. `Mixture` is the third.
+
+The third weighting: responsibilities in a mixture over the instances of a bag.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +17,238 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
+from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.bags import check_bags, check_fit, remember_columns
-from bagwise.bags.segments import segment_max, segment_mean, segment_median, segment_sum
-from bagwise.regressors.mixture import Mixture
-from bagwise.regressors.task import Task, in_double
-from bagwise.regressors.weighted_median import segment_median_shares, segment_weighted_median
-from bagwise.regressors.weightings import Step
-from bagwise.threads import one_thread
+from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.segments import (
+    segment_max,
+    segment_mean,
+    segment_median,
+    segment_median_shares,
+    segment_min,
+    segment_sum,
+    segment_weighted_median,
+)
+from bagwise.execution.threads import one_thread
+from bagwise.instances.out_of_fold import seeded
+from bagwise.regressors.gate import Gate
+
+# Relative to the largest of the bag: instances that weigh less are left out of a fit, as are those of no weight.
+NEGLIGIBLE = 1e-6
+
+
+@dataclass(frozen=True)
+class Task:
+    """Bags in double precision, their standardised targets, and the share of every bag in the objective.
+
+    Shares sum to one. A prediction p of standardised targets is centre + scale · p in units of y.
+    """
+
+    bags: Bags
+    y: np.ndarray
+    share: np.ndarray
+    centre: float
+    scale: float
+
+    @classmethod
+    def of(cls, bags: Bags, y: np.ndarray, sample_weight=None) -> Task:
+        share = weights_or_ones(sample_weight, bags)
+        share = share / share.sum()
+        centre = float(share @ y)
+        spread = float(np.sqrt(share @ (y - centre) ** 2))
+        scale = spread if spread > 1e-12 * np.abs(y[share > 0]).max() else 1.0  # the spread of a constant is rounding
+        return cls(in_double(bags), (y - centre) / scale, share, centre, scale)
+
+    def errors(self, predictions: np.ndarray) -> np.ndarray:
+        """Squared error of every instance against its bag's target."""
+        return (self.bags.expand(self.y) - predictions) ** 2
+
+    def equal_weights(self) -> np.ndarray:
+        """1 / size of the bag."""
+        return 1.0 / self.bags.expand(self.bags.sizes)
+
+    def fit(self, regressor, weights: np.ndarray, *, soft: bool, random_state: int):
+        """A clone of the regressor, fitted on the instances that weigh something.
+
+        ``soft`` says that the weights of a bag mean more than a choice, so that a regressor must take them.
+        """
+        bags, largest = self.bags, segment_max(weights, self.bags.offsets)
+        kept = (weights > NEGLIGIBLE * bags.expand(largest)) & bags.expand(self.share > 0)
+        total = (weights * bags.expand(self.share))[kept]
+        total = total / total.mean()
+        equal = np.ptp(total) <= 1e-12
+        bag_of_row = bags.expand(np.arange(len(bags)))[kept]
+        regressor = seeded(clone(regressor), random_state)
+        extra = _taken(regressor, sample_weight=None if equal else total, groups=bag_of_row)
+        weighed = any(name.endswith("sample_weight") for name in extra)
+        if not (equal or weighed) and (soft or np.ptp(self.share) > 0):
+            raise ValueError(
+                f"{type(regressor).__name__} takes no sample_weight, which is how instances are weighed here; "
+                "use a regressor that does, or weighting=Primary(), which only selects"
+            )
+        return regressor.fit(bags.instances[kept], self.y[bag_of_row], **extra)
+
+
+def in_double(bags: Bags) -> Bags:
+    return bags if bags.dtype == np.float64 else bags.replace(bags.instances.astype(np.float64))
+
+
+def _taken(regressor, **offered) -> dict:
+    """Those of the offered parameters of ``fit`` that the regressor, or the last step of a pipeline, takes."""
+    name, last = regressor.steps[-1] if hasattr(regressor, "steps") else ("", regressor)
+    prefix = f"{name}__" if name else ""
+    return {prefix + key: value for key, value in offered.items() if value is not None and has_fit_parameter(last, key)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a weighting makes of predictions: how good they are, and the weights for the next fit."""
+
+    objective: float
+    weights: np.ndarray
+    number: int = 1
+    variance: float | None = None
+    gate: Gate | None = None
+
+
+class Primary(BaseEstimator):
+    """One instance of every bag, the one best predicted, carries the target: min_f Σ_i min_l (y_i - f(x_il))².
+
+    Hard EM: choose the best predicted instance of every bag (ties share), fit on those, and again; the objective can
+    only fall. It has many local minima (the exact one is NP-hard), so the loop starts from instance-MIR and again from
+    ``restarts`` random hyperplanes. Their number and distribution (standard normal slopes on standardised features) are
+    our choice.
+    """
+
+    soft = False
+
+    def __init__(self, *, restarts: int = 10):
+        self.restarts = restarts
+
+    def starts(self, task: Task, random: np.random.Generator):
+        yield task.equal_weights()
+        X = task.bags.instances
+        deviation = X.std(axis=0)
+        for _ in range(self.restarts):
+            slopes = random.normal(size=X.shape[1]) / np.sqrt(X.shape[1])
+            plane = ((X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)) @ slopes
+            yield _best_predicted(task, task.errors(plane))
+
+    def step(self, task: Task, predictions, weights, last) -> Step:
+        errors = task.errors(predictions)
+        objective = task.share @ segment_min(errors, task.bags.offsets)
+        return Step(float(objective), _best_predicted(task, errors))
+
+
+class Pruning(BaseEstimator):
+    """Drop, round by round, the instances predicted farthest from the median prediction of their bag.
+
+    The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and every other bag the same fraction of its own,
+    at least one: for bags of equal size this is the schedule of the source. Instances equally far go together, so of
+    two neither is dropped. The objective is the mean squared error of the medians of what is kept; the loop ends, and
+    goes one round back, when it no longer falls.
+
+    The "balanced" version resamples every bag to the size of the largest, with replacement; we give every kept instance
+    the weight 1/(number kept in its bag) instead, which is what the resampling does on average, without the noise.
+    """
+
+    soft = True
+
+    def __init__(self, *, rate: float = 0.05):
+        self.rate = rate
+
+    def starts(self, task: Task, random: np.random.Generator):
+        if not 0.0 < self.rate < 1.0:
+            raise ValueError(f"rate must lie between 0 and 1, not {self.rate!r}")
+        yield task.equal_weights()
+
+    def step(self, task: Task, predictions, weights, last) -> Step:
+        kept = weights > 0
+        counts = segment_sum(kept.astype(np.int64), task.bags.offsets)
+        medians = segment_median(predictions[kept], np.concatenate([[0], np.cumsum(counts)]))
+        objective = task.share @ (task.y - medians) ** 2
+        number = 1 if last is None else last.number + 1
+        distance = np.where(kept, np.abs(predictions - task.bags.expand(medians)), np.inf)
+        near = smallest(task.bags, distance, np.minimum(self._schedule(task.bags.sizes, number), counts))
+        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
+
+    def _schedule(self, sizes: np.ndarray, rounds: int) -> np.ndarray:
+        largest = left = int(sizes.max())
+        for _ in range(rounds):
+            left = int(np.floor((1.0 - self.rate) * left))
+        return np.maximum(1, sizes * left // largest)
+
+
+def _best_predicted(task: Task, errors: np.ndarray) -> np.ndarray:
+    best = (errors == task.bags.expand(segment_min(errors, task.bags.offsets))).astype(np.float64)
+    return best / task.bags.expand(segment_sum(best, task.bags.offsets))
+
+
+def smallest(bags: Bags, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """1 for the ``counts`` smallest values of every bag and those that tie with the last of them, 0 for the rest."""
+    ordered = values[np.lexsort((values, bags.expand(np.arange(len(bags)))))]
+    limit = ordered[bags.offsets[:-1] + counts - 1]
+    return (values <= bags.expand(limit + 1e-9 * np.abs(limit) + 1e-12)).astype(np.float64)
+
+
+class Mixture(BaseEstimator):
+    r"""A latent primary instance per bag: p(y_i) = Σ_l π_il N(y_i; f(x_il), s²), fitted by EM.
+
+    E: γ_il = π_il N(y_i; f(x_il), s²) / Σ_m π_im N(y_i; f(x_im), s²).
+    M: f by least squares weighted with γ, s² ← Σ_il γ_il (y_i - f(x_il))² / B, the gate by soft cross entropy with γ.
+    The objective is minus the mean log likelihood, plus the penalty of the gate. s² → 0 is prime-MIR from its first
+    start; s² → ∞ is instance-MIR with weights 1/L_i. The source is known to us by its abstract: the gate, the start
+    (instance-MIR) and the floor are our choices.
+
+    Parameters
+    ----------
+    mixing : {"uniform", "gated"}
+        π_il = 1/L_i, or the softmax over the bag of a learned score of the instance.
+    gate : Gate, default Gate(8)
+        For gated mixing.
+    variance : float, optional
+        s² in units of the variance of y, held fixed; estimated by default.
+    floor : float
+        The least s², in the same units. The likelihood of a fit that meets one instance of every bag exactly is
+        unbounded without it.
+    """
+
+    soft = True
+
+    def __init__(
+        self, mixing: str = "uniform", *, gate: Gate | None = None, variance: float | None = None, floor: float = 1e-6
+    ):
+        self.mixing = mixing
+        self.gate = gate
+        self.variance = variance
+        self.floor = floor
+
+    def starts(self, task: Task, random: np.random.Generator):
+        if self.mixing not in ("uniform", "gated"):
+            raise ValueError(f"mixing must be 'uniform' or 'gated', not {self.mixing!r}")
+        yield task.equal_weights()
+
+    def step(self, task: Task, predictions, weights, last) -> Step:
+        bags, errors = task.bags, task.errors(predictions)
+        variance = self.variance or max(self.floor, float(bags.expand(task.share) @ (weights * errors)))
+        gate = self._fit_gate(task, weights, last)
+        chances = task.equal_weights() if gate is None else gate.chances(bags)
+        with np.errstate(divide="ignore"):  # a chance of exactly zero
+            joint = np.log(chances) - 0.5 * (errors / variance + np.log(2.0 * np.pi * variance))
+        top = segment_max(joint, bags.offsets)
+        likelihood = np.exp(joint - bags.expand(top))
+        total = segment_sum(likelihood, bags.offsets)
+        objective = -task.share @ (top + np.log(total)) + (0.0 if gate is None else gate.penalised_)
+        return Step(float(objective), likelihood / bags.expand(total), variance=variance, gate=gate)
+
+    def _fit_gate(self, task: Task, weights, last) -> Gate | None:
+        if self.mixing == "uniform":
+            return None
+        gate = clone(self.gate) if self.gate is not None else Gate(8)
+        if last is None:
+            return gate.begin(task.bags)  # equal weights teach it nothing, and would shrink a network to nothing
+        return gate.fit(task.bags, weights, share=task.share, start=last.gate)
+
 
 RULES = ("mean", "median", "prime")
 

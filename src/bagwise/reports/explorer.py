@@ -1,18 +1,105 @@
-"""What the bag explorer shows: bags by their error, and what a fitted model says of their instances."""
+"""The sections of a run that need its data again and a model fitted on all of it; or why they cannot be had.
+
+What a run folder remembers: the data it was made from, read again, and its methods, fitted on all of it.
+
+What the bag explorer shows: bags by their error, and what a fitted model says of their instances.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from time import perf_counter
 
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.explaining import explain
-from bagwise.explaining.function import function_on_grid
-from bagwise.explaining.verbs import unwrapped
+from bagwise.evaluation.cells import describe_setting
+from bagwise.evaluation.fingerprint import describe, of_data
+from bagwise.evaluation.plan import Entry, as_entries
+from bagwise.evaluation.selection import fit
+from bagwise.explanations import explain
+from bagwise.explanations.contributions import unwrapped
+from bagwise.explanations.explanation import function_on_grid
+from bagwise.io import load
+from bagwise.io.paths import find_files
 from bagwise.regressors import EmbeddingRidge
-from bagwise.reports.held_out import HeldOut
-from bagwise.reports.numbers import shortened
+from bagwise.reports.charts import draw_function
+from bagwise.reports.findings import HeldOut, ranked
+from bagwise.reports.text import duration, shortened
+
+
+def recall_data(record: dict, source=None) -> tuple[Bags, np.ndarray]:
+    """The bags and targets of a run: from ``source``, or from where the run had them; refused if they are others.
+
+    Raises
+    ------
+    ValueError, OSError
+        In words: nothing was recorded, the file is gone, or it is not what it was.
+    """
+    origin = record.get("origin") or {}
+    path = source or origin.get("path")
+    if path is None:
+        raise ValueError("the run did not record where its data came from")
+    bags, y = load(path, **origin.get("options", {}))
+    files = find_files(path)
+    refuse_other_data(record, bags, y, name=files[0].name + (" and others" if len(files) > 1 else ""))
+    return bags, y
+
+
+def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") -> None:
+    """Refuse bags and targets that are not those of the run."""
+    y = None if y is None else np.asarray(y, dtype=np.float64)
+    if y is None or of_data(bags, y) != record["data"]["hash"]:
+        raise ValueError(f"{name} is not what it was when the run was made: the hash of its bags and targets differs")
+
+
+def recall_model(results, method: str, bags: Bags, y: np.ndarray):
+    """A method of the run fitted on all bags, with the setting that its folds chose most often."""
+    entry, _ = _recall_entry(results, method)
+    return fit(entry.make(_seed(results)), _usual_setting(results, method, entry), bags, y)
+
+
+def unfitted(results, method: str):
+    """A method of the run, made again from its name; None for one that is not of the catalogue."""
+    try:
+        return _recall_entry(results, method)[0].make(_seed(results))
+    except (ValueError, ImportError):
+        return None
+
+
+def is_as_it_was(results, method: str) -> bool:
+    """Whether the method of that name still has the parameters that it had in the run."""
+    return _recall_entry(results, method)[1]
+
+
+def _recall_entry(results, method: str) -> tuple[Entry, bool]:
+    """The entry, and whether it is the one of the run: with its search space, without, or changed since."""
+    written = results.record["methods"][method]
+    for tune in (True, False):
+        (entry,) = as_entries(method, tune=tune)
+        if describe(entry.settings) == written["settings"]:
+            return entry, describe(entry.make(_seed(results))) == written["estimator"]
+    return entry, False
+
+
+def _seed(results) -> int:
+    return results.record.get("random_state") or 0
+
+
+def _usual_setting(results, method: str, entry: Entry) -> dict:
+    names = {describe_setting(setting): setting for setting in entry.settings}
+    ((usual, _),) = chosen_settings(results, method).most_common(1) or [("", 0)]
+    return names.get(usual, entry.settings[0])
+
+
+def chosen_settings(results, method: str) -> Counter:
+    """How often each setting was chosen: by every fold for itself, or one for all; none where none has a score."""
+    chosen = results.setting(method)
+    if chosen is None:
+        return Counter()
+    cells = [results.cell(method, split) for split in results.splits]
+    return Counter(cell["settings"][chosen] for cell in cells if cell)
+
 
 # A page must stay below 3 MB: so much is in it at most.
 MOST_BAGS, MOST_INSTANCES = 300, 200
@@ -148,3 +235,81 @@ def learned_function(model, bags: Bags) -> dict | None:
         return None
     counts, _ = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
     return {"grid": grid, "h": h, "counts": counts}
+
+
+READING = (ValueError, TypeError, OSError, ImportError)  # what can be wrong with a file
+
+
+def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, str]:
+    """Bags and targets of a run, or why they cannot be had; what was given by name and is wrong is refused."""
+    if bags is not None:
+        refuse_other_data(results.record, bags, y)
+        return bags, np.asarray(y, dtype=np.float64), ""
+    try:
+        return *recall_data(results.record, data), ""
+    except READING as error:
+        if data is not None:
+            raise
+        return None, None, f"{error}. Give the data to see inside the bags: bagwise report RUN --data TABLE."
+
+
+def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple[dict, dict | None]:
+    """What the explorer shows of the bags at these positions, and the learned function of the best method with one."""
+    label = "the model given"
+    if model is None:
+        try:
+            label, model = _fit_best(results, bags, y, tell)
+        except Exception as error:  # whatever a method may raise: a report with one section less is better than none
+            return {"why_not": f"{error}."}, None
+    return _instances(results, label, model, bags[positions]), _function(results, label, model, bags, y, tell)
+
+
+def _fit_best(results, bags: Bags, y: np.ndarray, tell):
+    """The best method of the run that can be made again from its name, fitted on all bags."""
+    names = [row["method"] for row in ranked(results)]
+    label = next((name for name in names if unfitted(results, name) is not None), None)
+    if label is None:
+        raise ValueError(
+            "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
+        )
+    return label, _fit(results, label, bags, y, tell)
+
+
+def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
+    seconds = next(row["seconds"] for row in ranked(results) if row["method"] == label)
+    tell(f"Fitting {label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
+    return recall_model(results, label, bags, y)
+
+
+def _instances(results, label: str, model, bags: Bags) -> dict:
+    try:
+        told = explain_bags(model, bags)
+    except Exception as error:
+        return {"why_not": f"{label}: {error}."}
+    words = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too.{told['words']}"
+    if label in results.methods and not is_as_it_was(results, label):
+        words += f" {label} has changed since the run was made: this is how it is now."
+    return {"explorer": told | {"what": "held out"}, "more_words": words}
+
+
+def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
+    """h of the model of the explorer, or else of the best method that has one."""
+    try:
+        if not has_learned_function(model):
+            names = (row["method"] for row in ranked(results))
+            label = next((name for name in names if has_learned_function(unfitted(results, name))), "")
+            if not label:
+                return None
+            model = _fit(results, label, bags, y, tell)
+    except Exception:
+        return None
+    return function_section(label, model, bags)
+
+
+def function_section(label: str, model, bags: Bags) -> dict | None:
+    """The learned function as a plot; None where there is none, or it cannot be had: the section is left out."""
+    try:
+        found = learned_function(model, bags)
+    except Exception:
+        return None
+    return draw_function(label, found) if found else None

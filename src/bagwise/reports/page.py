@@ -7,7 +7,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from bagwise.writing import replace_file
+from bagwise.io.atomic_files import replace_file
 
 TEMPLATES = Path(__file__).parent / "templates"
 

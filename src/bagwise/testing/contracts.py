@@ -9,16 +9,13 @@ from collections.abc import Callable
 
 from sklearn.base import clone
 
-from bagwise.testing import conduct, extremes, laws
-from bagwise.testing.trying import sample
+from bagwise.testing import contract_checks
+from bagwise.testing.contract_checks import sample
 
 __all__ = ["bag_estimator_checks", "check_bag_estimator", "parametrize_with_checks", "sample"]
 
 CHECKS: dict[str, Callable] = {
-    name.removeprefix("check_"): check
-    for room in (conduct, laws, extremes)
-    for name, check in vars(room).items()
-    if name.startswith("check_")
+    name.removeprefix("check_"): check for name, check in vars(contract_checks).items() if name.startswith("check_")
 }
 # Laws that a good estimator may break, because its prediction is meant to: they are asked for.
 OPTIONAL = ("repeated_instances_change_nothing",)

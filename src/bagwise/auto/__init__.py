@@ -1,0 +1,7 @@
+"""One default for every problem: methods tried on the same folds of bags, and an honest blend of them."""
+
+from bagwise.auto.auto_regressor import AutoRegressor
+from bagwise.auto.blend import blend, blend_weights
+from bagwise.auto.members import Member
+
+__all__ = ["AutoRegressor", "Member", "blend", "blend_weights"]

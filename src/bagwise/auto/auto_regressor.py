@@ -1,0 +1,242 @@
+"""`AutoRegressor`: many methods on the same folds, an honest blend of those that earn their place, and the account."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.auto.blend import blend
+from bagwise.auto.cross_validation import Clock, Curve, Screen, Trial, learning_curve
+from bagwise.auto.members import Member, count_folds, members_of, plan
+from bagwise.auto.preparation import Routing, without_equal_weights
+from bagwise.auto.summary import paragraph_of, rows_of, scores_of, summary_of, watching
+from bagwise.auto.target_transforms import Choice, choose_transform, transformed
+from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.training_range import compared
+from bagwise.execution.threads import one_thread
+
+TASTERS = 2  # members on which a transform of the targets is tried
+PREDICTORS = ("refit", "fold-mean")
+
+
+class AutoRegressor(RegressorMixin, BaseEstimator):
+    r"""Try a small, diverse set of methods on folds of bags, and blend those that earn their place.
+
+    No single method wins: which one does depends on how the target arises (a mean, a shape, one key instance, noisy
+    views of one thing). Every member m is fitted without each fold of bags in turn (groups stay together, in all inner
+    loops as well) and predicts the fold it has not seen: a column z_m of held-out predictions. The blend is
+
+        ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1,
+
+    the mean of the targets being a member, so that its weight is how far the others are shrunk. A costly member that is
+    of no use on the first fold is given up there; one that is not missed in the blend has no weight. If the blend,
+    decided without the fold it is tried on, does not beat the member chosen in the same way, that one is used alone.
+    New bags are predicted by the chosen members, fitted once more to all bags.
+
+    Parameters
+    ----------
+    members : "auto", or a list of names ("statistics:forest") and pairs (name, unfitted estimator)
+        "auto" chooses by the number of bags, instances and features, and by whether torch is installed.
+    time_budget : float, optional
+        Seconds. Two linear models always run; any other member if a fit to a few bags says that it will be done in
+        time. A fit is never cut off, so it may take somewhat longer. None: all of them, and the same seed gives the
+        same model.
+    folds : int or "auto"
+        "auto" is 10 from 30 to 300 bags, 3 from 10,000 on, else 5, and no more than there are bags (groups).
+    predictor : {"refit", "fold-mean"}
+        What predicts new bags: the members in the blend, fitted once more to all bags; or the average of their fold
+        models, which costs no fit and is a little worse, as each has seen fewer bags. A time budget that is spent makes
+        it the latter.
+    transforms : bool
+        Whether a monotone transform of skewed or bounded targets is tried (and kept only if it helps).
+    random_state : int
+    n_jobs : int, optional
+        Folds fitted at once. The numbers do not depend on it.
+    progress : bool
+        Whether to show a live line in the terminal.
+
+    Attributes
+    ----------
+    weights_ : dict, the weight of every member in the blend, 0 for those that have none
+    held_out_ : the prediction of every training bag by models and a blend that know nothing of its fold (a transform of
+        the targets is chosen once, on all folds)
+    fold_ : the fold of every training bag
+    routing_ : which features never vary within a bag, and so went to the head as covariates
+    account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not
+    transform_ : name of the transform of the targets, or None
+    curve_ : what half the bags and half the instances would cost, or None
+    models_ : dict, the fitted models of every member in the blend that predict new bags
+    fold_models_ : dict, their models without each fold, for ``predict_folds``
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.auto import AutoRegressor
+    >>> bags, y = bw.datasets.make_problem("mean", 60)
+    >>> model = AutoRegressor(members=["aggregated", "statistics:forest"], folds=5).fit(bags, y)
+    >>> max(model.weights_, key=model.weights_.get)
+    'aggregated'
+    >>> model.predict(bags[:3]).shape, model.predict_folds(bags[:3]).shape
+    ((3,), (5, 3))
+
+    References
+    ----------
+    Wolpert (1992), Stacked generalization. Breiman (1996), Stacked regressions.
+    """
+
+    def __init__(
+        self,
+        members="auto",
+        *,
+        time_budget: float | None = None,
+        folds: int | str = "auto",
+        predictor: str = "refit",
+        transforms: bool = True,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        progress: bool = False,
+    ):
+        self.members = members
+        self.time_budget = time_budget
+        self.folds = folds
+        self.predictor = predictor
+        self.transforms = transforms
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.progress = progress
+
+    def fit(self, bags, y, sample_weight=None) -> AutoRegressor:
+        """Fit to bags with one target each; ``sample_weight`` has one entry per bag."""
+        self._check_parameters()
+        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
+        clock, weight = Clock(self.time_budget), check_weights(sample_weight, bags)
+        self.training_ = _size_of(bags)
+        remember_columns(self, bags)
+        self.routing_ = Routing.of(bags)
+        bags = compared(self.routing_(without_equal_weights(bags)))
+        self.fold_ = bag_folds(bags, self._count_folds(bags), random_state=self.random_state)
+        screen = Screen(bags, y, self.fold_, weight, self.random_state, self.n_jobs, clock)
+        self.range_ = screen.limits()
+        trials = self._try(screen, plan(bags) if self._by_plan() else members_of(self.members))
+        self._blend(trials, screen)
+        self.curve_ = self._curve(trials, screen)
+        self.seconds_ = clock.passed
+        return self
+
+    def predict(self, bags) -> np.ndarray:
+        """One number per bag."""
+        bags = self.prepare(bags)
+        return self._blended(self.models_, bags).mean(axis=0)
+
+    def predict_folds(self, bags) -> np.ndarray:
+        """The prediction of every bag by the models without each fold, (folds, bags)."""
+        bags = self.prepare(bags)
+        return self._blended(self.fold_models_, bags)
+
+    def summary(self) -> str:
+        """What was tried, how well it did, what was chosen, and what would probably help: a text to print."""
+        check_is_fitted(self)
+        return summary_of(self)
+
+    def paragraph(self) -> str:
+        """What was done and chosen, in one paragraph for a paper."""
+        check_is_fitted(self)
+        return paragraph_of(self)
+
+    # Fitting ----------------------------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        if self.predictor not in PREDICTORS:
+            raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
+        if self.time_budget is not None and not self.time_budget > 0:
+            raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
+
+    def _by_plan(self) -> bool:
+        return isinstance(self.members, str) and self.members == "auto"
+
+    def _count_folds(self, bags: Bags) -> int | str:
+        return count_folds(bags) if isinstance(self.folds, str) and self.folds == "auto" else self.folds
+
+    def _try(self, screen: Screen, members: list[Member]) -> list[Trial]:
+        """Every member on the folds, the mean first; a transform of the targets is tried on the next two."""
+        with watching(self.progress, len(members)) as watch:
+
+            def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
+                trials = list(so_far)
+                for member in some:
+                    watch(member.name, _best_so_far(trials, screen))
+                    trials.append(screen.try_member(member, trials))
+                return trials
+
+            trials, rest = run(members[: 1 + TASTERS], []), members[1 + TASTERS :]
+            choice = choose_transform(screen, trials[1:]) if self.transforms else Choice(None, [], trials[1:])
+            self.transform_, self.transforms_ = choice.formula, choice.rows
+            if choice.formula is not None:
+                rest = [transformed(member, choice.formula) for member in rest]
+            return run(rest, [trials[0], *choice.trials])
+
+    def _blend(self, trials: list[Trial], screen: Screen) -> None:
+        """Weights, honest predictions, and the models that are needed; the others are let go."""
+        done = [trial for trial in trials if trial.done]
+        if not done:
+            raise ValueError(f"no member could be fitted; {trials[0].member.name} {trials[0].status}: {trials[0].why}")
+        Z = np.column_stack([trial.held_out for trial in done])
+        found = blend(Z, screen.y, screen.fold, screen.sample_weight)
+        names = [trial.member.name for trial in done]
+        self.weights_ = {trial.member.name: 0.0 for trial in trials} | dict(
+            zip(names, found.weights.tolist(), strict=True)
+        )
+        self.held_out_, self.kind_ = found.held_out, found.kind
+        self.account_ = rows_of(trials, self.weights_, screen)
+        self.scores_ = scores_of(names, Z, found.held_out, screen.y, screen.sample_weight)
+        self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], screen)
+
+    def _keep(self, chosen: list[Trial], screen: Screen) -> None:
+        """The models of the members in the blend; the others are let go."""
+        self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
+        seconds = sum(trial.seconds for trial in chosen) / (screen.fold.max() + 1)
+        self.predictor_ = self.predictor if seconds <= screen.clock.left else "fold-mean"
+        if self.predictor_ == "refit":
+            fits = screen.fit_whole([trial.member for trial in chosen])
+            self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
+
+    def _curve(self, trials: list[Trial], screen: Screen) -> Curve | None:
+        """What more data would bring, from the quickest member that explains half of what the best does, or more."""
+        worst, best = self.scores_["mean_rmse"] ** 2, self.scores_["best_rmse"] ** 2
+        good = [t for t in trials if t.done and screen.loss(t.held_out).mean() < (worst + best) / 2]
+        quickest = min(good, key=lambda trial: trial.seconds, default=None)
+        if quickest is None or 2 * quickest.seconds > screen.clock.left:
+            return None
+        try:
+            return learning_curve(screen, quickest.member, quickest.held_out)
+        except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit
+            return None
+
+    # Predicting -------------------------------------------------------------------------------------------------
+
+    def prepare(self, bags) -> Bags:
+        """The bags as the members see them: features of the whole bag as covariates, weights only if they say much."""
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        return self.routing_(without_equal_weights(bags))
+
+    def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
+        """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""
+        with one_thread():
+            return sum(
+                self.weights_[name] * np.array([self._predicted(one, bags) for one in some])
+                for name, some in models.items()
+            )
+
+    def _predicted(self, model, bags: Bags) -> np.ndarray:
+        return np.clip(model.predict(bags), *self.range_)
+
+
+def _best_so_far(trials: list[Trial], screen: Screen) -> str:
+    done = [(float(np.sqrt(screen.loss(t.held_out).mean())), t.member.name) for t in trials if t.done]
+    return "best so far: {1}, rmse {0:.4g}".format(*min(done)) if done else ""
+
+
+def _size_of(bags: Bags) -> dict:
+    groups = None if bags.groups is None else len(set(bags.groups.tolist()))
+    return {"bags": len(bags), "instances": bags.n_instances, "features": bags.n_features, "groups": groups}

@@ -1,0 +1,171 @@
+"""What large data go through before a member: fewer instances of a bag in training, fewer features.
+
+Features that are the same for all instances of a bag belong to the bag: they become covariates, for the head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.kernels.random_features import row_keys
+
+
+@dataclass(frozen=True)
+class Routing:
+    """Which columns never vary within a training bag. Called with bags, it moves them to the covariates.
+
+    In bags of one instance everything is constant: where those are half of the bags or more, nothing is moved. A new
+    bag in which such a column does vary counts with its mean.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.array([[1.0, 7.0], [2.0, 7.0]]), np.array([[3.0, 8.0], [1.0, 8.0]])])
+    >>> Routing.of(bags)(bags).covariates.tolist()
+    [[7.0], [8.0]]
+    """
+
+    columns: np.ndarray
+
+    @classmethod
+    def of(cls, bags: Bags) -> Routing:
+        first = bags.instances[bags.offsets[:-1]]
+        same = (bags.instances == bags.expand(first)).all(axis=0)
+        plain = same.all() or np.mean(bags.sizes > 1) <= 0.5
+        return cls(np.flatnonzero(same & ~plain))
+
+    def __call__(self, bags: Bags) -> Bags:
+        if len(self.columns) == 0:
+            return bags
+        kept = np.setdiff1d(np.arange(bags.n_features), self.columns)
+        names = bags.feature_names
+        moved = _one_per_bag(bags, self.columns)
+        left = bags.replace(bags.instances[:, kept], feature_names=None if names is None else [names[c] for c in kept])
+        return left.with_covariates(*self._beside(bags, moved))
+
+    def _beside(self, bags: Bags, moved: np.ndarray) -> tuple[np.ndarray, list | None]:
+        """The covariates that the bags had, then those that were moved; names where all have one."""
+        had = np.empty((len(bags), 0)) if bags.covariates is None else bags.covariates
+        named = bags.feature_names is not None and (bags.covariates is None or bags.covariate_names is not None)
+        names = [*(bags.covariate_names or ()), *(bags.feature_names[c] for c in self.columns)] if named else None
+        return np.column_stack([had, moved]), names
+
+
+def _one_per_bag(bags: Bags, columns: np.ndarray) -> np.ndarray:
+    """The value itself where a bag has one (its mean would be rounded), else the mean."""
+    values = bags.instances[:, columns].astype(np.float64)
+    first = values[bags.offsets[:-1]]
+    varies = segment_sum((values != bags.expand(first)).astype(np.int64), bags.offsets) > 0
+    return np.where(varies, segment_mean(values, bags.offsets, bags.weights), first)
+
+
+def without_equal_weights(bags: Bags) -> Bags:
+    """The bags without instance weights that are the same all over a bag and so say nothing: some members take none."""
+    if bags.weights is None:
+        return bags
+    first = bags.expand(bags.weights[bags.offsets[:-1]])
+    return bags.without_weights() if (bags.weights == first).all() else bags
+
+
+class ThinBags(BaseEstimator):
+    """At most so many instances of every bag in training; new bags pass whole.
+
+    A network that has seen 500 instances of a bag learns little from the other 99,500. Which ones are kept is decided
+    by a hash of their content, so it does not depend on their order. Passing ``fit_transform`` only, a pipeline thins
+    the bags it learns from and predicts whole ones.
+
+    Parameters
+    ----------
+    most : int
+    random_state : int
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.arange(9.0), np.arange(2.0)])
+    >>> ThinBags(most=4).fit_transform(bags).sizes.tolist()
+    [4, 2]
+    """
+
+    def __init__(self, most: int = 500, *, random_state: int = 0):
+        self.most = most
+        self.random_state = random_state
+
+    def fit(self, bags, y=None) -> ThinBags:
+        remember_columns(self, check_bags(bags, allow_weights=True, apart=True))
+        return self
+
+    def fit_transform(self, bags, y=None) -> Bags:
+        self.fit(bags)
+        return thin(self.transform(bags), self.most, self.random_state)
+
+    def transform(self, bags) -> Bags:
+        return check_bags(bags, fitted=self, allow_weights=True, apart=True)
+
+
+def thin(bags: Bags, most, random_state: int = 0) -> Bags:
+    """The bags with at most so many (one number, or one per bag) of their instances, in the order they had; those of
+    weight zero go first."""
+    most = np.broadcast_to(np.asarray(most), len(bags))
+    if (bags.sizes <= most).all():
+        return bags
+    keys = row_keys(bags.instances, random_state)
+    bag_of_row = bags.expand(np.arange(len(bags)))
+    void = np.zeros(bags.n_instances, dtype=bool) if bags.weights is None else bags.weights == 0
+    order = np.lexsort((keys, void, bag_of_row))  # the rows of a bag stay within its stretch
+    rank = np.empty(bags.n_instances, dtype=np.int64)
+    rank[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
+    kept = rank < bags.expand(most)
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(bags.sizes, most))])
+    weights = None if bags.weights is None else bags.weights[kept]
+    return bags._with(instances=bags.instances[kept], offsets=offsets, weights=weights)
+
+
+class Components(BaseEstimator):
+    """The first principal components of the standardised features, new values kept within the range of training.
+
+    Parameters
+    ----------
+    n : int
+        Their number; fewer if there are fewer features or instances.
+    rows : int
+        At most so many instances are looked at, drawn by a hash of their content.
+    random_state : int
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays(list(np.random.default_rng(0).normal(size=(5, 4, 30))))
+    >>> Components(3).fit_transform(bags)
+    Bags: 5 bags of 4 instances (20 in all), 3 features
+    """
+
+    def __init__(self, n: int = 100, *, rows: int = 20_000, random_state: int = 0):
+        self.n = n
+        self.rows = rows
+        self.random_state = random_state
+
+    def fit(self, bags, y=None) -> Components:
+        bags = check_bags(bags, allow_weights=True, apart=True)
+        X = bags.instances
+        if len(X) > self.rows:
+            X = X[np.argsort(row_keys(X, self.random_state), kind="stable")[: self.rows]]
+        pca = PCA(min(self.n, *X.shape), svd_solver="randomized", random_state=self.random_state)
+        self.map_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler(), pca).fit(X)
+        remember_columns(self, bags)
+        return self
+
+    def fit_transform(self, bags, y=None) -> Bags:
+        return self.fit(bags).transform(bags)
+
+    def transform(self, bags) -> Bags:
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        return bags.replace(self.map_.transform(bags.instances))

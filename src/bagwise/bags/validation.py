@@ -1,0 +1,281 @@
+"""What bags may carry beside their instances: a weight per instance, and covariates, numbers of the bag as a whole.
+
+How an error names bags: the first one, and how many others.
+
+What each part of a `Bags` must satisfy; one refusal per rule, naming the first offending bag.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags.frames import names_of, unbox, unframe
+
+
+def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
+    """The subject of a sentence about the marked bags, with its verb.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> name_bags(np.array(["A1", "B17", "C2"], dtype=object), np.array([False, True, True]))
+    "bag 'B17' (and 1 other) has"
+    """
+    positions = np.flatnonzero(marked)
+    others = len(positions) - 1
+    rest = "" if not others else f" (and {others:,} other{'s' if others > 1 else ''})"
+    return f"bag {label(ids[positions[0]])}{rest} has"
+
+
+def label(bag) -> str:
+    """A bag id as a person would write it: text in quotes, numbers and dates plain."""
+    if isinstance(bag, np.datetime64):
+        return str(bag)
+    return repr(bag.item() if isinstance(bag, np.generic) else bag)
+
+
+_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
+# The square of a larger number, or a sum of such squares, may be infinite.
+LARGEST = 1e100
+
+
+def unmask(array) -> np.ndarray:
+    """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data.
+
+    Objects that are numbers become numbers.
+    """
+    if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
+        single = array.dtype == np.float32
+        array = array.astype(np.float32 if single else np.float64).filled(np.nan)
+    elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
+        array = np.where(np.ma.getmaskarray(array), None, array.data)
+    array = np.asarray(array)
+    numbers = unbox(array) if array.dtype == object else None
+    return array if numbers is None else numbers
+
+
+def as_instances(instances) -> np.ndarray:
+    """A C-ordered table of float64 or float32 with at least one row and one column."""
+    array = unmask(instances)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise ValueError(
+            f"instances must be a table of (instances, features), not an array of {array.ndim} dimensions; "
+            "for a padded 3-D array use bagwise.from_padded(array, sizes)"
+        )
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"instances must be numbers, not {array.dtype}; encode text and dates first")
+    if array.dtype not in _FLOATS:
+        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    if array.shape[0] == 0:
+        raise ValueError("there are no instances (zero rows)")
+    if array.shape[1] == 0:
+        raise ValueError("instances have no features (zero columns)")
+    return np.ascontiguousarray(array)
+
+
+def as_offsets(offsets, n_instances: int) -> np.ndarray:
+    """Where every bag starts, then the end, as int64; an empty bag is left for `refuse_empty` to name."""
+    offsets = np.asarray(offsets)
+    if offsets.ndim != 1 or offsets.size < 2 or offsets.dtype.kind not in "iu":
+        raise ValueError("offsets must be a list of at least two integers: where each bag starts, then the end")
+    offsets = offsets.astype(np.int64)
+    if offsets[0] != 0 or offsets[-1] != n_instances:
+        raise ValueError(
+            f"offsets must rise from 0 to the number of instances ({n_instances}); "
+            f"these go from {offsets[0]} to {offsets[-1]}"
+        )
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if len(falls):
+        before, after = offsets[falls[0] : falls[0] + 2]
+        raise ValueError(f"offsets must rise from 0 to {n_instances}; these fall from {before} to {after}")
+    return offsets
+
+
+def as_labels(values, n_bags: int, what: str) -> np.ndarray:
+    """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+    array = one_per_bag(values, n_bags, what)
+    if array.ndim != 1:
+        raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
+    return array.copy()  # small: who writes to their own must not make two ids the same
+
+
+def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
+    """An array whose first axis is the bags."""
+    array = np.asarray(values)
+    if array.ndim == 0 or len(array) != n_bags:
+        came = "one value" if array.ndim == 0 else f"{len(array)}"
+        raise ValueError(f"{what} must have one entry per bag ({n_bags}), not {came}")
+    if array.dtype.kind in "UT":  # fixed-width text wastes memory and truncates on assignment
+        # from the list itself: as an array, [1, "a"] has already become ["1", "a"]
+        array = array.astype(object) if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    return array
+
+
+def as_feature_names(names, n_features: int) -> tuple[str, ...] | None:
+    """One distinct string per column, or None."""
+    if names is None:
+        return None
+    names = tuple(str(name) for name in names)
+    if len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names for {n_features} columns; give one per column")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"feature name {twice!r} appears twice; names must be distinct")
+    return names
+
+
+def absent(values: np.ndarray) -> np.ndarray:
+    """Which labels are missing: None, NaN, NaT, pandas' NA, or the empty string."""
+    if values.dtype.kind in "UT":
+        return values == ""
+    if values.dtype.kind != "O":
+        return values != values
+    return np.array([_is_absent(value) for value in values], dtype=bool)
+
+
+def refuse_empty(sizes: np.ndarray, ids: np.ndarray) -> None:
+    if (sizes == 0).any():
+        raise ValueError(
+            f"{name_bags(ids, sizes == 0)} no instances; every bag needs at least one: "
+            "leave the empty ones out, with their targets"
+        )
+
+
+def refuse_repeated(ids: np.ndarray) -> None:
+    if ids.dtype.kind in "iuM" and (ids[1:] > ids[:-1]).all():
+        return
+    unknown = absent(ids)
+    if unknown.any():
+        raise ValueError(f"the bag at position {unknown.argmax()} has no id; give every bag one, or leave ids out")
+    values = ids.tolist()
+    if len(set(values)) < len(values):
+        seen: set = set()
+        again = next(i for i, value in enumerate(values) if value in seen or seen.add(value))
+        raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+
+
+def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
+    unknown = absent(groups)
+    if unknown.any():
+        raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
+
+
+def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str) -> bool:
+    """Refuse what is not finite (NaN may be kept) or too large to be squared; return whether NaN is there."""
+    if _all_usable(instances):
+        return False
+    infinite = np.isinf(instances).any(axis=1)
+    if infinite.any():
+        raise ValueError(
+            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
+            "clip them, or leave those instances out, which load does with missing='drop-instances'"
+        )
+    large = (np.abs(instances) > _largest(instances)).any(axis=1)
+    if large.any():
+        raise ValueError(
+            f"{name_bags(ids, bags_of(large, offsets))} feature values beyond {LARGEST:g}, whose squares are infinite; "
+            "rescale the feature, or look for a fill value"
+        )
+    if missing == "refuse":
+        unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
+        raise ValueError(
+            f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, leave those instances out, which "
+            "load does with missing='drop-instances', or pass missing='keep' for a learner that takes NaN"
+        )
+    return True
+
+
+def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Which bags have any of the marked rows."""
+    return np.logical_or.reduceat(rows, offsets[:-1])
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to; the flags of the array itself stay as they are."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _is_absent(value) -> bool:
+    same = value == value  # False for NaN and NaT; neither true nor false for pandas' NA
+    return value is None or not isinstance(same, bool | np.bool_) or not same or value == ""
+
+
+def _all_usable(instances: np.ndarray, block: int = 1 << 20) -> bool:
+    """Neither NaN nor beyond `LARGEST`; in blocks, so that no array as large as the data is made."""
+    flat, largest = instances.reshape(-1), _largest(instances)
+    return all((np.abs(flat[i : i + block]) <= largest).all() for i in range(0, flat.size, block))
+
+
+def _largest(instances: np.ndarray) -> float:
+    return min(LARGEST, float(np.finfo(instances.dtype).max))
+
+
+def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
+    """One finite weight per instance, none negative, some above zero in every bag; or None."""
+    if weights is None:
+        return None
+    array = unmask(weights)
+    if array.shape != (offsets[-1],):
+        raise ValueError(f"weights must have one entry per instance ({offsets[-1]}), not shape {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"weights must be numbers, not {array.dtype}")
+    array = array.astype(np.float64)
+    wrong = ~(np.isfinite(array) & (array >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"{name_bags(ids, bags_of(wrong, offsets))} an instance weight that is negative, missing or infinite; "
+            "weights are numbers from zero up"
+        )
+    empty = ~bags_of(array > 0, offsets)
+    if empty.any():
+        raise ValueError(
+            f"{name_bags(ids, empty)} no instance of weight above zero; every bag needs one: leave such bags out"
+        )
+    return array
+
+
+def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+    """A finite number per bag and covariate, as float64, and the names of the covariates; or None twice."""
+    if values is None:
+        if names is not None:
+            raise ValueError("covariate_names without covariates; give both")
+        return None, None
+    values, columns = unframe(values, "covariates")
+    array = one_per_bag(unmask(values), len(ids), "covariates")
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise ValueError(f"covariates must be a table of (bags, covariates), not an array of shape {array.shape}")
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"covariates must be numbers, not {array.dtype}")
+    array = array.astype(np.float64)
+    unknown = ~np.isfinite(array).all(axis=1)
+    if unknown.any():
+        raise ValueError(f"{name_bags(ids, unknown)} a missing or infinite covariate; fill it in, or leave the bag out")
+    names = as_feature_names(names_of(names, columns, "covariate_names"), array.shape[1])
+    both = set(names or ()) & set(feature_names or ())
+    if both:
+        raise ValueError(f"{min(both)!r} is a feature of the instances and a covariate of the bag; it can be one")
+    return array, names
+
+
+def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
+    """The share of every instance in its bag: its weight over that of the bag; 1 / size without weights."""
+    sizes = np.diff(offsets)
+    if weights is None:
+        return np.repeat(1.0 / sizes, sizes)
+    largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
+    relative = weights / np.repeat(largest, sizes)
+    return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)
+
+
+def spread(bags) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Instances with the covariates of their bag as further columns, and the names of all columns if all have one."""
+    wide = np.hstack([bags.instances, bags.expand(bags.covariates).astype(bags.dtype)])
+    named = bags.feature_names is not None and bags.covariate_names is not None
+    return wide, bags.feature_names + bags.covariate_names if named else None

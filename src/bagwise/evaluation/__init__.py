@@ -1,0 +1,9 @@
+"""Evaluation one can trust: a plan of independent cells, run by anyone, kept in a folder, summed up in tables."""
+
+from bagwise.evaluation.comparison import corrected_t_test, holm
+from bagwise.evaluation.evaluation import evaluate
+from bagwise.evaluation.metrics import METRICS
+from bagwise.evaluation.results import Results
+from bagwise.evaluation.splits import Split, make_splits
+
+__all__ = ["METRICS", "Results", "Split", "corrected_t_test", "evaluate", "holm", "make_splits"]

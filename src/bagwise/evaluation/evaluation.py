@@ -1,0 +1,232 @@
+"""`evaluate`: several methods on the same splits of the bags.
+
+The networks of many cells trained together, ahead of the cells: a GPU has room for all folds of all repeats.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from threading import Lock
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+
+from bagwise.bags import Bags, bag_folds, check_fit
+from bagwise.bags.training_range import compared
+from bagwise.evaluation.cells import finish, run_cell
+from bagwise.evaluation.plan import Cell, Plan, as_entries, make_plan, on_device
+from bagwise.evaluation.progress import Display, Step, Tracker
+from bagwise.evaluation.results import Results
+from bagwise.evaluation.selection import INNER_FOLDS, inner_splits
+from bagwise.evaluation.splits import make_splits
+from bagwise.evaluation.store import Folder, Memory
+from bagwise.execution import Lost, executor_for
+from bagwise.instances import OutOfFold
+from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
+
+LARGEST = 2**28  # numbers in the training rows of one group of cells
+
+
+def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[Cell]:
+    """The cells; those that begin with out-of-fold networks for a GPU last, with their networks trained in groups.
+
+    A network does not depend on those trained beside it, so every cell has the result that it would have had alone.
+    """
+    group, size = [], 0
+    for cell in cells:
+        if not _begins_with_networks(cell):
+            yield cell
+            continue
+        group.append(cell)
+        size += bags.sizes[cell.train].sum() * bags.n_features * (1 + INNER_FOLDS * _searches_inside(cell))
+        if size >= LARGEST:
+            yield from _prepared(group, bags, y)
+            group, size = [], 0
+    if group:
+        yield from _prepared(group, bags, y)
+
+
+def _begins_with_networks(cell: Cell) -> bool:
+    if not isinstance(cell.estimator, Pipeline):
+        return False
+    name, stage = cell.estimator.steps[0]
+    touched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
+    return isinstance(stage, OutOfFold) and can_train_ahead(stage.regressor) and not touched
+
+
+def _searches_inside(cell: Cell) -> bool:
+    return cell.selection == "nested" and len(cell.settings) > 1
+
+
+def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
+    """The bags that the first step of a cell is fitted on, set by set."""
+    yield cell.train
+    if _searches_inside(cell):
+        for train, _ in inner_splits(bags[cell.train], cell.seed):
+            yield cell.train[train]
+
+
+def _prepared(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
+    start = time.perf_counter()
+    try:
+        asked = [[_asked(cell, bags[train], y[train]) for train in _training_sets(cell, bags)] for cell in cells]
+        trained = iter(train_ahead([one for several in asked for one in several]))
+    except Exception:  # of one cell, perhaps: left alone, each says what is wrong with it
+        return cells
+    seconds = (time.perf_counter() - start) / len(cells)
+    return [
+        _equipped(cell, dict(filter(None, (next(trained) for _ in several))), seconds)
+        for cell, several in zip(cells, asked, strict=True)
+    ]
+
+
+def _asked(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
+    stage = cell.estimator.steps[0][1]
+    return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))
+
+
+def _equipped(cell: Cell, known: dict, seconds: float) -> Cell:
+    """The cell with its networks at hand, and its share of the time they took."""
+    name, stage = cell.estimator.steps[0]
+    regressor = TrainedAhead.of(stage.regressor, known)
+    return replace(cell, estimator=clone(cell.estimator).set_params(**{f"{name}__regressor": regressor}), ahead=seconds)
+
+
+def evaluate(
+    bags,
+    y,
+    methods,
+    *,
+    repeats: int | None = None,
+    folds: int = 5,
+    fold=None,
+    split=None,
+    selection: str = "nested",
+    tune: bool = True,
+    metric: str = "rmse",
+    out=None,
+    n_jobs: int | None = None,
+    executor=None,
+    device: str | None = None,
+    random_state: int = 0,
+    name: str = "data",
+    origin: dict | None = None,
+    progress: bool | Callable[[Step], None] = False,
+    retry_failed: bool = False,
+) -> Results:
+    """Compare methods by held-out bags.
+
+    Every method is trained and scored on the same splits. The work is cut into cells, one per method and split; each
+    is a pure function of the data, the method and the split, so the numbers do not depend on who runs it or when. With
+    ``out``, every finished cell is a file there: calling again with the same arguments finishes what is left.
+
+    Parameters
+    ----------
+    bags, y : Bags and one target per bag
+        Bags that carry groups are split by group.
+    methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
+    repeats, folds, fold, split, random_state : the protocol, see `make_splits`
+        Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
+        bag. Repeat r of a method has the seed ``random_state + r``; with fixed splits nothing else changes, and tables
+        take the mean over repeats first.
+    selection : {"nested", "paper"}
+        How the settings of a method with a search space are chosen: inside the training bags; or the best on the
+        scoring folds, as the paper did. The latter is optimistic, and every table says so of these methods. A method
+        with one setting is labelled "none": it is used as it comes, or chooses for itself inside the training bags.
+    tune : bool
+        Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
+        are used as they come. A search space given with an estimator is always searched.
+    metric : {"rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"}
+        The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
+    out : folder, optional
+        Its tables are of the methods named in the last call; cells of others are kept for a call that names them again.
+    n_jobs : int, optional
+        Processes; None or 1 for this one alone, -1 for one per core. Inside `bagwise.cluster` its workers run the
+        cells, unless it is 1.
+    executor : optional
+        Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
+    device : {"cpu", "cuda", "auto"}, optional
+        Where every part of a method that has a ``device`` runs; by default, where the method says. On a GPU the
+        networks of `OutOfFold` stages are trained together, those of all cells in as few launches as memory allows, and
+        the cells then run as ever.
+    name : what the data set is called in tables
+    origin : dict, optional
+        Where the data came from, kept with the results so that a report can read it again: ``path``, ``options`` (the
+        keywords of `load`) and the ``command`` that was typed. No number depends on it.
+    progress : bool, or a function of a `Step`
+        Whether to show a live line in the terminal.
+    retry_failed : bool
+        Whether cells that failed before are run again.
+
+    Returns
+    -------
+    Results
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.evaluation import evaluate
+    >>> bags, y = bw.testing.contracts.sample(40)
+    >>> results = evaluate(bags, y, ["aggregated"], repeats=1)
+    >>> results.summary()["cells"]
+    [5]
+    """
+    bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+    bags = compared(bags)  # a held-out bag far from the others is part of the evaluation, and no news
+    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
+    splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
+    how = {"selection": selection, "metric": metric, "random_state": random_state}
+    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)
+    executor = executor or executor_for(n_jobs)
+    store = Memory() if out is None else Folder(out)
+    display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
+    with display as watch:
+        run = _Run(plan, store, watch, retry_failed)
+        run.through(executor, bags, y)
+    results = Results(plan.record, run.results.values())
+    store.close(plan, results.write)
+    return results
+
+
+class _Run:
+    """One call: what is known already, what is to be run, what came back."""
+
+    def __init__(self, plan: Plan, store, watch, retry_failed: bool):
+        self.store, self.watch, self.retry_failed = store, watch, retry_failed
+        self.results: dict[str, dict] = {}
+        self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
+        self.tracker = Tracker(len(plan.cells), plan.record["metric"])
+        begun = store.open(plan)
+        pending = [cell for cell in plan.cells if not self.found(cell)]
+        # A second run on the same folder starts from the other end: the two meet, and little is done twice.
+        self.pending = pending[::-1] if begun else pending
+        watch(self.tracker.step())
+
+    def through(self, executor, bags, y) -> None:
+        for cell, result in executor.run(run_cell, with_networks(self.unfinished(), bags, y), (bags, y)):
+            if isinstance(result, Lost):
+                result = finish(cell, {"error": result.reason})
+            self.store.write(result)
+            self.note(result, ran=True)
+
+    def unfinished(self) -> Iterator[Cell]:
+        """Cells to run. Each is looked up once more when its turn comes: another run may have finished it."""
+        for cell in self.pending:
+            if not self.found(cell):
+                yield cell
+
+    def found(self, cell: Cell) -> bool:
+        result = self.store.read(cell.key)
+        if result is None or (result["error"] and self.retry_failed):
+            return False
+        self.note(result)
+        return True
+
+    def note(self, result: dict, *, ran: bool = False) -> None:
+        with self.lock:
+            self.results[result["key"]] = result
+            self.watch(self.tracker.step(result, ran=ran))

@@ -1,0 +1,220 @@
+"""The plan of an evaluation: what is compared on which bags, as independent cells with a key each.
+
+What is compared: catalogue methods by name, or estimators of one's own with a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from bagwise.bags import Bags
+from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
+from bagwise.evaluation.metrics import get_metric
+from bagwise.evaluation.selection import SELECTIONS, as_settings, chooses_by_itself
+from bagwise.evaluation.splits import Split, as_seed
+from bagwise.execution.devices import settled
+from bagwise.instances.out_of_fold import seeded
+from bagwise.methods import Card, method
+from bagwise.methods.catalogue import find
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A label, a function seed -> unfitted estimator, and the settings to search from outside (one empty: none)."""
+
+    label: str
+    make: Callable[[int], Any]
+    settings: tuple[dict, ...] = ({},)
+
+
+def as_entries(methods, *, tune: bool = True) -> list[Entry]:
+    """Entries of names ("aggregated", "instance-kme:paper"), (label, estimator) or (label, estimator, search space).
+
+    A catalogue method gets the seed, and is searched over the space of its card unless it chooses by itself or ``tune``
+    is False; what a preset sets stays as it sets it. An estimator is used as it is, except that a ``random_state`` of
+    None becomes the seed.
+    """
+    methods = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
+    if not methods:
+        raise ValueError("there is no method to evaluate; give names such as 'aggregated', or (label, estimator)")
+    entries = [_entry(item, tune) for item in methods]
+    labels = [entry.label for entry in entries]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise ValueError(f"two methods are called {twice[0]!r}; give each its own label: (label, estimator)")
+    return entries
+
+
+def on_device(entry: Entry, device: str | None) -> Entry:
+    """The entry with every part that has a ``device`` moved to this one; None leaves all where they are."""
+    if device is None:
+        return entry
+    settled(device, worth=False)  # refuses a device that is not there, before any cell does
+
+    def make(seed: int):
+        estimator = entry.make(seed)
+        parts = [name for name in estimator.get_params(deep=True) if name.split("__")[-1] == "device"]
+        return estimator.set_params(**dict.fromkeys(parts, device))
+
+    return replace(entry, make=make)
+
+
+def _entry(item, tune: bool) -> Entry:
+    if isinstance(item, Entry):
+        return item
+    return _named(item, tune) if isinstance(item, str) else _own(item)
+
+
+def _named(text: str, tune: bool) -> Entry:
+    found, preset = find(text)
+    if found.needs is not None and find_spec(found.needs) is None:
+        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+
+    def make(seed: int):
+        return method(text, random_state=seed)
+
+    estimator = make(0)
+    searched = tune and not chooses_by_itself(estimator)
+    free = _free_parameters(found, preset, estimator) if searched else ()
+    return Entry(text, make, as_settings({name: found.search_space[name] for name in free}))
+
+
+def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
+    """Those of the search space that the estimator has, and that its preset leaves as they are in the plain method."""
+    known = estimator.get_params(deep=True)
+    plain = known if preset in found.searched else method(found.name, random_state=0).get_params(deep=True)
+    names = [name for name in found.search_space if name in known and name in plain]
+    return [name for name in names if describe(known[name]) == describe(plain[name])]
+
+
+def _own(item) -> Entry:
+    if not _is_pair(item):
+        raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
+    label, estimator, *space = item
+    return Entry(label, lambda seed: seeded(clone(estimator), seed), as_settings(space[0] if space else {}))
+
+
+def _is_pair(item) -> bool:
+    return (
+        isinstance(item, tuple)
+        and len(item) in (2, 3)
+        and isinstance(item[0], str)
+        and hasattr(item[1], "fit")
+        and not isinstance(item[1], type)
+    )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one split: all that its result depends on, beside the data. ``key`` is the hash of both.
+
+    ``ahead`` are seconds spent on it before it is run (see `with_networks`).
+    """
+
+    key: str
+    method: str
+    repeat: int
+    fold: int | str
+    estimator: Any = field(repr=False)
+    settings: tuple[dict, ...] = field(repr=False)
+    selection: str
+    metric: str
+    seed: int
+    train: np.ndarray = field(repr=False)
+    test: np.ndarray = field(repr=False)
+    ahead: float = 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cells, and what they have in common. ``record`` is the part that is written down, as plain values."""
+
+    cells: tuple[Cell, ...] = field(repr=False)
+    record: dict
+
+    def __repr__(self) -> str:
+        methods, splits = self.record["methods"], len(self.cells) // len(self.record["methods"])
+        return f"Plan: {len(methods)} methods on {splits} splits of {self.record['data']['name']}"
+
+
+def make_plan(
+    bags: Bags,
+    y: np.ndarray,
+    entries: list[Entry],
+    splits: list[Split],
+    *,
+    selection: str = "nested",
+    metric: str = "rmse",
+    random_state: int = 0,
+    name: str = "data",
+    origin: dict | None = None,
+) -> Plan:
+    """The cells of every method on every split, repeat by repeat, so that all methods advance together.
+
+    A repeat has its own seed, ``random_state + repeat``, for the methods as for the folds.
+    """
+    if selection not in SELECTIONS:
+        raise ValueError(f"selection must be 'nested' or 'paper', not {selection!r}")
+    get_metric(metric)
+    random_state = as_seed(random_state)
+    data, library = of_data(bags, y), of_library()
+    made = {(e.label, s.repeat): e.make(random_state + s.repeat) for e in entries for s in splits}
+    written = {at: describe(estimator) for at, estimator in made.items()}
+    spaces = {entry.label: describe(entry.settings) for entry in entries}
+    cells = []
+    for split in splits:
+        for entry in entries:
+            at, seed = (entry.label, split.repeat), random_state + split.repeat
+            parts = (data, written[at], spaces[entry.label], split.train, split.test, selection, metric, seed)
+            key = digest(library, entry.label, *parts)
+            where = (key, entry.label, split.repeat, split.fold)
+            what = (made[at], entry.settings, selection, metric, seed)
+            cells.append(Cell(*where, *what, split.train, split.test))
+    record = {
+        "library": library,
+        "data": {"name": name, "hash": data, "bags": len(bags), "instances": bags.n_instances} | _bag_list(bags),
+        "methods": {e.label: {"estimator": written[e.label, 0], "settings": spaces[e.label]} for e in entries},
+        "n_settings": {entry.label: len(entry.settings) for entry in entries},
+        "selection": selection,
+        "metric": metric,
+        "random_state": random_state,
+        "versions": versions(),
+        "origin": origin,
+        "splits": digest(*[part for split in splits for part in (split.train, split.test)]),
+        "cells": [_written(cell) for cell in cells],
+    }
+    return Plan(tuple(cells), record)
+
+
+def differences(old: dict, new: dict) -> list[str]:
+    """What makes the cells of an earlier plan useless for a new one, in words; nothing if they are still good."""
+    found = []
+    if old["data"]["hash"] != new["data"]["hash"]:
+        found.append("the data set is another one")
+    changed = [label for label, what in new["methods"].items() if old["methods"].get(label, what) != what]
+    found += [f"method {label!r} has changed" for label in changed]
+    if old["library"] != new["library"]:
+        found.append(f"it was made by {old['library']}, not {new['library']}")
+    if old["splits"] != new["splits"]:
+        found.append("the folds are others")
+    if old["selection"] != new["selection"]:
+        found.append(f"hyperparameters were chosen by {SELECTIONS[old['selection']]!r}")
+    if old["metric"] != new["metric"]:
+        found.append(f"the metric was {old['metric']!r}")
+    return found
+
+
+def _bag_list(bags: Bags) -> dict:
+    ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
+    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()}
+
+
+def _written(cell: Cell) -> dict:
+    sizes = {"n_train": len(cell.train), "n_test": len(cell.test)}
+    return {"key": cell.key, "method": cell.method, "repeat": cell.repeat, "fold": cell.fold} | sizes

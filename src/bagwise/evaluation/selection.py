@@ -1,0 +1,195 @@
+"""How hyperparameters are chosen: inside the training bags, or (as the paper did) on the very folds that score.
+
+A method with a setting, or with each of many, fitted and asked; what the settings share is fitted once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from itertools import groupby
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+
+from bagwise.bags import BagKFold, Bags
+from bagwise.evaluation.metrics import Metric, best_of, get_metric
+from bagwise.regressors import EmbeddingRidge, RidgePath
+
+
+def fit(estimator, setting: dict, bags: Bags, y: np.ndarray):
+    """A fresh copy with the setting, fitted."""
+    return _set(estimator, setting).fit(bags, y)
+
+
+def _set(estimator, setting: dict):
+    # Values are copied too: two fits must not share a part, as in scikit-learn's own search.
+    return clone(estimator).set_params(**{name: clone(value, safe=False) for name, value in setting.items()})
+
+
+def predict(model, bags) -> tuple[np.ndarray, np.ndarray | None]:
+    """Predictions, and their standard deviations if the model gives any: one number per bag."""
+    if "return_std" not in inspect.signature(_last(model).predict).parameters:
+        return _one_per_bag(model.predict(bags), len(bags), "predictions"), None
+    both = _with_std(model, bags)
+    if not isinstance(both, tuple) or len(both) != 2:
+        raise ValueError(f"predict(return_std=True) gave {type(both).__name__}; (predictions, deviations) are needed")
+    return _one_per_bag(both[0], len(bags), "predictions"), _one_per_bag(both[1], len(bags), "std")
+
+
+def _last(model):
+    """What predicts in the end: the last step of a pipeline, the best of a search."""
+    inside = model[-1] if _passes_on(model) else getattr(model, "best_estimator_", None)
+    return model if inside is None else _last(inside)
+
+
+def _passes_on(model) -> bool:
+    """Whether it is a pipeline that predicts as pipelines do: a class derived from it may do otherwise."""
+    own = inspect.getattr_static(type(model), "predict", None)
+    return isinstance(model, Pipeline) and own is inspect.getattr_static(Pipeline, "predict")
+
+
+def _with_std(model, bags):
+    """``predict(bags, return_std=True)`` of what predicts in the end; a search does not pass options on."""
+    if _passes_on(model):
+        return _with_std(model[-1], model[:-1].transform(bags) if len(model) > 1 else bags)
+    if hasattr(model, "best_estimator_"):
+        return _with_std(model.best_estimator_, bags)
+    return model.predict(bags, return_std=True)
+
+
+def _one_per_bag(values, count: int, what: str) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    if values.shape != (count,):
+        raise ValueError(f"predict gave {what} of shape {values.shape} for {count} bags; one number per bag is needed")
+    return values
+
+
+def predict_settings(
+    estimator, settings: tuple[dict, ...], train: Bags, y: np.ndarray, test: Bags
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Predictions of the test bags (and their standard deviations, if any) by every setting, each fitted afresh.
+
+    The steps of a Pipeline before the first that any setting touches are fitted once: a grid over the head of
+    instance-kme trains its networks once, not once per setting. Settings that follow each other and differ in the
+    penalty of a ridge alone share one decomposition. The numbers are those of refitting the whole, to rounding.
+    """
+    fixed = _fixed_steps(estimator, settings)
+    if fixed:
+        prefix, estimator = clone(estimator[:fixed]), estimator[fixed:]
+        train = prefix.fit_transform(train, y)
+        test = prefix.transform(test)
+    for run in _runs(estimator, settings):
+        if len(run) == 1:
+            yield predict(_set(estimator, run[0]).fit(train, y), test)
+        else:
+            yield from ((column, None) for column in _predict_path(estimator, run, train, y, test))
+
+
+def _runs(estimator, settings: tuple[dict, ...]) -> Iterator[list[dict]]:
+    """The settings in their order, in runs that differ in one penalty alone; most runs are of one setting."""
+    path = _penalty_of(estimator)
+
+    def same(numbered) -> tuple:
+        number, setting = numbered
+        if path is None or np.size(setting.get(path, ())) != 1 or setting.get(path.split("__")[0] + "__grid"):
+            return (number,)
+        return tuple(sorted((name, id(value)) for name, value in setting.items() if name != path))
+
+    for _, run in groupby(enumerate(settings), same):
+        yield [setting for _, setting in run]
+
+
+def _penalty_of(estimator) -> str | None:
+    """What the penalties of the last step are called, if one fit gives the predictions by all of them."""
+    name, last = estimator.steps[-1] if _passes_on(estimator) else ("", None)
+    whole = isinstance(last, EmbeddingRidge) and isinstance(last.head, RidgePath) and not last.grid
+    return f"{name}__head__penalties" if whole else None
+
+
+def _predict_path(estimator, run: list[dict], train: Bags, y: np.ndarray, test: Bags) -> np.ndarray:
+    """A row of predictions for every setting of a run."""
+    path = _penalty_of(estimator)
+    penalties = tuple(np.ravel(setting[path])[0] for setting in run)
+    model = _set(estimator, run[0] | {path: penalties}).fit(train, y)
+    rows = model[:-1].transform(test) if len(model) > 1 else test
+    return model[-1].predict_path(rows).T
+
+
+def _fixed_steps(estimator, settings) -> int:
+    """How many steps of a Pipeline come before the first that any setting touches; 0 if it is no use to know."""
+    if not isinstance(estimator, Pipeline) or len(settings) == 1:
+        return 0
+    touched = {name.split("__")[0] for setting in settings for name in setting}
+    names = [name for name, _ in estimator.steps]
+    if not touched <= set(names):  # a setting that changes the pipeline itself
+        return 0
+    return min([names.index(name) for name in touched], default=0)
+
+
+# What every table and file says of each way.
+SELECTIONS = {
+    "nested": "nested",
+    "paper": "paper (optimistic)",
+}
+EXPLAINED = {
+    "nested": "hyperparameters chosen inside the training bags",
+    "paper": "hyperparameters are the best on the scoring folds, as in Uriot (2019): optimistic",
+}
+INNER_FOLDS = 5
+
+
+def as_settings(space) -> tuple[dict, ...]:
+    """Every setting of a search space (parameter -> values, or a list of such dicts); one empty setting for none."""
+    return tuple(ParameterGrid(space)) if space else ({},)
+
+
+def chooses_by_itself(estimator) -> bool:
+    """Whether some part of it searches a ``grid`` of its own while it fits."""
+    parameters = estimator.get_params(deep=True)
+    return any(name.split("__")[-1] == "grid" and value for name, value in parameters.items())
+
+
+def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str, random_state: int) -> dict:
+    """The setting with the best mean score over folds of these (training) bags; groups stay together.
+
+    What ``GridSearchCV(estimator, space, cv=BagKFold(5))`` would choose, with the untouched steps fitted once a fold.
+    R², Pearson and coverage say nothing of a fold of few bags: the held-out bags of all folds are scored together. A
+    setting without a score (NaN) is never chosen.
+    """
+    if len(settings) == 1:
+        return settings[0]
+    judge, folds = get_metric(metric), []
+    for train, test in inner_splits(bags, random_state):
+        both = zip(*predict_settings(estimator, settings, bags[train], y[train], bags[test]), strict=True)
+        folds.append((y[test], *both))
+        if judge.needs_std and all(std is None for std in folds[-1][-1]):
+            break  # no setting will have a score, so there is no need to fit on
+    best = best_of([_loss_inside(judge, folds, number) for number in range(len(settings))])
+    if best is None:
+        raise ValueError(_no_score(judge, len(settings)))
+    return settings[best]
+
+
+def _loss_inside(judge: Metric, folds: list[tuple], number: int) -> float:
+    """The loss of one setting, from folds of (targets, a prediction per setting, a std per setting)."""
+    parts = [(y, predictions[number], *([stds[number]] if judge.needs_std else [])) for y, predictions, stds in folds]
+    if any(one is None for part in parts for one in part):
+        return float("nan")
+    if judge.pooled:
+        parts = [tuple(map(np.concatenate, zip(*parts, strict=True)))]
+    return float(np.mean([judge.loss(judge.of(*part)) for part in parts]))
+
+
+def _no_score(judge: Metric, count: int) -> str:
+    other = ", or take a method that gives a standard deviation" if judge.needs_std else ""
+    advice = f"; choose by 'rmse'{other}" if judge.needs_std or judge.pooled else ""
+    return f"{judge.name} needs {judge.needs}; none of {count} settings has a score inside the training bags{advice}"
+
+
+def inner_splits(bags: Bags, random_state: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The folds of training bags on which settings are compared."""
+    units = len(set((bags.ids if bags.groups is None else bags.groups).tolist()))
+    return BagKFold(min(INNER_FOLDS, units), random_state=random_state).split(bags)

@@ -1,0 +1,378 @@
+"""Table 1 of Uriot (2019) again: its six rows, by its protocol and by an honest one, beside the published numbers.
+
+The crop tables of Uriot (2019): a pixel of a county and year in a row, as a table or as the notebook's pickle.
+
+The five data sets of Table 1 of Uriot (2019), as files a user brings.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import dataclass
+from hashlib import sha1
+from importlib.util import find_spec
+from pathlib import Path
+
+import narwhals as nw
+import numpy as np
+
+from bagwise.bags import Bags
+from bagwise.bags.frames import ArrayColumns
+from bagwise.evaluation.comparison import LABELS, spread
+from bagwise.evaluation.evaluation import evaluate
+from bagwise.evaluation.plan import Entry, as_entries
+from bagwise.evaluation.results import Results
+from bagwise.evaluation.selection import as_settings
+from bagwise.evaluation.splits import make_splits
+from bagwise.io import load
+from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading
+from bagwise.io.tables import from_table, gather
+from bagwise.kernels import Gaussian, InverseMultiquadric
+from bagwise.methods import CATALOGUE, method
+from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
+from bagwise.methods.learners import notebook_network
+
+INVALID = (0.0, -32767.0)  # what the tables hold where a pixel was not seen
+PICKLES = (".p", ".pkl", ".pickle")
+
+
+def read_crop(path: Path, *, trust_pickle: bool = False) -> tuple[Bags, np.ndarray]:
+    """A table with columns `bag` and `target`, or with the bag id in the first column and the target in the last."""
+    frame = _read(path, trust_pickle)
+    if isinstance(frame, np.ndarray):
+        return _from_matrix(frame)
+    if not nw.dependencies.is_into_dataframe(frame):
+        raise ValueError(f"it holds a {type(frame).__name__}; a data frame or an array is needed")
+    names = nw.from_native(frame, eager_only=True).columns
+    rows = [name for name in names if is_row_number(str(name))]
+    names = [name for name in names if name not in rows]
+    if len(names) < 3:
+        raise ValueError(f"it has {len(names)} columns; the bag id, features and the target are needed")
+    bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
+    return from_table(frame, bag=bag, target=target, ignore=rows)
+
+
+def _read(path: Path, trust_pickle: bool):
+    if path.suffix.lower() not in PICKLES:
+        return read_parquet(path, None) if path.suffix.lower() == ".parquet" else read_csv(path, ",")
+    if not trust_pickle:
+        raise PermissionError(
+            f"{path.name} is a pickle, which can run any code when opened; pass --trust-pickle if you trust where "
+            "it comes from, or save it as .csv or .parquet"
+        )
+    try:
+        with reading(path):
+            return pickle.loads(path.read_bytes())
+    except ImportError as error:
+        raise ImportError(f"{path.name} needs what is not installed here: {error}; save it as .csv there") from error
+
+
+def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
+    if matrix.ndim != 2 or matrix.shape[1] < 3:
+        raise ValueError(f"it holds an array of shape {matrix.shape}; columns of bag id, features, target are needed")
+    columns = {f"x{j}": column for j, column in enumerate(matrix.T)}
+    ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
+    return gather(ArrayColumns(columns), **ends, features=None, ignore=(), groups=None, missing="refuse")
+
+
+def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
+    """Without the instances that hold an invalid value, and bags that have no other; and a note that says how many."""
+    kept = ~np.isin(bags.instances, INVALID).any(axis=1)
+    sizes = np.add.reduceat(kept, bags.offsets[:-1], dtype=np.int64)
+    left = sizes > 0
+    if left.sum() < 2:
+        raise ValueError("hardly a bag has an instance without invalid values; use --invalid keep")
+    offsets = np.concatenate([[0], np.cumsum(sizes[left])])
+    note = f"{(~kept).sum():,} of {len(kept):,} instances hold 0 or -32767: left out, and {(~left).sum()} bags wholly"
+    return Bags(bags.instances[kept], offsets, bags.ids[left], feature_names=bags.feature_names), y[left], note
+
+
+# Options of `load` are of no use where the file is to be the published one: what to do instead.
+_INSTEAD = {
+    "missing=": "fill them in, or take those rows out of the file",
+    "leave target out": "take such bags out of the file",
+    "variable=": "save the one with bag ids, features and targets alone",
+}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set of the table: its features, the factor its errors are printed by, and what to expect of its file."""
+
+    name: str
+    features: int
+    scale: float
+    crop: bool = False
+    blob: str | None = None  # the id git would give the file
+
+
+DATA_SETS = {
+    data.name: data
+    for data in (
+        DataSet("MODIS", 12, 100.0),
+        DataSet("MISR1", 16, 100.0, blob="cf7b9876140f1a5ec5c656ab43fa5a0244fd75ea"),
+        DataSet("MISR2", 16, 100.0),
+        DataSet("WHEAT", 92, 1.0, crop=True),
+        DataSet("CORN", 92, 1.0, crop=True),
+    )
+}
+
+
+def find_files(folder) -> dict[str, Path]:
+    """The file of every data set that is in a folder: NAME.mat, or for the crops .csv, .parquet, or a pickle.
+
+    Upper or lower case does not matter; a table is preferred to a pickle.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"there is no folder {folder}; give the one that holds MISR1.mat, WHEAT.csv, ...")
+    files = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_file()}
+    found = {}
+    for name in DATA_SETS:
+        mine = [files[file.lower()] for file in file_names(name) if file.lower() in files]
+        if mine:
+            found[name] = mine[0]
+    return found
+
+
+def file_names(name: str) -> list[str]:
+    """What the file of a data set may be called, the most welcome first.
+
+    Examples
+    --------
+    >>> file_names("MISR1"), file_names("CORN")[:2]
+    (['MISR1.mat'], ['CORN.csv', 'CORN.csv.gz'])
+    """
+    endings = (".csv", ".csv.gz", ".parquet", *PICKLES) if DATA_SETS[name].crop else (".mat",)
+    return [name + end for end in endings]
+
+
+def git_blob_id(path) -> str:
+    """The id that git gives to the content of a file: sha1 of "blob SIZE\\0" and the content.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "empty"
+    >>> path.touch()
+    >>> git_blob_id(path)
+    'e69de29bb2d1d6434b8b29ae775ad8c2e48c5391'
+    """
+    content = Path(path).read_bytes()
+    return sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def read_file(
+    name: str, path: Path, *, trust_pickle: bool = False, invalid: str = "keep", bags_of_100: bool = False
+) -> tuple[Bags, np.ndarray, list[str]]:
+    """Bags, targets, and notes on what is unlike the published data.
+
+    Parameters
+    ----------
+    trust_pickle : bool
+        Whether a pickle may be opened: it can run any code.
+    invalid : {"keep", "drop"}
+        Whether instances of the crop tables with an invalid value (0 or -32767) are kept, or left out.
+    bags_of_100 : bool
+        Whether only bags of exactly 100 instances are kept, as the notebook does for MISR2.
+    """
+    if invalid not in ("keep", "drop"):
+        raise ValueError(f"invalid must be 'keep' or 'drop', not {invalid!r}")
+    data, path = DATA_SETS[name], Path(path)
+    try:
+        bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)
+        notes = _unlike(data, path, bags)
+        for wanted, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
+            if wanted:
+                bags, y, note = keep(bags, y)
+                notes.append(note)
+    except (ValueError, TypeError) as error:
+        raise ValueError(_fitting(path, str(error))) from error
+    return bags, y, notes
+
+
+def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
+    kept = bags.sizes == 100
+    if kept.sum() < 2:
+        raise ValueError(f"there are {kept.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
+    note = f"{kept.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
+    return bags[kept], y[kept], note
+
+
+def _fitting(path: Path, text: str) -> str:
+    """An error of `load` with the name of the file, and with advice that can be followed."""
+    fact, _, advice = text.partition("; ")
+    found = [instead for option, instead in _INSTEAD.items() if option in advice]
+    text = f"{fact}; {found[0]}" if found else text
+    return text if path.name in text else f"{path.name}: {text}"
+
+
+def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:
+    notes = []
+    if data.blob is not None and (found := git_blob_id(path)) != data.blob:
+        notes.append(f"{path.name} is not the file of the paper: its git blob id is {found}, not {data.blob}")
+    if bags.n_features != data.features:
+        notes.append(f"{path.name} has {bags.n_features} features; the published file has {data.features}")
+    return notes
+
+
+# 100 x RMSE for MODIS, MISR1, MISR2; RMSE for the crops. EM-MIR and attention-MIR were copied there from other papers.
+PUBLISHED = {
+    "instance-MIR (mean)": {"MODIS": 10.4, "MISR1": 9.02, "MISR2": 7.61, "WHEAT": 4.96, "CORN": 24.57},
+    "instance-MIR (median)": {"MODIS": 10.4, "MISR1": 8.89, "MISR2": 7.50, "WHEAT": 5.00, "CORN": 24.72},
+    "instance-kme-MIR (INV)": {"MODIS": 10.1, "MISR1": 8.68, "MISR2": 7.28, "WHEAT": 4.91, "CORN": 24.40},
+    "instance-kme-MIR (RBF)": {"MODIS": 10.1, "MISR1": 8.70, "MISR2": 7.38, "WHEAT": 4.90, "CORN": 24.51},
+    "EM-MIR": {"MODIS": 9.5, "MISR1": 7.5, "MISR2": 7.3, "WHEAT": 4.9, "CORN": 26.8},
+    "attention-MIR": {"MODIS": 9.05, "MISR1": 7.32, "MISR2": 6.95, "WHEAT": 5.24, "CORN": 27.00},
+}
+INNER_FOLDS = 50
+_KERNELS = {"instance-kme-MIR (INV)": InverseMultiquadric, "instance-kme-MIR (RBF)": Gaussian}
+_POOLS = {"instance-MIR (mean)": "mean", "instance-MIR (median)": "median"}
+_OTHERS = {"EM-MIR": "em", "attention-MIR": "attention"}
+
+
+def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = None, **options) -> list[dict]:
+    """The rows of the table for one data set, ours beside the published ones.
+
+    Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
+    kernels), and the one that leave-one-bag-out on the training bags would choose among them. So both protocols
+    come from the same folds and networks: ``paper`` is the best setting on the scoring folds, ``nested`` the one
+    chosen inside.
+
+    Parameters
+    ----------
+    name : one of MODIS, MISR1, MISR2, WHEAT, CORN
+    rows : names of rows, default all that can be run
+    options : see `run_rows`
+
+    Returns
+    -------
+    list of dict
+        row, published, and for "paper" and "nested" our mean, its standard error over repeats, and how many of those
+        ours is above the published number; ``selection`` says whether a setting was chosen on the scoring folds.
+    """
+    rows = choose_rows(rows)
+    results = run_rows(name, bags, y, rows=rows, **options)
+    return [read_row(results, row, name) for row in rows]
+
+
+def choose_rows(rows: list[str] | None = None) -> list[str]:
+    """The rows that are asked for, if they can be run; or all that can, with a warning that names the others."""
+    unknown = [row for row in rows or () if row not in PUBLISHED]
+    if unknown:
+        raise ValueError(f"there is no row {unknown[0]!r} in Table 1; there are {', '.join(PUBLISHED)}")
+    chosen = list(dict.fromkeys(PUBLISHED if rows is None else rows))
+    lacking = {row: needs for row in chosen if (needs := _lacks(row))}
+    for row, needs in lacking.items():
+        text = f"{row} needs {needs}: pip install 'bagwise[{needs}]'"
+        if rows is not None:
+            raise ImportError(text)
+        warnings.warn(f"{text}; it is left out", UserWarning, stacklevel=2)
+    return [row for row in chosen if row not in lacking]
+
+
+def run_rows(
+    name: str,
+    bags: Bags,
+    y: np.ndarray,
+    *,
+    rows: list[str],
+    repeats: int = 10,
+    folds: int = 5,
+    inner_folds: int = INNER_FOLDS,
+    **options,
+) -> Results:
+    """The cells behind some rows.
+
+    Parameters
+    ----------
+    inner_folds : int
+        D of the paper, at most the number of training bags.
+    options : passed on to `evaluate`, such as ``out``, ``n_jobs``, ``progress``
+    """
+    splits = make_splits(bags, repeats=repeats, folds=folds)  # refuses what cannot be split
+    inner_folds = min(inner_folds, *[len(split.train) for split in splits])
+    entries = table_entries(crop=DATA_SETS[name].crop, inner_folds=inner_folds, rows=rows)
+    return evaluate(bags, y, entries, repeats=repeats, folds=folds, selection="paper", name=name, **options)
+
+
+def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entry]:
+    """The methods behind the rows. Crops have the network of the notebook (it was run on CORN), aerosol the other."""
+    preset = "notebook" if crop else "paper"
+
+    def pool(seed: int):
+        made = method("instance-mean", preset="paper", random_state=seed)
+        return made.set_params(instances__estimator=notebook_network(random_state=seed)) if crop else made
+
+    def kme(seed: int):
+        return method("instance-kme", preset=preset, random_state=seed).set_params(instances__folds=inner_folds)
+
+    own = {"instance-MIR": Entry("instance-MIR", pool, _settings(_POOLS))}
+    own["instance-kme-MIR"] = Entry("instance-kme-MIR", kme, _settings(_KERNELS))
+    labels = list(dict.fromkeys(map(_label, rows)))
+    return [own[label] if label in own else _other(label) for label in labels]
+
+
+def _settings(of_row: dict) -> tuple[dict, ...]:
+    return tuple(setting for row in of_row for settings in _row_settings(row).values() for setting in settings)
+
+
+def _row_settings(row: str) -> dict[str, tuple[dict, ...]]:
+    """The settings that a row is read from, for either protocol."""
+    if row in _POOLS:  # nothing to choose
+        return {"both": ({"head__statistic": _POOLS[row]},)}
+    kernels = [_KERNELS[row](bandwidth) for bandwidth in PAPER_BANDWIDTHS]
+    penalties = [(penalty,) for penalty in PAPER_PENALTIES]
+    grid = as_settings({"head__embedding__kernel": kernels, "head__head__penalties": penalties})
+    return {"paper": grid, "nested": ({"head__grid": {"kernel": kernels}, "head__head__penalties": PAPER_PENALTIES},)}
+
+
+def read_row(results: Results, row: str, name: str) -> dict:
+    """Ours and theirs, for one row of the table."""
+    scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
+    known = ~np.isnan(scores).any(axis=1)  # all but failed cells
+    found = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~known).sum())}
+    columns = _columns_of(row, "paper")
+    found["selection"] = LABELS["paper" if columns.stop - columns.start > 1 else "none"]
+    repeats = np.array([repeat for repeat, _ in results.splits])[known]
+    for protocol in ("paper", "nested"):
+        part = scores[known, _columns_of(row, protocol)] if known.any() else np.empty((0, 1))
+        best = part.mean(axis=0).argmin() if len(part) else 0
+        found |= _compare(part[:, best], repeats, found["published"], protocol)
+    return found
+
+
+def _columns_of(row: str, protocol: str) -> slice:
+    """Where the settings of a row are among those of its method."""
+    start = 0
+    for other in next((rows for rows in (_POOLS, _KERNELS) if row in rows), ()):
+        for which, settings in _row_settings(other).items():
+            if other == row and which in (protocol, "both"):
+                return slice(start, start + len(settings))
+            start += len(settings)
+    return slice(0, 1)
+
+
+def _compare(values: np.ndarray, repeats: np.ndarray, published: float, protocol: str) -> dict:
+    found = spread(values, repeats)
+    error = found["_sd_repeats"] / np.sqrt(len(np.unique(repeats)) or 1)
+    gap = (found[""] - published) / error if error > 0 else float("nan")
+    return {protocol: found[""], f"{protocol}_se": float(error), f"{protocol}_gap_in_se": float(gap)}
+
+
+def _label(row: str) -> str:
+    return row.split(" (")[0]
+
+
+def _lacks(row: str) -> str | None:
+    """The package that a row needs and that is not installed."""
+    needs = CATALOGUE[_OTHERS[row]].needs if row in _OTHERS else None
+    return needs if needs is not None and find_spec(needs) is None else None
+
+
+def _other(label: str) -> Entry:
+    """EM-MIR and attention-MIR as the catalogue has them: no grid is published, so nothing is chosen on the folds."""
+    preset = "paper" if "paper" in CATALOGUE[_OTHERS[label]].presets else None
+    (entry,) = as_entries(f"{_OTHERS[label]}:{preset}" if preset else _OTHERS[label], tune=False)
+    return Entry(label, entry.make)

@@ -1,0 +1,284 @@
+"""`explain`: which instance matters, by the best answer that a method has.
+
+The answer of `explain`: numbers for every instance, side by side.
+
+The learned function: what a head makes of an instance prediction, at values where instances lie.
+
+What a prediction would be without an instance, for every instance in turn and any method, many bags at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.pipeline import Pipeline
+
+from bagwise.bags import Bags, check_bags, from_arrays
+from bagwise.bags.segments import segment_sum
+from bagwise.bags.training_range import compared
+from bagwise.bags.validation import name_bags
+from bagwise.explanations.contributions import by_rows, tell, unwrapped
+
+# What a kind is called, and the attribute that holds its numbers.
+KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
+COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """What every instance has to do with the prediction of its bag.
+
+    Attributes
+    ----------
+    kind : {"contributions", "weights", "leave-one-out"}
+        What ``values`` are.
+    bags : Bags, those explained
+    predictions : array (bags,)
+    contributions : array (instances,) or None
+        They sum to the prediction in every bag.
+    weights : array (instances,) or None
+        They are not negative and sum to one in every bag.
+    instance_predictions : array (instances,) or None
+        What the method predicts of the instance, in units of the target.
+    effects : array (instances,) or None
+        The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.explanations import explain
+    >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
+    >>> explanation = explain(bw.method("aggregated").fit(bags, y), bags)
+    >>> explanation
+    Explanation of 30 bags (150 instances) by contributions
+    >>> list(explanation.table())
+    ['bag', 'instance', 'instance_predictions', 'contributions']
+    """
+
+    kind: str
+    bags: Bags
+    predictions: np.ndarray
+    contributions: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    instance_predictions: np.ndarray | None = None
+    effects: np.ndarray | None = None
+
+    @property
+    def values(self) -> np.ndarray:
+        """The numbers of this kind, one per instance."""
+        return getattr(self, KINDS[self.kind])
+
+    @property
+    def alone(self) -> np.ndarray:
+        """Whether the instance is the only one of its bag, or the only one of weight: without it nothing is left."""
+        return self.bags.shares() == 1
+
+    def table(self) -> dict[str, np.ndarray]:
+        """Equally long columns: the id of the bag, the position of the instance in it (from 0), then what is known."""
+        first = self.bags.expand(self.bags.offsets[:-1])
+        known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+        return {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first, **known}
+
+    def __repr__(self) -> str:
+        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
+
+
+MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
+
+
+def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """h on a grid over instance predictions: what a bag of that one instance and of mean covariates is predicted.
+
+    Parameters
+    ----------
+    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    predictions : Bags of one column, ``model[:-1].transform(bags)``
+    points : int
+
+    Returns
+    -------
+    grid, h : arrays (points,)
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.regressors import PoolPredictions
+    >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
+    >>> grid, h = function_on_grid(PoolPredictions().fit(bags, [0.5, 2.0]), bags, points=3)
+    >>> bool((grid == h).all())
+    True
+    """
+    grid = np.linspace(*np.quantile(predictions.instances[:, 0], MOST), points)
+    alone = from_arrays(list(grid[:, None]))
+    if predictions.covariates is not None:
+        mean = np.tile(predictions.covariates.mean(axis=0), (points, 1))
+        alone = alone.with_covariates(mean, predictions.covariate_names)
+    return grid, head.predict(alone)
+
+
+MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
+BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
+BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
+
+
+def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: int, n_jobs=None) -> np.ndarray:
+    """The prediction of the bag minus that without the instance, for every instance; 0 where nothing would be left.
+
+    A bag of L instances is predicted L times with L - 1 of them. Stages that look at every instance by itself are
+    passed once for all. Blocks depend on the bags alone, so the numbers are the same whatever ``n_jobs``.
+    """
+    _refuse_large(bags, max_instances)
+    model, bags = _past_rows(model, bags)
+    left_out = np.flatnonzero(bags.shares() < 1)
+    blocks = _blocks(bags.expand(bags.sizes)[left_out] - 1, max(1, BLOCK_VALUES // bags.n_features))
+    jobs = (delayed(_predict_without)(model, bags, left_out[block]) for block in blocks)
+    effects = np.zeros(bags.n_instances)
+    found = [np.empty(0), *Parallel(n_jobs=n_jobs)(jobs)]
+    effects[left_out] = bags.expand(predictions)[left_out] - np.concatenate(found)
+    return effects
+
+
+def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
+    """For every instance (its row in the flat array) its bag without it; it must not be all that counts there.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0])])
+    >>> [bag[:, 0].tolist() for bag in without_each(bags, np.array([0, 2, 4]))]
+    [[2.0, 3.0], [1.0, 2.0], [7.0]]
+    """
+    which = np.searchsorted(bags.offsets, left_out, side="right") - 1
+    whole = bags[which]
+    gone = whole.offsets[:-1] + left_out - bags.offsets[which]
+    keep = np.ones(whole.n_instances, dtype=bool)
+    keep[gone] = False
+    return _only(whole, keep)
+
+
+def _only(bags: Bags, keep: np.ndarray) -> Bags:
+    """The bags with the marked instances alone, and everything they carry."""
+    return Bags(
+        bags.instances[keep],
+        np.concatenate([[0], np.cumsum(keep)])[bags.offsets],
+        groups=bags.groups,
+        feature_names=bags.feature_names,
+        missing="keep" if bags.has_missing else "refuse",
+        weights=None if bags.weights is None else bags.weights[keep],
+        covariates=bags.covariates,
+        covariate_names=bags.covariate_names,
+    )
+
+
+def _predict_without(model, bags: Bags, left_out: np.ndarray) -> np.ndarray:
+    return np.asarray(model.predict(compared(without_each(bags, left_out))), dtype=np.float64)
+
+
+def _past_rows(model, bags: Bags) -> tuple[object, Bags]:
+    """What comes after the stages that look at every instance by itself, and the bags it sees."""
+    first = 0
+    if isinstance(model, Pipeline):
+        while first < len(model.steps) - 1 and by_rows(model.steps[first][1]):
+            bags = model.steps[first][1].transform(bags)
+            first += 1
+    return (model[first:] if first else model), bags
+
+
+def _blocks(rows: np.ndarray, most_rows: int) -> Iterator[slice]:
+    """Runs of bags with at most so many rows, and `BLOCK_BAGS` bags; a larger bag is a run of its own."""
+    total, start = np.concatenate([[0], np.cumsum(rows)]), 0
+    while start < len(rows):
+        stop = int(np.searchsorted(total, total[start] + most_rows, side="right")) - 1
+        stop = min(max(stop, start + 1), start + BLOCK_BAGS)
+        yield slice(start, stop)
+        start = stop
+
+
+def _refuse_large(bags: Bags, max_instances: int) -> None:
+    large = bags.sizes > max_instances
+    if large.any():
+        raise ValueError(
+            f"{name_bags(bags.ids, large)} more than {max_instances:,} instances (the largest {bags.sizes.max():,}); "
+            "leaving out each in turn predicts a bag as often as it has instances: explain other bags, or pass "
+            f"max_instances={bags.sizes.max()} and wait"
+        )
+
+
+ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
+
+
+def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
+    r"""What every instance has to do with the prediction of its bag, for any fitted method.
+
+    Three kinds of answer:
+
+    - contributions c_il, for methods with an additive form: ŷ_i = Σ_l c_il exactly;
+    - weights w_il ≥ 0, Σ_l w_il = 1: attention, the chance to be the primary instance, or the weight in a median;
+    - leave-one-out effects, for any method: e_il = ŷ(bag i) - ŷ(bag i without instance l). A bag of one instance has
+      nothing to compare with: its effect is 0, and ``alone`` of the explanation marks it.
+
+    Parameters
+    ----------
+    model : fitted bag regressor
+        Of the catalogue, or your own: it is asked for ``contributions(bags)``, ``instance_weights(bags)`` and
+        ``predict_instances(bags)``, those that it has. Intervals and searches are looked into.
+    bags : Bags
+    kind : {"auto", "contributions", "weights", "leave-one-out"}
+        "auto" is the first of the three that the method has. Contributions, weights and instance predictions are in
+        the answer whenever the method has them, whatever the kind; effects only if they are asked for.
+    max_instances : int
+        The largest bag that leave-one-out accepts: one of L instances is predicted L times.
+    n_jobs : int, optional
+        Processes that leave-one-out may use. The numbers do not depend on it.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.explanations import explain
+    >>> bags, y = bw.datasets.make_gaussian(40, instances=5)
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> explanation = explain(model, bags)
+    >>> bool(np.allclose(explanation.values.reshape(40, 5).sum(axis=1), model.predict(bags), rtol=1e-12))
+    True
+    >>> explain(model, bags, kind="leave-one-out").effects.shape
+    (200,)
+    """
+    if kind not in ("auto", *KINDS):
+        raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
+    model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    predictions = np.asarray(model.predict(bags), dtype=np.float64)
+    bags = compared(bags)  # by predict, which has warned
+    told = tell(model, bags)
+    kind = _chosen(kind, told, model)
+    if told["contributions"] is not None:
+        told["contributions"] = _balanced(told["contributions"], predictions, bags)
+    if kind == "leave-one-out":
+        told["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
+    return Explanation(kind, bags, predictions, **told)
+
+
+def _chosen(kind: str, told: dict, model) -> str:
+    offered = [name for name in KINDS if name == "leave-one-out" or told[name] is not None]
+    if kind == "auto":
+        return offered[0]
+    if kind not in offered:
+        raise ValueError(
+            f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
+            "pass one of these as kind, or 'auto'"
+        )
+    return kind
+
+
+def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
+    """Contributions that sum to the prediction, what rounding left over divided among the instances of the bag."""
+    over = predictions - segment_sum(parts, bags.offsets)
+    size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
+    if (np.abs(over) > ROUNDING * size).any():
+        raise ValueError(
+            f"contributions miss the prediction by {np.abs(over).max():.3g}; contributions(bags) of a method must sum "
+            "to predict(bags) in every bag"
+        )
+    return parts + bags.expand(over / bags.sizes)

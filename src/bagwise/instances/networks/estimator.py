@@ -1,0 +1,362 @@
+"""A regression network for instances: the model of scikit-learn's MLPRegressor, trained for all folds at once.
+
+Networks of many cross-fits trained ahead, together, and found again when the cross-fit's turn comes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import joblib
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils import check_random_state, check_X_y, column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
+
+from bagwise.execution.devices import gpu
+from bagwise.instances.cross_fit import CrossFit
+from bagwise.instances.networks.engines import placed, train_problems
+from bagwise.instances.networks.ensemble import NetworkEnsemble
+from bagwise.instances.networks.training_data import Problem, Recipe, Trained
+
+_INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
+_WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
+
+
+class NetworkRegressor(RegressorMixin, BaseEstimator):
+    r"""A network of rectified linear layers with one output, trained by Adam on batches of rows.
+
+    The loss of a batch of m rows, with weights w of mean one over the training rows, is that of scikit-learn's
+    `MLPRegressor`,
+
+    .. math:: \frac{1}{2 \sum_i w_i} \Big( \sum_i w_i (f(x_i) - y_i)^2 + \alpha \sum_l \|W_l\|^2 \Big),
+
+    with alpha = ``weight_decay`` and the biases free. A batch that weighs less than m/10 is divided by m/10 instead, so
+    that rows of next to no weight move next to nothing. A network is trained by one core, its weights in that core's
+    cache, in single precision; `cross_fit` trains the networks of all folds as one job.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of every hidden layer.
+    epochs : int or tuple of int
+        Passes over the rows. Of several candidates `fit` keeps the one with the smallest squared error on bags
+        held out. In `cross_fit` every candidate is a column of predictions and nothing is chosen: the number that
+        is best for the instances need not be best for what is built upon them.
+    batch_size : int or "auto"
+        Rows per step of Adam. "auto" is a 64th of the training rows, at least 16 and at most 200, so that few rows
+        still make many steps.
+    learning_rate : float
+    weight_decay : float
+        The penalty alpha.
+    standardise : bool
+        Whether columns are scaled to mean 0 and variance 1 over the training rows. One that is constant there is
+        ignored.
+    scale_target : bool
+        Whether y is scaled too, and predictions scaled back; the penalty then acts on the scaled problem. If not,
+        the problem is that of `MLPRegressor`, and the units of y matter.
+    validation_fraction : float
+        Share of the bags held out to choose among candidates in `fit`.
+    device : {"cpu", "cuda", "auto"}
+        Where networks are trained ("cuda:1" names one of several GPUs). "auto" takes a GPU if torch sees one and the
+        work is worth it. A GPU trains the networks of all folds together; from the same first weights, but with
+        its own permutations of the rows, so that its networks are as good as the CPU's and not the same. The same
+        seed gives the same networks on the same GPU. Prediction is the CPU's in any case.
+    precision : {"float32", "tf32"}
+        Of matrix products on a GPU. "tf32" rounds their inputs to ten bits, which is quicker.
+    random_state : int, RandomState or None
+    n_jobs : int, optional
+        Networks trained at once, and blocks of rows predicted at once. The numbers do not depend on it.
+
+    Attributes
+    ----------
+    network_ : NetworkEnsemble
+        The one network, as arrays.
+    epochs_ : int
+        Passes made by it.
+    validation_errors_ : dict
+        Mean squared error on the bags held out for every candidate; empty if there was nothing to choose.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, (400, 2))
+    >>> y = np.abs(X[:, 0]) + X[:, 1]
+    >>> network = NetworkRegressor(hidden=(32,), epochs=50, learning_rate=0.01).fit(X[:300], y[:300])
+    >>> network.score(X[300:], y[300:]) > 0.95
+    True
+
+    Out-of-fold predictions, a column for every number of epochs:
+
+    >>> fits = NetworkRegressor(hidden=(32,), epochs=(5, 50)).cross_fit(X, y, fold=np.arange(400) % 4)
+    >>> fits.candidates
+    ({'epochs': 5}, {'epochs': 50})
+    >>> fits.predictions.shape
+    (400, 2)
+    >>> fits.predictor(1, "fold-mean")
+    NetworkEnsemble(4 networks, 2-32-1)
+
+    References
+    ----------
+    Kingma & Ba (2015). Adam: a method for stochastic optimization. ICLR.
+    Uriot (2019). Target-wise kernel mean embedding in multiple instance regression.
+    """
+
+    def __init__(
+        self,
+        hidden=(128,),
+        *,
+        epochs=100,
+        batch_size=200,
+        learning_rate=1e-3,
+        weight_decay=0.05,
+        standardise=True,
+        scale_target=True,
+        validation_fraction=0.1,
+        device="cpu",
+        precision="float32",
+        random_state=0,
+        n_jobs=None,
+    ):
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.standardise = standardise
+        self.scale_target = scale_target
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.precision = precision
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X, y, sample_weight=None, groups=None) -> NetworkRegressor:
+        """Train one network; ``groups``, the bag of every row, serves to choose among several ``epochs``."""
+        X, y = validate_data(self, X, y, **_INPUT)
+        y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
+        recipe = self._recipe()
+        choosing = len(recipe.epochs) > 1
+        held = self._held_out(groups, weight, recipe.seed) if choosing else np.zeros(len(X), dtype=bool)
+        fold = np.where(held, 0, 1)  # network 0 learns from the rows of fold 1
+        ((trained,),) = self._train([Problem.of(X, y, weight, fold, recipe, n_networks=1)], recipe, self.n_jobs)
+        squares = (trained.predictions.T - y[held]) ** 2
+        errors = np.average(squares, axis=1, weights=weight[held]) if choosing else []
+        best = int(np.argmin(errors)) if choosing else 0
+        self.network_ = trained.networks[best]
+        self.epochs_ = recipe.epochs[best]
+        self.validation_errors_ = {epochs: float(e) for epochs, e in zip(recipe.epochs, errors, strict=choosing)}
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """One number per row."""
+        check_is_fitted(self, "network_")
+        X = validate_data(self, X, reset=False, dtype=_INPUT["dtype"], order="C")
+        return self.network_.predict_checked(X)
+
+    def cross_fit(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
+        """Train a network per fold on the rows of the other folds, all as one job; see `CrossFit`.
+
+        Parameters
+        ----------
+        X, y : arrays (rows, features), (rows,)
+        fold : array (rows,)
+            The fold of every row, at least two different ones. All rows of a bag belong in the same.
+        sample_weight : array (rows,), optional
+        n_jobs : int, optional
+            Overrides the estimator's.
+        """
+        return self.cross_fit_together([(X, y, fold, sample_weight)], n_jobs=n_jobs)[0]
+
+    def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
+        """`cross_fit` of several problems, each (X, y, fold, sample_weight), whose networks are trained as one job.
+
+        That is for a GPU, which has room for the networks of all folds of all repeats of an evaluation. The results
+        are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
+        """
+        recipe, n_jobs = self._recipe(), self.n_jobs if n_jobs is None else n_jobs
+        checked = [_checked(*problem) for problem in problems]
+        if len({X.shape[1] for X, *_ in checked}) > 1:
+            raise ValueError("problems trained together must have the same number of features")
+        prepared = [_prepared(parts, recipe) for parts in checked]
+        trained = self._train(prepared, recipe, n_jobs)
+        regressor = clone(self).set_params(random_state=recipe.seed, n_jobs=n_jobs)
+        return [
+            _assembled(folds, regressor, recipe.epochs, (X, y, problem[3]))
+            for folds, (X, y, *_), problem in zip(trained, checked, problems, strict=True)
+        ]
+
+    def problem(self, X, y, fold, sample_weight=None) -> tuple[Problem, Recipe]:
+        """What `cross_fit` would train, checked."""
+        recipe = self._recipe()
+        return _prepared(_checked(X, y, fold, sample_weight), recipe), recipe
+
+    def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
+        return train_problems(problems, recipe, device=self.device, precision=self.precision, n_jobs=n_jobs)
+
+    def _recipe(self) -> Recipe:
+        """The parameters, checked, with the seed drawn."""
+        epochs = tuple(sorted(set(_counts("epochs", self.epochs))))
+        if not epochs:
+            raise ValueError("epochs must hold at least one candidate")
+        if not (0 < self.learning_rate < np.inf and 0 <= self.weight_decay < np.inf):
+            raise ValueError(
+                f"learning_rate must be above zero and weight_decay not below, both finite; got {self.learning_rate!r} "
+                f"and {self.weight_decay!r}"
+            )
+        return Recipe(
+            hidden=_counts("hidden", self.hidden),
+            epochs=epochs,
+            batch_size=None if self.batch_size == "auto" else _counts("batch_size", self.batch_size)[0],
+            learning_rate=float(self.learning_rate),
+            weight_decay=float(self.weight_decay),
+            standardise=bool(self.standardise),
+            scale_target=bool(self.scale_target),
+            seed=_seed(self.random_state),
+        )
+
+    def _held_out(self, groups, weight: np.ndarray, seed: int) -> np.ndarray:
+        """Which rows are held out to choose among candidates: those of some bags; without bags, some rows."""
+        groups = np.arange(len(weight)) if groups is None else column_or_1d(groups)
+        check_consistent_length(weight, groups)
+        bags = np.unique(groups[weight > 0])
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be between 0 and 1, not {self.validation_fraction!r}")
+        if len(bags) < 2:
+            raise ValueError(
+                "choosing among several epochs needs two bags or more, one to be held out; give a single number"
+            )
+        n_held = int(np.clip(round(self.validation_fraction * len(bags)), 1, len(bags) - 1))
+        chosen = np.random.default_rng([seed, 1]).choice(len(bags), n_held, replace=False)
+        return np.isin(groups, bags[chosen])
+
+
+def _checked(X, y, fold, sample_weight) -> tuple:
+    """X, y, weights and folds, the latter numbered from 0."""
+    X, y = check_X_y(X, y, **_INPUT)
+    y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
+    fold = column_or_1d(fold)
+    check_consistent_length(X, fold)
+    labels, fold = np.unique(fold, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError("cross-fitting needs at least two folds, but every row is in the same one")
+    return X, y, weight, fold
+
+
+def _prepared(checked: tuple, recipe: Recipe) -> Problem:
+    return Problem.of(*checked, recipe, n_networks=checked[-1].max() + 1)
+
+
+def _assembled(folds, regressor, epochs: tuple[int, ...], data: tuple) -> CrossFit:
+    predictions = np.empty((len(data[0]), len(epochs)))
+    for trained in folds:
+        predictions[trained.rows] = trained.predictions
+    predictor = _Predictor(regressor, epochs, [trained.networks for trained in folds], data)
+    return CrossFit(predictions, tuple({"epochs": number} for number in epochs), predictor)
+
+
+@dataclass(frozen=True)
+class _Predictor:
+    """`CrossFit.predictor`: keeps the data for a refit, and can be pickled."""
+
+    regressor: NetworkRegressor
+    epochs: tuple[int, ...]
+    networks: list[NetworkEnsemble]
+    data: tuple
+
+    def __call__(self, candidate: int, kind: str):
+        if kind == "fold-mean":
+            return NetworkEnsemble.joined([networks[candidate] for networks in self.networks])
+        if kind == "last-fold":
+            return self.networks[-1][candidate]
+        if kind == "refit":
+            return clone(self.regressor).set_params(epochs=self.epochs[candidate]).fit(*self.data)
+        raise ValueError(f"kind must be 'fold-mean', 'refit' or 'last-fold', not {kind!r}")
+
+
+def _counts(name: str, value) -> tuple[int, ...]:
+    counts = tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(count, Integral) and count > 0 for count in counts):
+        raise ValueError(f"{name} must be made of whole numbers above zero, not {value!r}")
+    return tuple(map(int, counts))
+
+
+def _seed(random_state) -> int:
+    """A number that gives the same networks again, also where the state it was drawn from has moved on."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+THREADS = 8
+
+
+class TrainedAhead(NetworkRegressor):
+    """A `NetworkRegressor` that looks for its networks among those `train_ahead` made before it trains any.
+
+    Networks are found by all that they depend on, so this one and its copies give what the regressor gives that it
+    was made of (`of`), on any data and with any parameters; only the wait is shorter.
+    """
+
+    @classmethod
+    def of(cls, regressor: NetworkRegressor, known: dict[str, list[Trained]]) -> TrainedAhead:
+        made = cls(**regressor.get_params(deep=False))
+        made.known = known
+        return made
+
+    def __sklearn_clone__(self) -> TrainedAhead:
+        return self.of(super().__sklearn_clone__(), self.known)
+
+    def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
+        found = [self.known.get(_key(self, problem, recipe)) for problem in problems]
+        return super()._train(problems, recipe, n_jobs) if None in found else found
+
+
+def can_train_ahead(regressor) -> bool:
+    """Whether it is made of networks, and a GPU was asked for, or is there."""
+    if not isinstance(regressor, NetworkRegressor) or regressor.device == "cpu":
+        return False
+    return regressor.device != "auto" or gpu()
+
+
+def train_ahead(asked: list[tuple[NetworkRegressor, tuple]]) -> list[tuple[str, list[Trained]] | None]:
+    """For every (regressor, (X, y, fold, sample_weight)) the name and the networks of its cross-fit.
+
+    All networks of one shape are trained together, whatever their seeds. None stands for those that belong on the CPU:
+    that is settled for every cross-fit by itself, since its company must not change its numbers.
+    """
+    found: list = [None] * len(asked)
+    alike = defaultdict(list)
+    gpu()  # torch is imported here, before there are threads
+    # By threads: a GPU should not wait long for sums and hashes.
+    prepared = Parallel(n_jobs=THREADS, require="sharedmem")(delayed(_prepared_ahead)(*one) for one in asked)
+    for at, (where, key, problem) in enumerate(prepared):
+        if where[0] != "cpu":
+            alike[where].append((at, key, problem))
+    for (place, precision, _, recipe), members in alike.items():
+        problems = [problem for _, _, problem in members]
+        trained = train_problems(problems, recipe, device=place, precision=precision)
+        for (at, key, _), networks in zip(members, trained, strict=True):
+            found[at] = key, networks
+    return found
+
+
+def _prepared_ahead(regressor: NetworkRegressor, rows: tuple) -> tuple[tuple, str, Problem]:
+    """Where and how, the same for all that can be trained together; the name; and what to train."""
+    problem, recipe = regressor.problem(*rows)
+    place = placed([problem], recipe, regressor.device)
+    shape = (place, regressor.precision, problem.X.shape[1], replace(recipe, seed=0))
+    return shape, _key(regressor, problem, recipe), problem
+
+
+def _key(regressor: NetworkRegressor, problem: Problem, recipe: Recipe) -> str:
+    """A hash of all that the networks of a problem depend on."""
+    where = (regressor.device, regressor.precision)
+    rows = (problem.X, problem.y, problem.weight, problem.fold, problem.n_networks)
+    return joblib.hash((where, rows, recipe), hash_name="sha1", coerce_mmap=True)

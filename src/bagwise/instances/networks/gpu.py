@@ -1,0 +1,472 @@
+"""Training the networks of one or many cross-fits together on a device, in as few launches as its memory allows.
+
+A fresh permutation of every network's rows in every epoch, each place computed on its own: no sorting, no swaps.
+
+The places 0, ..., n - 1 are written as pairs (l, r), place = l a + r with a about the root of n. A round adds a hash of
+one half to the other, modulo its size (a Feistel network), which can be undone and so is a permutation of the a b >= n
+pairs. A place that lands at n or beyond goes round again until it does not: a permutation of the n.
+
+Many networks on one device, ready to be trained together: data, rows, scaling and parameters as tensors.
+
+Networks trained together by batched matrix products: networks of any shape, on any device of torch.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import groupby
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bagwise.first_use import lock
+from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT, layout
+from bagwise.instances.networks.training_data import (
+    LEAST,
+    Problem,
+    Recipe,
+    Trained,
+    initial_parameters,
+    inverse,
+    refuse_divergence,
+)
+
+ROUNDS = 6
+_LOW = 0xFFFFFFFF  # unsigned 32-bit arithmetic in signed 64
+
+
+def epoch_keys(rng: np.random.Generator, epochs: int) -> np.ndarray:
+    """What a network's permutations are made of, (epochs, rounds): a longer run begins with those of a shorter one."""
+    return rng.integers(2**32, size=(epochs, ROUNDS), dtype=np.uint32)
+
+
+def side(n: Tensor) -> Tensor:
+    """a, the size of the right half: the root of n, rounded up."""
+    return n.double().sqrt().ceil().long()
+
+
+def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
+    """The first ``counts[e]`` entries of every row of ``rows`` (networks, longest), permuted by ``keys[e]``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rows = torch.tensor([[10, 11, 12, 13, 14], [20, 21, 22, 0, 0]])
+    >>> order = shuffled(rows, torch.tensor([5, 3]), torch.arange(12).reshape(2, 6))
+    >>> [sorted(order[0].tolist()), sorted(order[1, :3].tolist())]
+    [[10, 11, 12, 13, 14], [20, 21, 22]]
+    """
+    n, keys = counts.long()[:, None], keys.long()
+    place = torch.arange(rows.shape[1], device=rows.device).expand(rows.shape)
+    place = torch.where(place < n, place, 0)
+    place = _round_trip(place, n, keys)
+    while (away := place >= n).any():
+        place = torch.where(away, _round_trip(place, n, keys), place)
+    return rows.gather(1, place)
+
+
+def _round_trip(place: Tensor, n: Tensor, keys: Tensor) -> Tensor:
+    a = side(n)
+    b = (n + a - 1) // a
+    left, right = place // a, place % a
+    for i in range(0, ROUNDS, 2):
+        left = (left + _hash(right ^ keys[:, i, None], b)) % b
+        right = (right + _hash(left ^ keys[:, i + 1, None], a)) % a
+    return left * a + right
+
+
+def _hash(x: Tensor, size: Tensor) -> Tensor:
+    """A number below ``size``: the finish of MurmurHash3, which lets every bit of x change every bit, scaled."""
+    x = ((x ^ (x >> 16)) * 0x85EBCA6B) & _LOW
+    x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _LOW
+    return ((x ^ (x >> 16)) * size) >> 32
+
+
+STEEP = 256.0  # a network that magnifies a column more than this is given it in double precision
+
+
+@dataclass(frozen=True)
+class Data:
+    """The rows of several problems, one after the other, every column about 0 and of size 1 in its problem.
+
+    ``X`` (rows, features padded as in `layout`), ``targets`` and ``weight`` (rows,), the latter None if all are one.
+    ``starts`` are the first rows of the problems; ``centre`` and ``size`` what was taken off and divided by, the target
+    being the last column.
+    """
+
+    X: Tensor
+    targets: Tensor
+    weight: Tensor | None
+    starts: np.ndarray
+    centre: np.ndarray
+    size: np.ndarray
+
+
+@dataclass(frozen=True)
+class Group:
+    """Networks trained together; ``parameters`` and the moments of Adam (networks, padded) change in place."""
+
+    data: Data
+    plan: np.ndarray
+    rows: Tensor  # (networks, longest), of which the first ``counts`` are a network's own
+    counts: Tensor
+    batches: Tensor
+    x_shift: Tensor
+    x_factor: Tensor
+    y_shift: Tensor
+    y_factor: Tensor
+    decay: Tensor
+    keys: Tensor  # (epochs, networks, rounds)
+    parameters: Tensor
+    first: Tensor
+    second: Tensor
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+
+def upload(problems: list[Problem], recipe: Recipe, device) -> list[tuple[list[int], Data]]:
+    """The rows of the problems on the device, with the numbers of the problems.
+
+    Those of single precision come first, then those where a network needs more: a problem is stored as it would be
+    alone.
+    """
+    parts = [_standardised(problem, recipe, device) for problem in problems]
+    steep = [_steepest(problem, size) > STEEP for problem, (_, _, size) in zip(problems, parts, strict=True)]
+    uploaded = []
+    for dtype, wanted in ((torch.float32, False), (torch.float64, True)):
+        some = [j for j in range(len(problems)) if steep[j] == wanted]
+        if some:
+            uploaded.append((some, _joined([problems[j] for j in some], [parts[j] for j in some], dtype, device)))
+    return uploaded
+
+
+def _joined(problems: list[Problem], parts: list[tuple], dtype, device) -> Data:
+    centre, size = (np.stack([part[i] for part in parts]) for i in (1, 2))
+    starts = np.cumsum([0] + [len(problem.y) for problem in problems])
+    features = problems[0].X.shape[1]
+    X = torch.zeros((starts[-1], layout((features, 1))[0, ROWS]), dtype=dtype, device=device)
+    targets = torch.empty(starts[-1], dtype=dtype, device=device)
+    for start, (rows, *_) in zip(starts, parts, strict=False):
+        X[start : start + len(rows), :features] = rows[:, :-1]
+        targets[start : start + len(rows)] = rows[:, -1]
+    plain = all((problem.weight == 1).all() for problem in problems)
+    weight = None if plain else torch.from_numpy(np.concatenate([p.weight for p in problems])).to(device)
+    return Data(X, targets, weight, starts, centre, size)
+
+
+def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.ndarray, np.ndarray]:
+    """Features and target as columns, and what was taken off and divided by (nothing, where scaling is not wanted)."""
+    X, y = (torch.tensor(a, device=device).double() for a in (problem.X, problem.y))
+    rows = torch.cat([X, y[:, None]], dim=1)
+    scaled = torch.tensor([recipe.standardise] * X.shape[1] + [recipe.scale_target], device=device)
+    centre = torch.where(scaled, rows.mean(dim=0), 0.0)
+    rows -= centre
+    size = (rows**2).mean(dim=0).sqrt()
+    size = torch.where(scaled & (size > 0), size, 1.0)
+    return rows / size, centre.cpu().numpy(), size.cpu().numpy()
+
+
+def _steepest(problem: Problem, size: np.ndarray) -> float:
+    """The most that a network magnifies a column, the target among them."""
+    return max(
+        (inverse(problem.x_scale) * size[:-1]).max(initial=0.0), (inverse(problem.y_scale) * size[-1]).max(initial=0.0)
+    )
+
+
+def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], recipe: Recipe) -> Group:
+    """The networks (problem, fold) in ``members`` as one group, with their first weights."""
+    device, dtype = data.X.device, data.X.dtype
+    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
+    seeds = [(problems[j].seed, k) for j, k in members]
+    drawn = {seed: _draw(plan, recipe, *seed) for seed in set(seeds)}  # the folds of a repeat share theirs
+    draws = [drawn[seed] for seed in seeds]
+    rows, counts = _own_rows(problems, data, members)
+    batches = [recipe.batch(int(count)) for count in counts]
+    plain = data.weight is None
+    mean = [1.0 if plain else float(problems[j].weight[problems[j].rows(k)].mean()) for j, k in members]
+    parameters = np.zeros((len(members), -(-len(draws[0][0]) // 16) * 16), dtype=np.float32)
+    parameters[:, : len(draws[0][0])] = [draw[0] for draw in draws]
+    start = torch.from_numpy(parameters).to(device)
+    keys = np.stack([draw[1] for draw in draws], axis=1).astype(np.int64)
+    return Group(
+        data, plan, rows, torch.tensor(counts, dtype=torch.int32, device=device),
+        torch.tensor(batches, dtype=torch.int32, device=device),
+        *(torch.as_tensor(part, dtype=dtype, device=device) for part in _scaling(problems, data, members)),
+        recipe.weight_decay * torch.tensor(mean, device=device),
+        torch.from_numpy(keys).to(device), start, torch.zeros_like(start), torch.zeros_like(start),
+    )  # fmt: skip
+
+
+def _draw(plan, recipe: Recipe, seed: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """First weights, the same as on the CPU, and the keys of the permutations."""
+    rng = np.random.default_rng([seed, k])
+    return initial_parameters(plan, rng), epoch_keys(rng, recipe.epochs[-1])
+
+
+def _own_rows(problems, data: Data, members) -> tuple[Tensor, np.ndarray]:
+    """The rows of every network, in order, filled up with zeros; and how many there are."""
+    parts = []
+    for j in dict.fromkeys(j for j, _ in members):
+        folds = torch.tensor([k for i, k in members if i == j], device=data.X.device)
+        fold = torch.from_numpy(problems[j].fold.astype(np.int64)).to(data.X.device)
+        used = torch.from_numpy(problems[j].weight > 0).to(data.X.device)
+        mask = (fold[None] != folds[:, None]) & used[None]
+        parts.append((mask, mask.sum(dim=1), int(data.starts[j])))
+    counts = torch.cat([count for _, count, _ in parts])
+    rows = torch.zeros((len(members), int(counts.max())), dtype=torch.int32, device=data.X.device)
+    first = 0
+    for mask, count, start in parts:
+        network, row = mask.nonzero(as_tuple=True)
+        place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[network]
+        rows[first + network, place] = (row + start).int()
+        first += len(mask)
+    return rows, counts.cpu().numpy()
+
+
+def _scaling(problems, data: Data, members) -> list[np.ndarray]:
+    """Shift and factor of X and of y for every network, in the units of `Data`."""
+    width, last = data.X.shape[1], data.centre.shape[1] - 1
+    x_shift, x_factor = np.zeros((2, len(members), width))
+    y_shift, y_factor = np.zeros((2, len(members)))
+    for e, (j, k) in enumerate(members):
+        problem, centre, size = problems[j], data.centre[j], data.size[j]
+        x_shift[e, :last] = (problem.x_shift[k] - centre[:-1]) / size[:-1]
+        x_factor[e, :last] = inverse(problem.x_scale[k]) * size[:-1]
+        y_shift[e] = (problem.y_shift[k] - centre[-1]) / size[-1]
+        y_factor[e] = inverse(problem.y_scale[[k]])[0] * size[-1]
+    return [x_shift, x_factor, y_shift, y_factor]
+
+
+@contextmanager
+def products(precision: str):
+    """Matrix products of float32 in full, or (``"tf32"``) of numbers rounded to ten bits first."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def layers(flat: Tensor, plan) -> list[tuple[Tensor, Tensor]]:
+    """Weights (networks, rows, columns) and biases (networks, 1, columns) of every layer, padded: views of ``flat``."""
+    views = []
+    for layer in plan:
+        n, m, weight, bias = (int(layer[what]) for what in (ROWS, COLUMNS, WEIGHT_AT, BIAS_AT))
+        W = flat[:, weight : weight + n * m].unflatten(1, (n, m))
+        views.append((W, flat[:, None, bias : bias + m]))
+    return views
+
+
+def forward(flat: Tensor, plan, x: Tensor) -> list[Tensor]:
+    """What every layer is given, and the outputs (networks, rows, 1) at the end."""
+    values = [x]
+    for i, (W, b) in enumerate(layers(flat, plan)):
+        z = torch.baddbmm(b, values[-1], W)
+        values.append(z.relu_() if i < len(plan) - 1 else z)
+    return values
+
+
+def scaled_rows(group: Group, rows: Tensor) -> Tensor:
+    """The inputs (networks, rows, features) as each network wants them."""
+    x = (group.data.X[rows] - group.x_shift[:, None]) * group.x_factor[:, None]
+    return x.float()
+
+
+class Batched:
+    """One step of all networks is a few batched products; those that have no rows left in the epoch wait."""
+
+    def __init__(self, group: Group, precision: str = "float32"):
+        self.group, self.precision = group, precision
+        self.gradient = torch.zeros_like(group.parameters)
+        self.n_steps = -(-group.counts // group.batches)
+        self.span = torch.arange(int(group.batches.max()), device=group.rows.device)
+
+    def epoch(self, order: Tensor, sizes: Tensor, epoch: int) -> Tensor:
+        """One pass over ``order``; ``sizes[s]`` is the length of Adam's step s. The summed loss of every network."""
+        loss = torch.zeros(len(self.group), device=order.device)
+        with products(self.precision), torch.no_grad():
+            for step in range(int(self.n_steps.max())):
+                loss += self._step(order, sizes[epoch * self.n_steps + step], step)
+        return loss
+
+    def _step(self, order: Tensor, size: Tensor, step: int) -> Tensor:
+        group = self.group
+        place = step * group.batches[:, None] + self.span
+        live = (self.span < group.batches[:, None]) & (place < group.counts[:, None])
+        rows = order.gather(1, place.clamp(max=order.shape[1] - 1).long()).long()
+        weight = live.float() if group.data.weight is None else live * group.data.weight[rows]
+        values = forward(group.parameters, group.plan, scaled_rows(group, rows))
+        target = (group.data.targets[rows] - group.y_shift[:, None]) * group.y_factor[:, None]
+        miss = values.pop()[..., 0] - target.float()
+        errors = weight * torch.where(live, miss, 0.0)
+        self._backward(values, errors[..., None])
+        share = 1 / torch.maximum(weight.sum(dim=1), LEAST * live.sum(dim=1).clamp(min=1))  # finite also while waiting
+        waiting = step >= self.n_steps
+        before = [part[waiting] for part in self._state()] if waiting.any() else None
+        self._adam(share[:, None], size[:, None])
+        if before is not None:
+            for part, old in zip(self._state(), before, strict=True):
+                part[waiting] = old
+        return (errors * torch.where(live, miss, 0.0)).sum(dim=1)
+
+    def _state(self) -> tuple[Tensor, ...]:
+        return self.group.parameters, self.group.first, self.group.second
+
+    def _backward(self, values: list[Tensor], delta: Tensor) -> None:
+        """The gradient of half the weighted sum of squares; ``values`` are what the layers were given."""
+        weights, slopes = (layers(flat, self.group.plan) for flat in (self.group.parameters, self.gradient))
+        for i in range(len(weights) - 1, -1, -1):
+            slopes[i][0].copy_(torch.bmm(values[i].transpose(1, 2), delta))
+            slopes[i][1].copy_(delta.sum(dim=1, keepdim=True))
+            if i > 0:
+                delta = torch.bmm(delta, weights[i][0].transpose(1, 2)).mul_(values[i] > 0)
+
+    def _adam(self, share: Tensor, size: Tensor) -> None:
+        parameters, first, second = self._state()
+        biases = int(self.group.plan[0, BIAS_AT])  # weights come before biases, which are not penalised
+        slope = self.gradient
+        slope[:, :biases].addcmul_(parameters[:, :biases], self.group.decay[:, None])
+        slope.mul_(share)
+        first.mul_(0.9).add_(slope, alpha=0.1)
+        second.mul_(0.999).addcmul_(slope, slope, value=0.001)
+        parameters.sub_((first * size).div_(second.sqrt().add_(1e-8)))
+
+
+SHARE = 0.6  # of the free memory that one group of networks may take
+LARGEST = 2**28  # numbers in an array of activations
+
+
+def train_together(problems: list[Problem], recipe: Recipe, device: str, precision="float32", n_jobs=None):
+    """For every problem the list of its trained networks; all problems have the same number of features.
+
+    A network's first weights, rows and permutations do not depend on its company, so the problems could as well be
+    trained one by one; only the rounding of batched products may differ.
+    """
+    try:
+        uploaded = upload(problems, recipe, device)
+    except torch.OutOfMemoryError:
+        if len(problems) == 1:
+            raise
+        torch.cuda.empty_cache()
+        half = len(problems) // 2
+        parts = problems[:half], problems[half:]
+        return [found for part in parts for found in train_together(part, recipe, device, precision, n_jobs)]
+    found: list[list[Trained]] = [[] for _ in problems]
+    for some, data in uploaded:
+        trained = iter(_in_groups([problems[j] for j in some], data, recipe, precision, n_jobs))
+        for j in some:
+            found[j] = [next(trained) for _ in range(problems[j].n_networks)]
+    return found
+
+
+def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
+    """All networks of the problems, as many at a time as the device has room for."""
+    members = [(j, k) for j, problem in enumerate(problems) for k in range(problem.n_networks)]
+    size, trained, at = _at_once(problems, recipe, data), [], 0
+    while at < len(members):
+        try:
+            trained += _train(problems, data, members[at : at + size], recipe, precision, n_jobs)
+            at += size
+        except torch.OutOfMemoryError:
+            if size == 1:
+                raise
+            size = max(1, min(size, len(members) - at) // 2)
+            torch.cuda.empty_cache()
+    return trained
+
+
+def engines(plan, device: str):
+    """The engine for networks of this shape, and the function that permutes their rows."""
+    if torch.device(device).type == "cuda" and find_spec("triton"):
+        with lock:
+            from bagwise.instances.networks import triton_fused as fused
+            from bagwise.instances.networks import triton_parts as orders
+            from bagwise.instances.networks import triton_streamed as streamed
+        if fused.fits(plan):
+            return fused.Fused, orders.shuffled
+        return (streamed.Streamed if streamed.fits(plan) else Batched), orders.shuffled
+    return Batched, shuffled
+
+
+def _at_once(problems, recipe: Recipe, data: Data) -> int:
+    """How many networks the free memory holds: orders of rows, weights and moments, activations of a batch."""
+    if data.X.device.type != "cuda":
+        return 64
+    longest = max(len(problem.y) for problem in problems)
+    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
+    weights = int(plan[-1, BIAS_AT]) * (8 + len(recipe.epochs))
+    batched = engines(plan, "cuda")[0] is Batched
+    activations = 6 * recipe.batch(longest) * int(data.X.shape[1] + plan[:, COLUMNS].sum()) if batched else 0
+    free = torch.cuda.mem_get_info(data.X.device)[0]
+    return max(1, int(SHARE * free / (12 * longest + 4 * (weights + activations))))
+
+
+def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
+    group = gather(problems, data, members, recipe)
+    kept = torch.stack(run_epochs(group, recipe, precision), dim=1)
+    parameters = kept[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
+    trained = []
+    for j, own in groupby(range(len(members)), lambda e: members[e][0]):
+        own = list(own)
+        held = [problems[j].held(members[e][1]) for e in own]
+        part = slice(own[0], own[-1] + 1)
+        outputs = _held_outputs(group, kept[part], part, [rows + data.starts[j] for rows in held], precision)
+        for e, rows, said in zip(own, held, outputs, strict=True):
+            k = members[e][1]
+            said = problems[j].y_shift[k] + problems[j].y_scale[k] * said[: len(rows)]
+            trained.append(Trained(problems[j].ensemble(k, parameters[e], recipe, n_jobs), rows, said))
+    return trained
+
+
+def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
+    """Train; the parameters after each number of epochs asked for."""
+    Engine, shuffled = engines(group.plan, group.rows.device)
+    engine, sizes, kept = Engine(group, precision), step_sizes(group, recipe), []
+    for epoch in range(recipe.epochs[-1]):
+        order = shuffled(group.rows, group.counts, group.keys[epoch])
+        try:
+            loss = engine.epoch(order, sizes, epoch)
+        except Exception as error:
+            if type(error).__name__ != "OutOfResources":  # triton's: this card has no room for such a kernel
+                raise
+            engine = Batched(group, precision)
+            loss = engine.epoch(order, sizes, epoch)
+        refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
+        if epoch + 1 in recipe.epochs:
+            kept.append(group.parameters.clone())
+    return kept
+
+
+def step_sizes(group: Group, recipe: Recipe) -> Tensor:
+    """Of every step of Adam, its length with the correction for moments that began at zero; in double, then rounded."""
+    n_steps = int((-(-group.counts // group.batches)).max())
+    steps = np.arange(1, recipe.epochs[-1] * n_steps + 1)
+    sizes = recipe.learning_rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)
+    return torch.from_numpy(sizes.astype(np.float32)).to(group.rows.device)
+
+
+@torch.no_grad()
+def _held_outputs(group: Group, kept: Tensor, part: slice, held: list[np.ndarray], precision: str) -> np.ndarray:
+    """What the networks of one problem say of rows held out, (networks, longest, epochs kept), each in its own units.
+
+    One problem at a time: products of other sizes may round differently, and its company must not be felt.
+    """
+    rows = np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
+    for e, own in enumerate(held):
+        rows[e, : len(own)] = own
+    said = np.empty((*rows.shape, kept.shape[1]))
+    step = max(1, LARGEST // max(1, rows.shape[1] * (int(group.plan[:, COLUMNS].max()) + group.data.X.shape[1])))
+    with products(precision):
+        for at in range(0, len(held), step):
+            some = slice(part.start + at, min(part.start + at + step, part.stop))
+            own = replace(group, x_shift=group.x_shift[some], x_factor=group.x_factor[some])
+            x = scaled_rows(own, torch.from_numpy(rows[at : at + step]).to(group.rows.device))
+            for i in range(kept.shape[1]):
+                outputs = forward(kept[at : at + step, i], group.plan, x)[-1][..., 0]
+                said[at : at + step, :, i] = outputs.cpu().numpy()
+    return said

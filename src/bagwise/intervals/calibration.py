@@ -1,0 +1,252 @@
+"""Held-out predictions of the training bags, and what predicts new bags without them: one function per way.
+
+Models that never saw some of the bags: trained fold by fold, or kept by the method itself.
+
+Leave-one-bag-out ridge regression at new bags, without fitting again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+
+from bagwise.bags import Bags, weights_or_ones
+from bagwise.instances import EachInstance, OutOfFold
+from bagwise.intervals.order_statistics import units_of
+from bagwise.regressors import EmbeddingRidge, RidgePath
+from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
+
+
+@dataclass(frozen=True)
+class FoldModels:
+    """A fitted model per fold, each trained without the bags of its fold."""
+
+    models: tuple
+
+    def predict_folds(self, bags: Bags) -> np.ndarray:
+        """Predictions (folds, bags) of every model."""
+        return np.stack([model.predict(bags) for model in self.models])
+
+    def std_folds(self, bags: Bags) -> np.ndarray:
+        """Their standard deviations (folds, bags), for methods that give them."""
+        return np.stack([model.predict(bags, return_std=True)[1] for model in self.models])
+
+    def held_out(self, bags: Bags, fold: np.ndarray) -> np.ndarray:
+        """What the model that never saw it predicts for every training bag."""
+        values = np.empty(len(bags))
+        for k, model in enumerate(self.models):
+            values[fold == k] = model.predict(bags[fold == k])
+        return values
+
+
+def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
+    """A fresh copy of the method, fitted; weights are passed on only if there are any."""
+    return clone(method).fit(bags, y) if weights is None else clone(method).fit(bags, y, sample_weight=weights)
+
+
+def fit_without_folds(method, bags: Bags, y, fold: np.ndarray, weights, n_jobs) -> FoldModels:
+    """One model per fold, trained on the bags of the others."""
+    jobs = (delayed(_fit_without)(method, bags, y, fold, weights, k) for k in range(fold.max() + 1))
+    return FoldModels(tuple(Parallel(n_jobs=n_jobs)(jobs)))
+
+
+def _fit_without(method, bags: Bags, y, fold: np.ndarray, weights, k: int):
+    part = np.flatnonzero(fold != k)
+    return fit_once(method, bags[part], y[part], None if weights is None else weights[part])
+
+
+def keeps_folds(model, bags: Bags) -> bool:
+    """Whether a fitted model kept its fold models: ``held_out_``, ``fold_`` (a bag each) and ``predict_folds``."""
+    offers = all(hasattr(model, name) for name in ("held_out_", "fold_", "predict_folds"))
+    return offers and model.held_out_ is not None and len(model.held_out_) == len(bags)
+
+
+def last_step(method):
+    """The regressor at the end of a pipeline, or the method itself."""
+    while isinstance(method, Pipeline):
+        method = method.steps[-1][1]
+    return method
+
+
+def first_step(method):
+    """What is given the bags: the beginning of a pipeline, or the method itself."""
+    while isinstance(method, Pipeline):
+        method = next((step for _, step in method.steps if step not in (None, "passthrough")), None)
+    return method
+
+
+def gives_std(method) -> bool:
+    """Whether ``predict(bags, return_std=True)`` is understood."""
+    return "return_std" in inspect.signature(last_step(method).predict).parameters
+
+
+class LeavingOut(RidgePath):
+    r"""`RidgePath` that remembers its rows, and so can say what it would have predicted without a bag.
+
+    Ridge regression is linear in the targets, :math:`f(z) = \sum_i h_i(z)\, y_i`, and leaving bag i out is the same as
+    giving it the target that the others predict for it. With the left-out residual :math:`r_i`,
+
+    .. math:: f_{-i}(z) = f(z) - h_i(z)\, r_i, \qquad f_{-G}(z) = f(z) - \sum_{i \in G} h_i(z)\, r_i
+
+    for a group G left out together. Exact for the rows, the penalty (the product λ n) and the centring by the bags
+    that are left; nothing is refitted.
+    """
+
+    def fit(self, Z, y, sample_weight=None, groups=None) -> LeavingOut:
+        self.seen_ = np.asarray(Z, dtype=np.float64), sample_weight
+        return super().fit(Z, y, sample_weight=sample_weight, groups=groups)
+
+    def smoother(self) -> Smoother:
+        """The weights h of the training targets, as a function of a row."""
+        rows, w = self.seen_
+        w = weights_or_ones(w, rows)
+        penalty = self.penalty_ * (np.count_nonzero(w) if self.scaling == "n" else 1.0)
+        path = (_FeaturePath if self.kernel == "linear" else _GramPath)(
+            rows, np.zeros(len(rows)), w, self.fit_intercept
+        )
+        if self.kernel == "linear":
+            centre, left = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
+        else:
+            centre, left = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
+        share = w / w.sum() if self.fit_intercept else np.zeros(len(rows))
+        return Smoother(share, centre, left @ (path.U.T * np.sqrt(w)))
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """h(z) = share + (z - centre) matrix."""
+
+    share: np.ndarray
+    centre: np.ndarray
+    matrix: np.ndarray
+
+    def __call__(self, Z) -> np.ndarray:
+        return self.share + (np.asarray(Z, dtype=np.float64) - self.centre) @ self.matrix
+
+
+@dataclass(frozen=True)
+class LeftOutHead:
+    """In the place of a fitted head: the predictions of all left-out ridges at once, (units, rows)."""
+
+    head: LeavingOut
+    smoother: Smoother
+    unit: np.ndarray
+
+    def predict(self, Z) -> np.ndarray:
+        moved = np.zeros((self.unit.max() + 1, len(Z)))
+        np.add.at(moved, self.unit, (self.smoother(Z) * self.head.residuals_).T)
+        return self.head.predict(Z) - moved
+
+
+@dataclass(frozen=True)
+class LeftOutRidge:
+    """A fitted method ending in `EmbeddingRidge`, with every bag (group) left out of its ridge in turn."""
+
+    method: Any
+    smoother: Smoother
+    unit: np.ndarray
+
+    @property
+    def residuals(self) -> np.ndarray:
+        return last_step(self.method).residuals_
+
+    def predict_folds(self, bags: Bags) -> np.ndarray:
+        """Predictions (units, bags) of new bags."""
+        ridge = copy(last_step(self.method))
+        ridge.head_ = LeftOutHead(ridge.head_, self.smoother, self.unit)
+        return _with_last(self.method, ridge).predict(bags)
+
+
+def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> LeftOutRidge | None:
+    """The method fitted once, ready to leave each bag out in closed form; None where that would not be honest.
+
+    Honest where the stages before the ridge learn nothing from the targets or are themselves out of fold, where no
+    bag stands twice among the bags, where no bag is fitted exactly, and where the ridge chooses nothing but its penalty
+    with the bags it later leaves out (unless ``any_grid`` is allowed).
+    """
+    unit = units_of(bags)
+    twice = bags.groups is None and unit.max() + 1 < len(bags)
+    if not _ends_in_ridge(method, any_grid) or twice:
+        return None
+    ridge = clone(last_step(method))
+    ridge.set_params(head=LeavingOut(**(ridge.head or RidgePath()).get_params(deep=False)))
+    fitted = fit_once(_with_last(method, ridge), bags, y, weights)
+    head = last_step(fitted).head_
+    smoother = head.smoother()
+    del head.seen_  # the smoother is all that is needed of the rows
+    return LeftOutRidge(fitted, smoother, unit) if np.isfinite(head.residuals_).all() else None
+
+
+def _ends_in_ridge(method, any_grid: bool) -> bool:
+    *stages, last = [step for _, step in method.steps] if isinstance(method, Pipeline) else [method]
+    if type(last) is not EmbeddingRidge or not (last.head is None or type(last.head) is RidgePath):
+        return False
+    return all(map(_honest, stages)) and (any_grid or len(ParameterGrid(last.grid or {})) == 1)
+
+
+def _honest(stage) -> bool:
+    if stage is None or stage == "passthrough" or isinstance(stage, OutOfFold):
+        return True
+    return isinstance(stage, EachInstance) and hasattr(stage.estimator, "transform")
+
+
+def _with_last(method, ridge):
+    """The method with another regressor at its end; its other steps are shared, not copied."""
+    if not isinstance(method, Pipeline):
+        return ridge
+    changed = copy(method)
+    changed.steps = [*method.steps[:-1], (method.steps[-1][0], ridge)]
+    return changed
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What every kind of interval is made of.
+
+    Attributes
+    ----------
+    method : fitted; what predicts new bags
+    left_out : offers ``predict_folds(bags) -> (folds, bags)``, each row by a model that never saw that fold
+    positions : the training bags with a held-out prediction
+    fold, held_out : of each of those, the row of ``left_out`` and what it predicts
+    """
+
+    method: Any
+    left_out: Any
+    positions: np.ndarray
+    fold: np.ndarray
+    held_out: np.ndarray
+
+
+def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
+    """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
+    fitted = fit_once(method, bags, y, weights)
+    everything = np.arange(len(bags))
+    if kept and keeps_folds(fitted, bags):
+        return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
+    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
+    return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
+
+
+def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
+    """For "jackknife+", in closed form; None where that would not be honest."""
+    ridge = leave_out_of_ridge(method, bags, y, weights, any_grid=any_grid)
+    if ridge is None:
+        return None
+    return Calibration(ridge.method, ridge, np.arange(len(bags)), units_of(bags), y - ridge.residuals)
+
+
+def by_split(method, bags: Bags, y, weights, fold) -> Calibration:
+    """For "split": a model trained on all folds but the first, which is held out."""
+    held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+    model = fit_once(method, bags[train], y[train], None if weights is None else weights[train])
+    nought = np.zeros(len(held_out), dtype=np.int64)
+    return Calibration(model, FoldModels((model,)), held_out, nought, model.predict(bags[held_out]))

@@ -1,0 +1,321 @@
+"""`Intervals`: any bag regressor, with an interval around every prediction.
+
+What `Intervals` may be asked for, how it deals the bags, and what it says when they are too few.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import get_tags
+
+from bagwise import methods
+from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.training_range import compared
+from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, first_step, fit_once, gives_std
+from bagwise.intervals.order_statistics import (
+    VALUES_AT_ONCE,
+    SortedScores,
+    around,
+    check_level,
+    plus_interval,
+    unit_shares,
+    units_needed,
+    units_of,
+)
+from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
+
+# The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
+FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
+SCALES = ("bag", "std", "none")
+
+
+def check_options(intervals) -> None:
+    """Refuse an unknown kind, level, scale or refit."""
+    check_level(intervals.level)
+    if intervals.kind not in FEWEST:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, FEWEST))}, not {intervals.kind!r}")
+    scale = intervals.scale
+    if scale not in SCALES if isinstance(scale, str) else not hasattr(scale, "predict"):
+        raise ValueError(f"scale must be 'bag', 'std', 'none' or an object such as BagScale(), not {scale!r}")
+    if intervals.refit not in ("auto", True, False):
+        raise ValueError(f"refit must be 'auto', True or False, not {intervals.refit!r}")
+
+
+def method_of(intervals):
+    """The method as an estimator that takes bags; one whose standard deviations are asked for must give some."""
+    named = isinstance(intervals.method, str)
+    method = methods.method(intervals.method, random_state=intervals.random_state) if named else intervals.method
+    _refuse_rows(method)
+    if isinstance(intervals.scale, str) and intervals.scale == "std" and not gives_std(method):
+        raise ValueError(
+            "scale='std' needs a method whose predict takes return_std, such as 'blr', 'shrinkage' or 'bdr'; "
+            f"{intervals.method if named else type(method).__name__} gives no standard deviations, so take scale='bag'"
+        )
+    return method
+
+
+def _refuse_rows(method) -> None:
+    """Refuse what is no estimator, and one that begins with a plain part of scikit-learn, which cannot read bags."""
+    if not hasattr(method, "fit") or isinstance(method, type):
+        raise TypeError(f"method must be a name of the catalogue or a bag regressor, not {method!r}")
+    first = first_step(method)
+    if _wants_rows(first):
+        raise TypeError(
+            f"{type(first).__name__} takes rows, not bags; make a row of every bag before it, as in "
+            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or take a name of the catalogue"
+        )
+
+
+def _wants_rows(step) -> bool:
+    """A part of scikit-learn that holds no other estimator (searches, votes) and looks at what it is given."""
+    if not type(step).__module__.startswith("sklearn.") or get_tags(step).no_validation:
+        return False
+    return not any(hasattr(part, "fit") or isinstance(part, list) for part in step.get_params(deep=False).values())
+
+
+def deal(intervals, bags: Bags) -> tuple[np.ndarray | None, str | None]:
+    """The fold of every bag (for a split the first is held out), and what is lacking for the level, if anything."""
+    kind, noun, n_units = intervals.kind, units_noun(bags), count_units(bags)
+    if n_units < FEWEST[kind]:
+        return None, f"kind={kind!r} needs at least {FEWEST[kind]} {noun}, and there are {n_units}"
+    folds = "each" if kind == "jackknife+" else intervals.folds
+    if kind == "split" and folds == "auto":
+        folds = int(np.clip(n_units // units_needed(intervals.level), 2, 4))
+    fold = bag_folds(bags, folds, random_state=intervals.random_state)
+    return fold, lacking(intervals.level, count_units(bags[fold == 0] if kind == "split" else bags), noun, kind)
+
+
+def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:
+    """Why this level has no finite interval with so many scores; None if it has."""
+    if n_units >= units_needed(level):
+        return None
+    highest = np.floor(1000 * n_units / (n_units + 1)) / 1000
+    hint = ", or for kind='cv+', which calibrates with all of them" if kind == "split" else ""
+    return (
+        f"level {level:g} needs at least {units_needed(level)} calibration {noun}, and there are {n_units}; "
+        f"get more, or ask for a level of at most {highest:g}{hint}"
+    )
+
+
+def units_noun(bags: Bags) -> str:
+    return "bags" if bags.groups is None else "groups"
+
+
+def count_units(bags: Bags) -> int:
+    return int(units_of(bags).max()) + 1
+
+
+# Missing values, instance weights and covariates are for the method to take or to refuse.
+EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
+
+
+class Intervals(RegressorMixin, BaseEstimator):
+    r"""A bag regressor and, around each of its predictions, an interval that covers the target with probability level.
+
+    Models that never saw a bag say how wrong the method is on new ones; no distribution is assumed, only that the bags
+    (the groups, when bags carry them) are exchangeable: the new ones come from where those of training came from.
+    With :math:`\mu_{-k}` the method trained without fold k, :math:`s_{-k}` the scale of a bag's error and the scores
+    :math:`R_i = |y_i - \mu_{-k(i)}(x_i)| / s_{-k(i)}(x_i)`, the interval of a new bag x is
+
+    .. math:: \big[\,q^-_i\{\mu_{-k(i)}(x) - R_i\, s_{-k(i)}(x)\},\; q^+_i\{\mu_{-k(i)}(x) + R_i\, s_{-k(i)}(x)\}\,\big]
+
+    with :math:`q^+` the ⌈level (n + 1)⌉-th smallest of the n values and :math:`q^-` the ⌈level (n + 1)⌉-th largest, and
+    widened to the prediction :math:`\mu(x)` where that lies outside.
+
+    Parameters
+    ----------
+    method : bag regressor, or the name of one in the catalogue
+        A copy of it is fitted. One that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``), as "auto"
+        does, is fitted once for "cv+".
+    level : float
+        The share of new bags to be covered.
+    kind : {"cv+", "jackknife+", "split"}
+        * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Every bag is used for both
+          purposes. Coverage is at least 2 level - 1 less a term of order 1/√n whatever the method, and in practice
+          close to level.
+        * "jackknife+": every bag (group) left out by itself, for few bags; coverage at least 2 level - 1, in practice
+          level. Where the method ends in `EmbeddingRidge`, and what comes before it is out of fold or learns nothing
+          from the targets, left-out residuals and left-out predictions of new bags have a closed form.
+        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage at least level,
+          exactly so, from a model that has seen fewer bags; the quickest.
+    scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``
+        "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
+        "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
+        With "none" all intervals are about equally wide.
+    folds : int or "auto"
+        "auto" is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out, and
+        "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
+    refit : {"auto", True, False}
+        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
+        more than its penalty (see Notes).
+    random_state : int
+        For the folds, and for a method given by name.
+    n_jobs : int, optional
+        Folds fitted at once. The numbers are the same whatever it is.
+
+    Attributes
+    ----------
+    method_ : the fitted method that `predict` uses; on all bags, for "split" on those not held out
+    calibration_ : positions of the training bags with a score: all of them, for "split" those held out
+    residuals_, fold_, scores_ : target minus held-out prediction, fold, and score R of each of them
+    left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
+    lacking_ : why there are no intervals of ``level``; None if there are
+    scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
+
+    Notes
+    -----
+    *Scores are absolute*, so both sides of the interval share their errors, and half as many bags suffice as for
+    one-sided bounds; for very skewed targets fit on a transformed target.
+
+    *Scales.* The theory asks that the scale of a fold be fitted without its bags. For "split", "std" and "none" that is
+    exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
+    folds; the models behind those have seen the fold's bags, which reach four coefficients that way and no other.
+
+    *Closed form.* What is left out is left out of the ridge: the residuals and the predictions of new bags are both
+    those of a ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. What was chosen with all
+    bags stays: exact where nothing is, as good as exact for the penalty, a little too narrow for an embedding chosen
+    from a grid (docs/intervals.md has figures). That is why "auto" then fits again; ``refit=False`` takes it as it is.
+
+    *Groups.* Folds keep a group together and the group is the unit: a score of a group of N bags counts 1/N in the
+    quantile, and n is the number of groups. The promise is for bags of *new* groups.
+
+    *Weights* of bags are for training; every bag (group) counts the same in the quantile, except those of weight zero,
+    which are left out before anything is fitted.
+
+    *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
+    fewer, `fit` warns at once, and `predict_interval` refuses that level and gives lower ones: no bound is ever
+    infinite. With less than 3 bags (6 for "split") the method alone is fitted.
+
+    *Low levels.* The quantiles of models that disagree may cross, or leave the prediction outside, when few bags are to
+    be covered. The bounds are moved out to the prediction then, which covers more and never less.
+
+    References
+    ----------
+    R. F. Barber, E. J. Candès, A. Ramdas, R. J. Tibshirani, "Predictive inference with the jackknife+", Annals of
+    Statistics, 2021. Y. Lee, R. F. Barber, R. Willett, "Distribution-free inference with hierarchical data", 2023.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.intervals import Intervals
+    >>> bags, y = bw.datasets.make_problem("mean", 300)
+    >>> model = Intervals("aggregated", level=0.8).fit(bags[:200], y[:200])
+    >>> interval = model.predict_interval(bags[200:])
+    >>> bool(0.7 < ((interval[:, 0] <= y[200:]) & (y[200:] <= interval[:, 1])).mean() < 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        method="aggregated",
+        *,
+        level: float = 0.9,
+        kind: str = "cv+",
+        scale="bag",
+        folds: int | str = "auto",
+        refit: bool | str = "auto",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.method = method
+        self.level = level
+        self.kind = kind
+        self.scale = scale
+        self.folds = folds
+        self.refit = refit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, bags, y, sample_weight=None) -> Intervals:
+        check_options(self)
+        method = method_of(self)
+        bags, y = check_fit(bags, y, **EVERYTHING)
+        remember_columns(self, bags)
+        # compared: what fold models make of the bags that they have not seen is no matter of the user's
+        counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
+        fold, self.lacking_ = deal(self, bags)
+        if self.lacking_ is not None:
+            which = "" if fold is None else " of this level"
+            warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals{which}", stacklevel=2)
+        if fold is None:
+            self.method_, self.left_out_ = fit_once(method, bags, y, weights), None
+            return self
+        found = self._calibrate(method, bags, y, weights, fold)
+        self.method_, self.left_out_ = found.method, found.left_out
+        self.calibration_, self.fold_ = counted[found.positions], found.fold
+        self.residuals_ = y[found.positions] - found.held_out
+        self.scale_ = self._fit_scale(method, bags, y, weights, found)
+        self._score(bags[found.positions])
+        return self
+
+    def predict(self, bags) -> np.ndarray:
+        """The prediction of ``method_`` for every bag."""
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
+        return self.method_.predict(bags)
+
+    def predict_interval(self, bags, level: float | None = None) -> np.ndarray:
+        """Lower and upper bound of every bag, (bags, 2); ``level`` if it is to be another than that of fitting."""
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
+        level = check_level(self.level if level is None else level)
+        refusal = self._refusal(level)
+        if refusal is not None:
+            raise ValueError(refusal)
+        scores = SortedScores(self.scores_, self.fold_, self.shares_)
+        bounds = np.concatenate([self._bounds(part, scores, level) for part in self._parts(bags)])
+        return around(self.method_.predict(bags), bounds)
+
+    def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
+        return plus_interval(self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags), scores, level)
+
+    def _parts(self, bags) -> Iterator:
+        """Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags."""
+        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
+        return (bags[start : start + step] for start in range(0, len(bags), step))
+
+    def _refusal(self, level: float) -> str | None:
+        if self.left_out_ is None:
+            return self.lacking_
+        return lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
+
+    def _calibrate(self, method, bags, y, weights, fold) -> Calibration:
+        if self.kind == "split":
+            return by_split(method, bags, y, weights, fold)
+        if self.kind == "jackknife+" and self.refit is not True:
+            found = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
+            if found is not None:
+                return found
+        kept = self.kind == "cv+" and not self._scale_is("std")
+        return by_folds(method, bags, y, weights, fold, kept=kept, n_jobs=self.n_jobs)
+
+    def _fit_scale(self, method, bags, y, weights, found: Calibration):
+        if self._scale_is("none"):
+            return Constant()
+        if self._scale_is("std"):
+            return model_std(found.left_out, bags[found.positions])
+        scale = BagScale() if self._scale_is("bag") else self.scale
+        if self.kind != "split":
+            return without_folds(scale, bags, self.residuals_, found.fold)
+        train = np.setdiff1d(np.arange(len(bags)), found.positions)
+        weights = None if weights is None else weights[train]
+        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        return within_training(scale, method, bags[train], y[train], weights, **options)
+
+    def _scale_is(self, name: str) -> bool:
+        return isinstance(self.scale, str) and self.scale == name
+
+    def _score(self, bags) -> None:
+        self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
+        scale = self.scale_.predict_folds(bags)
+        self.scores_ = np.abs(self.residuals_) / scale[self.fold_ % len(scale), np.arange(len(bags))]
+
+
+def _counted(bags, y, weights) -> tuple:
+    """Positions of the bags that weigh something, and those bags alone: one of weight zero has no say in anything."""
+    if weights is None or (weights > 0).all():
+        return np.arange(len(bags)), bags, y, weights
+    counted = np.flatnonzero(weights)
+    return counted, bags[counted], y[counted], weights[counted]

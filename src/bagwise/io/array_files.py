@@ -1,0 +1,264 @@
+"""Bags from a MATLAB matrix: a row per instance, the bag id in the first column and the target in the last.
+
+What an archive of arrays claims to hold, compared with the bytes it has, before anything is allocated.
+
+NumPy archives: bags saved by `save_npz`, a padded block with its sizes, or a long table as arrays by name.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from zipfile import ZipFile, ZipInfo
+
+import numpy as np
+
+from bagwise.bags.arrays import unpad
+from bagwise.bags.checks import check_targets
+from bagwise.bags.container import Bags
+from bagwise.bags.fill_values import as_fill_values, warn_of_suspects, with_missing
+from bagwise.bags.frames import ArrayColumns, as_list, refuse_unknown
+from bagwise.bags.validation import as_instances, as_offsets, refuse_repeated
+from bagwise.io.atomic_files import replace_file
+from bagwise.io.readers import reading
+from bagwise.io.tables import fill, gather
+
+DENSEST = 1040  # deflate cannot make more bytes of one
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def refuse_claims(path: Path) -> None:
+    """Refuse a .npz archive whose parts speak of more bytes than they can hold: 1 KB may claim 10^12 rows."""
+    whole = path.stat().st_size
+    with ZipFile(path) as archive:
+        for entry in archive.infolist():
+            _refuse_part(archive, entry, whole)
+
+
+def _refuse_part(archive: ZipFile, entry: ZipInfo, whole: int) -> None:
+    if entry.compress_size > whole or entry.file_size > DENSEST * (entry.compress_size + 64):
+        raise ValueError(f"part {entry.filename!r} claims {entry.file_size:,} bytes in a file of {whole:,}")
+    with archive.open(entry) as part:
+        version = np.lib.format.read_magic(part)
+        if version not in _HEADERS:
+            raise ValueError(f"part {entry.filename!r} is an array of the unknown version {version}")
+        shape, _, dtype = _HEADERS[version](part)
+        claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - part.tell()
+    if claimed > held:
+        raise ValueError(f"part {entry.filename!r} holds {held:,} bytes where its header speaks of {claimed:,}")
+
+
+def save_npz(path, bags: Bags, y=None) -> None:
+    """Save bags, and targets if given, as a NumPy archive that `load` reads back exactly, without pickle.
+
+    The archive holds ``instances``, ``offsets``, ``ids``, and where there are any ``targets``, ``groups``,
+    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. It is written beside its place and moved
+    there when complete.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, bagwise as bw
+    >>> bags = bw.from_arrays([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]]], ids=["a", "b"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bw.save_npz(pathlib.Path(folder) / "bags.npz", bags, [0.5, 1.5])
+    ...     again, y = bw.load(pathlib.Path(folder) / "bags.npz")
+    >>> again == bags, y.tolist()
+    (True, [0.5, 1.5])
+    """
+    path = Path(path).expanduser()
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"the name of the file must end in .npz, not {path.name!r}")
+    refuse_repeated(bags.ids)  # a selection may repeat a bag; it could not be loaded again
+    arrays = {"instances": bags.instances, "offsets": bags.offsets, "ids": _storable(bags.ids, "ids")}
+    if y is not None:
+        arrays["targets"] = check_targets(y, bags)
+    if bags.groups is not None:
+        arrays["groups"] = _storable(bags.groups, "groups")
+    for name in ("feature_names", "covariate_names"):
+        if getattr(bags, name) is not None:
+            arrays[name] = _storable(np.array(getattr(bags, name), dtype=object), name.replace("_", " "))
+    arrays |= {name: getattr(bags, name) for name in ("weights", "covariates") if getattr(bags, name) is not None}
+    replace_file(path, lambda whole: _write(whole, arrays))
+
+
+def _write(path: Path, arrays: dict) -> None:
+    with path.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
+        np.savez(stream, **arrays)
+
+
+def load_npz(
+    path: Path, *, bag, target, features, ignore, groups, missing, fill_values=(), weights=None, bag_features=None
+):
+    """See `bagwise.load`."""
+    with reading(path):
+        refuse_claims(path)
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if _are_bags(arrays):
+        if features is not None or list(ignore) or weights is not None or bag_features is not None:
+            raise ValueError(
+                f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
+            )
+        return _load_bags(arrays, bag, target, groups, missing, as_fill_values(fill_values))
+    return gather(
+        ArrayColumns(_as_columns(path, arrays)),
+        bag=bag,
+        target=target,
+        features=features,
+        ignore=ignore,
+        groups=groups,
+        missing=missing,
+        fill_values=fill_values,
+        weights=weights,
+        bag_features=bag_features,
+    )
+
+
+def holds_bags(path: Path) -> bool:
+    """Whether an archive holds bags, whose columns have their roles already, rather than a long table."""
+    with reading(path):
+        refuse_claims(path)
+    with reading(path), np.load(path, allow_pickle=False) as archive:
+        return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
+
+
+def _are_bags(arrays: dict) -> bool:
+    """One of our own archives, or a padded block."""
+    return "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3
+
+
+def _load_bags(arrays: dict, bag, target, groups, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
+    refuse_unknown(arrays, [name for name in (bag, target, groups) if name is not None])
+    instances, offsets = _flat(arrays)
+    instances = with_missing(instances, fill_values)
+    ids, labels = arrays.get(bag or "ids"), arrays.get(groups or "groups")
+    extra = {name: arrays.get(name) for name in ("feature_names", "weights", "covariates", "covariate_names")}
+    if missing == "drop-instances":
+        names = np.arange(len(offsets) - 1) if ids is None else ids
+        columns = ArrayColumns(dict(enumerate(instances.T)))
+        codes = np.repeat(np.arange(len(names)), np.diff(offsets))
+        finite = np.isfinite(instances).all(axis=1)
+        instances, offsets = fill(columns, columns.names, codes, names, missing)
+        if extra["weights"] is not None and len(extra["weights"]) == len(finite):
+            extra["weights"] = extra["weights"][finite]
+        missing = "refuse"
+    bags = Bags(instances, offsets, ids, groups=labels, missing=missing, **extra)
+    y = arrays.get(target or ("targets" if "targets" in arrays else "y"))
+    y = None if y is None else check_targets(with_missing(np.asarray(y), fill_values), bags)
+    names = bags.feature_names or range(bags.n_features)
+    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [("targets", y)])])
+    return bags, y
+
+
+def _flat(arrays: dict) -> tuple[np.ndarray, np.ndarray]:
+    """Instances and offsets, from either, from sizes, or from a padded block with sizes."""
+    if "instances" not in arrays:
+        return unpad(arrays["X"], arrays.get("sizes"))
+    if "offsets" not in arrays and "sizes" not in arrays:
+        raise ValueError("instances alone do not say which rows belong together; store offsets or sizes beside them")
+    instances = as_instances(arrays["instances"])
+    offsets = arrays["offsets"] if "offsets" in arrays else np.concatenate([[0], np.cumsum(arrays["sizes"])])
+    return instances, as_offsets(offsets, len(instances))
+
+
+def _as_columns(path: Path, arrays: dict) -> dict:
+    """Arrays of one length by name; a 2-D array is several columns."""
+    columns = {}
+    for name, array in arrays.items():
+        if array.ndim == 2:
+            columns |= {f"{name}_{j + 1}": column for j, column in enumerate(array.T)}
+        elif array.ndim == 1:
+            columns[name] = array
+    if len({len(column) for column in columns.values()}) != 1:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"{path} is not a table: its arrays must have one length, but are {shapes}")
+    return columns
+
+
+def _storable(values: np.ndarray, what: str) -> np.ndarray:
+    """Labels as an array that needs no pickle and comes back equal."""
+    plain = np.array(values.tolist()) if values.dtype == object else values
+    if plain.dtype == object or plain.shape != values.shape or not (plain == values).all():
+        raise TypeError(f"{what} can be saved if all are text, all are numbers, or all are dates (datetime64)")
+    return plain
+
+
+# Published files whose columns are known: so many reflectances, then so many angles.
+_LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
+
+
+def load_mat(
+    path: Path, *, bag, target, features, ignore, groups, missing, fill_values, weights, bag_features, variable
+):
+    """See `bagwise.load`. Columns are given by name or by position, counted from the end if negative."""
+    matrix = _find_matrix(path, variable)
+    bag, target = 0 if bag is None else bag, -1 if target is None else target
+    names = _name_columns(path.stem.lower(), matrix.shape[1], bag, target)
+    bag, target, groups, weights = (_name_of(column, names) for column in (bag, target, groups, weights))
+    if bag_features is not None and bag_features != "auto":
+        bag_features = [_name_of(column, names) for column in as_list(bag_features)]
+    columns = dict(zip(names, matrix.T, strict=True))
+    ids = columns.get(bag)
+    if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
+        columns[bag] = ids.astype(np.int64)
+    return gather(
+        ArrayColumns(columns),
+        bag=bag,
+        target=target,
+        features=None if features is None else [_name_of(column, names) for column in as_list(features)],
+        ignore=[_name_of(column, names) for column in as_list(ignore)],
+        groups=groups,
+        missing=missing,
+        fill_values=fill_values,
+        weights=weights,
+        bag_features=bag_features,
+    )
+
+
+def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
+    from scipy.io import loadmat
+
+    with path.open("rb") as file:
+        if file.read(10) == b"MATLAB 7.3":
+            raise ValueError(f"{path} is a MATLAB 7.3 (HDF5) file, which is not read; save it again with '-v7'")
+    with reading(path):
+        contents = loadmat(path)
+    matrices = {name: value for name, value in contents.items() if _is_matrix(value)}
+    if not matrices:
+        raise ValueError(f"{path} holds no matrix of numbers with at least 3 columns (bag id, features, target)")
+    if variable is None and len(matrices) > 1:
+        raise ValueError(f"{path} holds several matrices; choose one with variable=: {', '.join(matrices)}")
+    if variable is not None and variable not in matrices:
+        raise ValueError(f"{path} holds no matrix {variable!r}; it holds {', '.join(matrices)}")
+    return matrices[variable or next(iter(matrices))]
+
+
+def _is_matrix(value) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "fiu" and value.shape[1] >= 3
+
+
+def _name_columns(stem: str, width: int, bag, target) -> list[str]:
+    """ "bag", "target", and the features between them: by the published layout of the file, or x1, x2, ..."""
+    bag_at = _position(bag if _is_position(bag) else 0, width)
+    target_at = _position(target if _is_position(target) else -1, width)
+    at = {bag_at: "bag", target_at: "target"}
+    features = [f"x{j + 1}" for j in range(width - len(at))]
+    reflectances, angles = _LAYOUTS.get(stem, (0, 0))
+    if at == {0: "bag", width - 1: "target"} and reflectances + angles == len(features):
+        features = [f"reflectance_{j + 1}" for j in range(reflectances)] + [f"angle_{j + 1}" for j in range(angles)]
+    rest = iter(features)
+    return [at.get(j) or next(rest) for j in range(width)]
+
+
+def _name_of(column, names: list[str]):
+    return names[_position(column, len(names))] if _is_position(column) else column
+
+
+def _is_position(column) -> bool:
+    return isinstance(column, int | np.integer)
+
+
+def _position(column: int, width: int) -> int:
+    if not -width <= column < width:
+        raise ValueError(f"there is no column {column}; the matrix has {width}, counted from 0")
+    return int(column) % width

@@ -1,0 +1,111 @@
+"""Tables as columns by name: written as CSV or Parquet, and shown as text."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from bagwise.io.atomic_files import replace_file
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
+
+
+def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
+    """Columns from rows that have the same names; where there is no row, empty columns of these names."""
+    return {name: [row[name] for row in rows] for name in (rows[0] if rows else names)}
+
+
+def to_rows(columns: dict[str, list]) -> list[dict]:
+    """Rows from columns, with None for NaN: what JSON can hold.
+
+    Examples
+    --------
+    >>> to_rows({"method": ["a"], "rmse": [float("nan")]})
+    [{'method': 'a', 'rmse': None}]
+    """
+    rows = zip(*columns.values(), strict=True)
+    return [{name: None if value != value else value for name, value in zip(columns, row, strict=True)} for row in rows]
+
+
+def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> Path:
+    """Write columns to a file that ends in .csv or .parquet (which needs pyarrow); it appears whole or not at all.
+
+    With ``spreadsheet_safe``, texts of a .csv that a spreadsheet would take for a formula begin with an apostrophe.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = write_table(tempfile.mkdtemp() + "/table.csv", {"method": ["a"], "rmse": [0.5], "error": [None]})
+    >>> path.read_text().split()
+    ['method,rmse,error', 'a,0.5,']
+    """
+    path = Path(path)
+    if path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"a table is written as .csv or .parquet, not {path.name!r}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if spreadsheet_safe and path.suffix == ".csv":
+        columns = without_formulas(columns)
+    replace_file(path, lambda place: (_write_csv if path.suffix == ".csv" else _write_parquet)(place, columns))
+    return path
+
+
+def without_formulas(columns: dict[str, list]) -> dict[str, list]:
+    """The columns with an apostrophe before every text, name or value, that a spreadsheet would take for a formula.
+
+    Examples
+    --------
+    >>> without_formulas({"bag": ["=1+1", "B"], "prediction": [-0.5, 2.0]})
+    {'bag': ["'=1+1", 'B'], 'prediction': [-0.5, 2.0]}
+    """
+
+    def safe(value):
+        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+
+    return {safe(name): [safe(value) for value in values] for name, values in columns.items()}
+
+
+def write_csv(file, columns: dict[str, list]) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
+
+
+def _write_csv(path: Path, columns: dict[str, list]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        write_csv(file, columns)
+
+
+def _write_parquet(path: Path, columns: dict[str, list]) -> None:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ImportError("writing Parquet needs pyarrow: pip install 'bagwise[arrow]'; or write a .csv") from error
+    with path.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
+        pq.write_table(pa.table(columns), stream)
+
+
+def as_text(columns: dict[str, list]) -> str:
+    """Columns side by side, as text for a terminal.
+
+    Examples
+    --------
+    >>> print(as_text({"method": ["aggregated", "prime"], "rmse": [0.5, 12.25], "rank": [1.0, 2.0]}))
+    method      rmse   rank
+    aggregated  0.5    1
+    prime       12.25  2
+    """
+    cells = [[name, *map(_shown, values)] for name, values in columns.items()]
+    widths = [max(map(len, column)) for column in cells]
+    lines = zip(*cells, strict=True)
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def _shown(value) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

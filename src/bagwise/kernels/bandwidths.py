@@ -1,0 +1,276 @@
+"""Bandwidth rules: from instances to a length, so that a kernel needs no number: ``Gaussian(MedianDistance())``.
+
+Draw a few instances for rules and landmarks, whatever the order of bags and instances and the units of features.
+
+The density behind `MarginalPseudolikelihood`: features of instances about a Gaussian embedding, in closed form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import pdist
+from sklearn.base import BaseEstimator, clone
+
+from bagwise.bags import Bags
+from bagwise.bags.segments import segment_mean
+from bagwise.execution.threads import one_thread
+from bagwise.kernels.formulas import Gaussian, Kernel, squared_distances
+
+
+def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
+    """At most ``n`` rows of `Bags` or of an array, drawn without replacement; every bag weighs the same.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.kernels.bandwidths import draw_instances
+    >>> X = np.arange(10.0)
+    >>> bool((draw_instances(X, 4) == draw_instances(X[::-1], 4)).all())
+    True
+    """
+    X, _, order, lot = _lots(X, random_state)
+    if n < len(lot):
+        first = np.argpartition(lot, n)[:n]
+        order, lot = order[first], lot[first]
+    return X[order[np.argsort(lot)]].astype(np.float64)
+
+
+def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``n`` rows, at most ``per_bag`` from a bag, bag after bag, and a number for the bag of each.
+
+    An array is one bag, drawn from without the second limit.
+    """
+    per_bag = per_bag if isinstance(X, Bags) else n
+    X, bag, order, lot = _lots(X, random_state)
+    order = order[np.argsort(lot)]
+    _, first, which = np.unique(bag[order], return_index=True, return_inverse=True)
+    turn = first[which]  # bags come in the order of their first lot
+    grouped = np.argsort(turn, kind="stable")
+    order, turn = order[grouped], turn[grouped]
+    starts = np.flatnonzero(np.diff(turn, prepend=-1))
+    place = np.arange(len(turn)) - np.repeat(starts, np.diff(starts, append=len(turn)))
+    kept = np.flatnonzero(place < per_bag)[:n]
+    return X[order[kept]].astype(np.float64), turn[kept]
+
+
+def _lots(X, random_state: int):
+    """Rows, the bag of each, the rows in order of value, and a lot for each of those.
+
+    Ordering by value first makes the draw independent of the order of bags and instances; and multiplying or shifting
+    a feature leaves that order as it is. Exponential lots times the size of the bag, the smallest first, are a draw
+    without replacement with weights 1 / size.
+    """
+    X, sizes = (X.instances, X.sizes) if isinstance(X, Bags) else (np.asarray(X), None)
+    X = X[:, None] if X.ndim == 1 else X
+    sizes = np.array([len(X)]) if sizes is None else sizes
+    bag = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.argsort(X[:, 0], kind="stable")
+    if not np.diff(X[order, 0]).all():  # ties: let the other columns, then the size of the bag, decide
+        order = np.lexsort((sizes[bag], *X.T[::-1]))
+    lot = np.random.default_rng(random_state).exponential(size=len(X)) * sizes[bag[order]]
+    return X, bag, order, lot
+
+
+def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
+    r"""r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), k Gaussian of bandwidth θ and ν = N(0, width² I).
+
+    = (1 + 2 width²/θ²)^(-d/2) exp(-‖z_i - z_j‖² / (4θ²)) exp(-‖z_i + z_j‖² / (8 (θ²/2 + width²))).
+    """
+    z = np.atleast_2d(z)
+    near = squared_distances(z, z) / (4 * bandwidth**2)
+    central = squared_distances(z, -z) / (8 * (bandwidth**2 / 2 + width**2))
+    return (1 + 2 * (width / bandwidth) ** 2) ** (-z.shape[1] / 2) * np.exp(-near - central)
+
+
+class Features:
+    """What the log density needs of the features of bags at d landmarks z (d columns), for one bandwidth.
+
+    With R = Q Λ Qᵀ every bag is diagonal, so that a density costs O(bags · d) for each noise τ².
+    """
+
+    def __init__(self, rows: np.ndarray, offsets: np.ndarray, z: np.ndarray, bandwidth: float):
+        phi = Gaussian(bandwidth)(rows, z)
+        means = segment_mean(phi, offsets)
+        spectrum, axes = np.linalg.eigh(smoothed(z, bandwidth, 1.0))
+        sizes = np.diff(offsets)
+        self.scatter = float(((phi - np.repeat(means, sizes, axis=0)) ** 2).sum())
+        self.prior = (sizes[:, None] * np.maximum(spectrum, 0.0)).ravel()
+        self.weight = (sizes[:, None] * (means @ axes) ** 2).ravel()
+        self.total, self.spare = phi.size, phi.size - means.size  # m n, and m (n - 1), over all bags
+        # J = diag(k(x, z_l)) (z - x) / θ² is square: log |det J| = Σ_l log k(x, z_l) - 2 d log θ + log |det(z - x)|.
+        self.jacobian = -squared_distances(rows, z).sum() / (2 * bandwidth**2) - 2 * phi.size * np.log(bandwidth)
+
+    def log_density(self, noise: float) -> float:
+        """Up to Σ log |det(z - x)|, which depends on no parameter."""
+        at = self.prior + noise
+        quadratic = self.scatter / noise + (self.weight / at).sum()
+        determinant = self.spare * np.log(noise) + np.log(at).sum()
+        return self.jacobian - 0.5 * (self.total * np.log(2 * np.pi) + determinant + quadratic)
+
+
+def largest_density(several: list[Features]) -> tuple[float, float]:
+    """The largest average log density over the noise τ² that they share, and that τ²."""
+
+    def cost(log_noise: float) -> float:
+        return -sum(features.log_density(np.exp(log_noise)) for features in several) / len(several)
+
+    found = minimize_scalar(cost, bounds=(-30.0, 2.0), method="bounded")
+    return -float(found.fun), float(np.exp(found.x))
+
+
+PER_BAG = 20  # of a bag, for the pseudolikelihood: enough to see how it scatters, few enough to see many bags
+
+
+def with_bandwidth(kernel: Kernel, X) -> Kernel:
+    """The kernel itself, or a copy whose bandwidth is a number where it was a rule, fitted on ``X``."""
+    rule = getattr(kernel, "bandwidth", None)
+    return clone(kernel).set_params(bandwidth=clone(rule).fit(X)) if hasattr(rule, "fit") else kernel
+
+
+class MedianDistance(BaseEstimator):
+    r"""θ = scale · sqrt(median squared distance / 2): at scale 1 a typical pair has Gaussian similarity 1/e.
+
+    Parameters
+    ----------
+    scale : float
+    points : int
+        The median is over all pairs of that many instances, drawn so that every bag weighs the same.
+    random_state : int
+
+    Attributes
+    ----------
+    bandwidth_ : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.kernels import MedianDistance
+    >>> round(MedianDistance().fit(np.array([[0.0], [2.0], [4.0]])), 3)
+    1.414
+    """
+
+    def __init__(self, scale: float = 1.0, *, points: int = 1000, random_state: int = 0):
+        self.scale = scale
+        self.points = points
+        self.random_state = random_state
+
+    def fit(self, X) -> float:
+        """The bandwidth for these instances, an array or `Bags`; ``scale`` when nothing varies."""
+        rows = draw_instances(X, self.points, random_state=self.random_state)
+        rows = rows - rows.mean(axis=0)
+        size = np.abs(rows).max() or 1.0  # divided out first: the squares of 1e-200 would vanish
+        squares = pdist(rows / size, "sqeuclidean")
+        # Where most pairs are equal (few distinct values) the median is zero; the others still have a distance.
+        apart = squares if len(squares) and np.median(squares) > 0 else squares[squares > 0]
+        self.bandwidth_ = float(self.scale * (size * np.sqrt(np.median(apart) / 2) if len(apart) else 1.0))
+        return self.bandwidth_
+
+
+class MarginalPseudolikelihood(BaseEstimator):
+    r"""The bandwidth of the Gaussian kernel under which the instances are most likely; no target is looked at.
+
+    The embedding μ of a bag has a Gaussian process prior, and the features φ(x) = [k(x, z_1) .. k(x, z_m)] of its n
+    instances scatter about it: μ(z) ~ N(0, R), φ(x_l) | μ ~ N(μ(z), τ² I). With μ integrated out, the log density of
+    the instances of a bag is
+
+    -½ [ mn log 2π + m(n-1) log τ² + log det(nR + τ²I) + Σ_l ‖φ_l - φ̄‖²/τ² + n φ̄ᵀ(nR + τ²I)⁻¹φ̄ ] + Σ_l log γ(x_l),
+
+    where γ(x) = sqrt(det JᵀJ), J = dφ/dx, is the change of variables from x to φ(x). Bags add up; an array is one bag.
+    R holds r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), ν a normal density as wide as the instances, so that embeddings
+    drawn from the prior lie in the space of k. θ and τ² are where the density is largest.
+
+    Parameters
+    ----------
+    points : int
+        Number of instances used, up to 20 from a bag.
+    sets : int
+        Number of sets of landmarks z over which the log density is averaged; fewer where there are few points.
+    random_state : int
+
+    Attributes
+    ----------
+    bandwidth_ : float
+    noise_ : τ², in units of k(x, x) = 1; NaN where the rule fell back on the median
+
+    Notes
+    -----
+    The source takes all observations as landmarks. Then the density has no maximum over θ and τ²: with m landmarks and
+    d features, m n log(1/τ) grows faster than the Jacobian falls as the kernel widens and τ shrinks with the features.
+    It is a density of x when m = d, the Jacobian then being square; so landmarks come in sets of d, over which the log
+    density is averaged. Instances that span fewer dimensions than they have columns are rotated into their span, which
+    the kernel does not notice. With fewer than 2(d + 1) points the rule is `MedianDistance`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.kernels import MarginalPseudolikelihood
+    >>> X = np.random.default_rng(0).normal(size=(300, 1))
+    >>> rule = MarginalPseudolikelihood()
+    >>> round(rule.fit(X), 1), round(rule.fit(1e6 * X), -5)
+    (1.1, 1100000.0)
+
+    References
+    ----------
+    Flaxman, Sejdinovic, Cunningham, Filippi (2016), Bayesian learning of kernel embeddings.
+    """
+
+    def __init__(self, *, points: int = 400, sets: int = 20, random_state: int = 0):
+        self.points = points
+        self.sets = sets
+        self.random_state = random_state
+
+    def fit(self, X) -> float:
+        """The bandwidth for these instances, an array or `Bags`."""
+        rows, bag = draw_bags(X, self.points, PER_BAG, random_state=self.random_state)
+        rows, unit = _in_their_span(rows)
+        n, d = rows.shape
+        if d == 0 or n < 2 * (d + 1):
+            self.bandwidth_, self.noise_ = MedianDistance(random_state=self.random_state).fit(X), np.nan
+            return self.bandwidth_
+        parts = _parts(rows, bag, self._landmarks(n, d))
+
+        with one_thread():  # matrices of d x d: threads cost more than they give
+            bandwidth = _maximise(lambda b: _density(parts, b)[0], MedianDistance().fit(rows))
+            self.noise_ = _density(parts, bandwidth)[1]
+        self.bandwidth_ = float(unit * bandwidth)
+        return self.bandwidth_
+
+    def _landmarks(self, n: int, d: int) -> np.ndarray:
+        order = np.random.default_rng(self.random_state).permutation(n)
+        count = max(1, min(self.sets, n // (2 * d)))
+        return order[: count * d].reshape(count, d)
+
+
+def _density(parts: list[tuple], bandwidth: float) -> tuple[float, float]:
+    return largest_density([Features(*part, bandwidth) for part in parts])
+
+
+def _maximise(function, about: float) -> float:
+    """The length at which ``function`` is largest: a grid of a factor 12 either way, then a search about its best."""
+    grid = np.log(about) + np.linspace(-2.5, 2.5, 16)
+    best, step = grid[int(np.argmax([function(np.exp(at)) for at in grid]))], grid[1] - grid[0]
+    found = minimize_scalar(
+        lambda at: -function(np.exp(at)), bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-3}
+    )
+    return float(np.exp(found.x))
+
+
+def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple]:
+    """For every set of landmarks: the other rows, where their bags begin, the landmarks."""
+    parts = []
+    for chosen in sets:
+        others = np.setdiff1d(np.arange(len(rows)), chosen)
+        offsets = np.concatenate([[0], np.flatnonzero(np.diff(bag[others])) + 1, [len(others)]])
+        parts.append((rows[others], offsets, rows[chosen]))
+    return parts
+
+
+def _in_their_span(rows: np.ndarray) -> tuple[np.ndarray, float]:
+    """Rows centred, rotated into the dimensions they span and divided by their spread; and that spread."""
+    rows = rows - rows.mean(axis=0)
+    size = np.abs(rows).max() or 1.0
+    U, s, _ = np.linalg.svd(rows / size, full_matrices=False)
+    keep = s > s.max(initial=0.0) * 1e-9
+    spread = np.sqrt((s[keep] ** 2).sum() / (len(rows) * max(keep.sum(), 1))) or 1.0
+    return U[:, keep] * s[keep] / spread, size * spread

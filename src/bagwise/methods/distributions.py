@@ -1,0 +1,175 @@
+"""Methods that embed a bag, its instances or their predictions, as a distribution: kernel means, phases, quantiles."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.ensemble import VotingRegressor
+
+from bagwise import kernels as k
+from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
+from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
+from bagwise.embeddings.second_kernel import SecondKernel
+from bagwise.instances import OutOfFold
+from bagwise.kernels.random_features import FourierFeatures
+from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.learners import default_network, standardised
+from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
+
+# Lengths in units of the spread. Szabó's kernels by name; a parameter that is no length is made from one.
+KERNELS = {
+    "gaussian": k.Gaussian,
+    "exponential": lambda length: k.Exponential(float(np.sqrt(length / 2))),  # exp(-r / 2θ²)
+    "cauchy": k.Cauchy,
+    "student": lambda length: k.Student(min(length, 2.0)),  # an exponent; above 2 it is no kernel
+    "polynomial-2": lambda length: k.Polynomial(length, 2),
+    "polynomial-3": lambda length: k.Polynomial(length, 3),
+    "rational-quadratic": lambda length: k.RationalQuadratic(length**2),  # θ is a squared length
+    "inverse-multiquadric": k.InverseMultiquadric,
+    "matern-3/2": k.Matern32,
+    "matern-5/2": k.Matern52,
+}
+LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+FIRST = [k.Gaussian(1.0), k.Gaussian(3.0), k.InverseMultiquadric(0.5), k.InverseMultiquadric(1.0)]
+SECOND = [k.Linear(), *map(k.InverseMultiquadric, (0.5, 1.0, 3.0))]
+# A wide second kernel is one minus rounding: what is below 1e-9 of it is not signal.
+PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -9.5, -0.5))
+
+
+def kernel_grid(*names: str, lengths=LENGTHS) -> list:
+    """The kernels of these names (see `KERNELS`) at every length, each once, for the grid of an `EmbeddingRidge`."""
+    unknown = [name for name in names if name not in KERNELS]
+    if unknown:
+        raise ValueError(f"there is no kernel {unknown[0]!r}; the kernels are {', '.join(KERNELS)}")
+    kernels = [KERNELS[name](length) for name in names for length in lengths]
+    return list({repr(kernel): kernel for kernel in kernels}.values())
+
+
+def scaled(head) -> BagPipeline:
+    """Inputs standardised over all training instances, then the head."""
+    return BagPipeline([("scale", standardised()), ("head", head)])
+
+
+def input_kme(*, first=FIRST, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
+    """Kernel, second kernel and penalty by leave-one-bag-out; the best we know, though not additive over instances."""
+    embedding = SecondKernel(NystroemMean(random_state=random_state), random_state=random_state)
+    grid = {"embedding__kernel": list(first), "kernel": list(second)}
+    return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid))
+
+
+def second_kernel(**options) -> BagPipeline:
+    """The same over more kernels on both levels, the linear one left out: Szabó's nonlinear K."""
+    first = kernel_grid("gaussian", "cauchy", "inverse-multiquadric", "matern-3/2", lengths=(0.5, 1.0, 2.0))
+    second = kernel_grid("gaussian", "inverse-multiquadric", "matern-3/2", lengths=(1.0, 3.0))
+    return input_kme(first=first, second=second, **options)
+
+
+def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
+    """The inner product of the embeddings as the only second kernel: a bag is the mean of h(instance), additive."""
+    grid = {"kernel": kernel_grid(*(names or ("gaussian", "inverse-multiquadric")))}
+    return scaled(EmbeddingRidge(NystroemMean(random_state=random_state), RidgePath(), grid=grid))
+
+
+def fourier(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
+    """The mean of 256 random Fourier features of a Gaussian kernel, and ridge: sums over instances, so it fits out of
+    core and on a cluster too (``bagwise.fit_scan``)."""
+    features = FourierFeatures(256, linear=False, random_state=random_state)
+    return EmbeddingRidge(FeatureMean(features), RidgePath(), grid={"features__bandwidth": [0.5, 1.0, 2.0]})
+
+
+def ensemble(*, random_state=0, n_jobs=None) -> VotingRegressor:
+    """Szabó's ensemble: the equal-weight average of one linear model per kernel; the unbounded polynomials left out."""
+    names = [name for name in KERNELS if not name.startswith("polynomial")]
+    models = [(name.replace("/", ""), linear_kme(name, random_state=random_state)) for name in names]
+    return VotingRegressor(models, n_jobs=n_jobs)
+
+
+def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
+    """Frequencies from low to the median rule; ridge on the phases."""
+    return EmbeddingRidge(PhaseMean(random_state=random_state), RidgePath(), grid={"bandwidth": [1.0, 2.0, 4.0, 8.0]})
+
+
+def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
+    """Quantiles of out-of-fold instance predictions, W_2 between bags; a second kernel says what to add to the mean."""
+    grid = {"kernel": list(second)}
+    head = EmbeddingRidge(SecondKernel(QuantileRows()), RidgePath(PENALTIES), grid=grid, offset="mean")
+    learner = default_network(random_state=random_state)
+    stage = OutOfFold(learner, judge=head, random_state=random_state, n_jobs=n_jobs)
+    return BagPipeline([("instances", stage), ("head", head)])
+
+
+def sliced(*, directions=200, quantiles=20, distance="l2", random_state=0, n_jobs=None) -> BagPipeline:
+    """exp(-γ SW_2²) and 1/√(SW_2² + θ²); many directions, few quantiles: as good as the paper's, at less than half."""
+    slices = SlicedQuantiles(directions, quantiles, random_state=random_state)
+    grid = {"kernel": kernel_grid("gaussian", "inverse-multiquadric", lengths=(0.3, 1.0, 3.0))}
+    embedding = SecondKernel(slices, distance=distance, random_state=random_state)
+    return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid))
+
+
+register(
+    Card(
+        name="input-kme",
+        idea="Embed the distribution of a bag's instances with a kernel, compare embeddings with a second, and fit "
+        "ridge regression, everything chosen by leave-one-bag-out.",
+        assumes="the target depends on how the instances are distributed, smoothly",
+        cites="Szabó, Gretton, Póczos, Sriperumbudur (2015)",
+        cost="O(N m) a setting, m up to 500 landmarks; nothing is N x N",
+        presets={
+            "default": input_kme,
+            "linear": linear_kme,
+            "second-kernel": second_kernel,
+            "ensemble": ensemble,
+            "fourier": fourier,
+        },
+        search_space={
+            "head__embedding__embedding__landmarks": [200, 500, 1000],
+            "head__embedding__landmarks": [500, 1000],
+        },
+    )
+)
+
+register(
+    Card(
+        name="phase",
+        idea="Describe a bag by the phases of its characteristic function, which symmetric noise does not change.",
+        assumes="instances carry independent symmetric noise, which may differ from bag to bag; bags are not tiny",
+        cites="Law, Yau, Sejdinovic (2017)",
+        cost="O(N m), m = 500",
+        presets={"default": phase},
+        search_space={"embedding__n_features": [200, 500, 1000]},
+    )
+)
+
+register(
+    Card(
+        name="quantile",
+        idea="Describe a bag by the quantiles of its out-of-fold instance predictions, and fit kernel ridge regression "
+        "on the Wasserstein distance.",
+        assumes="instance predictions carry the target; how they are distributed in the bag says how to read them",
+        cites="Kolouri, Zou, Rohde (2016), on the predictions of Uriot (2019)",
+        cost="D networks on N instances; then O(N log L)",
+        presets={
+            "default": quantile,
+            "linear": variant("Ridge on the quantiles themselves.", quantile, second=[k.Linear()]),
+        },
+        search_space={"head__embedding__embedding__n": [20, 100]},
+    )
+)
+
+register(
+    Card(
+        name="sliced-wasserstein",
+        idea="Compare bags by the Wasserstein distance of their projections onto random directions, and fit kernel "
+        "ridge regression.",
+        assumes="the target depends on how the instances are distributed; distances between features mean something",
+        cites="Meunier, Pontil, Ciliberto (2022)",
+        cost="O(M N log L), M = 200 directions",
+        presets={
+            "default": sliced,
+            "paper": variant(
+                "100 directions and 100 quantiles, as in the source.", sliced, directions=100, quantiles=100
+            ),
+            "sw1": variant("The distance SW_1 in place of SW_2.", sliced, distance="l1"),
+        },
+        search_space={"head__embedding__embedding__directions": [50, 200, 500]},
+    )
+)

@@ -1,0 +1,228 @@
+"""`fit_scan`: the ordinary model of a method, fitted from sums over a scan.
+
+The stage that standardises instances, fitted from the sums of the columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from bagwise.bags import remember_columns
+from bagwise.bags.training_range import remember_range
+from bagwise.embeddings import KernelMean, LandmarkMean, Pool
+from bagwise.embeddings.feature_mean import FeatureMean
+from bagwise.embeddings.summaries import Statistics
+from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.kernels.random_features import FourierFeatures, varies
+from bagwise.methods import CATALOGUE, method
+from bagwise.out_of_core.passes import Walk
+from bagwise.out_of_core.scan import Scan
+from bagwise.out_of_core.sums import (
+    SUMMABLE,
+    Prepare,
+    embed_features,
+    embed_landmarks,
+    embed_predictions,
+    fit_out_of_fold,
+    statistics_rows,
+)
+from bagwise.out_of_core.survey import Survey, survey
+from bagwise.regressors import EmbeddingRidge, EvidenceRidge
+
+
+def is_standardised(stage) -> bool:
+    """Whether a stage is that of `methods.learners.standardised`: within the range of training, then standardised."""
+    if not isinstance(stage, EachInstance) or not isinstance(stage.estimator, Pipeline):
+        return False
+    return [type(step) for _, step in stage.estimator.steps] == [MinMaxScaler, StandardScaler]
+
+
+def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
+    """The stage, fitted as if on all instances.
+
+    scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
+    """
+    stage, columns = clone(stage), survey.columns
+    (_, ranged), (_, standardised) = stage.estimator.steps
+    # What varies by rounding alone is constant: the order of adding must not decide how it is blown up.
+    live = varies(columns.deviation, columns.largest)
+    ranged = clone(ranged).fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
+    mean, deviation = (columns.mean * ranged.scale_ + ranged.min_), columns.deviation * ranged.scale_
+    mean, deviation = np.where(live, mean, 0.0), np.where(live, deviation, 0.0)
+    standardised = clone(standardised).fit(np.vstack([mean - deviation, mean + deviation]))
+    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
+    names = [name for name, _ in stage.estimator.steps]
+    stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
+    remember_columns(stage, survey.bags)
+    return stage
+
+
+def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0):
+    """Fit a method to a table that need not fit into memory, in a few passes of sums over its chunks.
+
+    The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
+    same data in memory to rounding. However the rows are cut into files, row groups and chunks, in whatever order,
+    bags cut in two included, the answer is the same to rounding; for the same chunks it is the same to the last bit
+    whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and `statistics` in memory are
+    not.)
+
+    What is held at once: by whoever runs a pass, a block of rows and the sums of one chunk; in this process, a row of
+    sums for every bag.
+
+    Parameters
+    ----------
+    scan : Scan
+        By `bagwise.scan`, with a target.
+    name : str or estimator
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own.
+    executor : object with ``run``, optional
+        `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
+        process, and inside `bagwise.cluster` its workers.
+    random_state : int
+        For a method by name; an estimator has its own.
+
+    Returns
+    -------
+    model : the fitted estimator
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> site = np.repeat(np.arange(40), 5)
+    >>> red = rng.normal(size=200) + site / 10
+    >>> table = pd.DataFrame({"site": site, "red": red, "aod": site / 10})
+    >>> model = bw.fit_scan(bw.scan(table, bag="site", target="aod", chunk_rows=30), "aggregated")
+    >>> bags, y = bw.load(table, bag="site", target="aod")
+    >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
+    True
+    """
+    return fit_and_survey(scan, name, executor=executor, random_state=random_state)[0]
+
+
+def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
+    """The model of `fit_scan`, and what was found of the bags on the way."""
+    model = _made(name, random_state)
+    walk = Walk(scan, executor)
+    stages, head = _parts(model)
+    if not stages:
+        model, found = _fit_features(head, walk)
+    else:
+        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
+        model, found = fit_stages(model, stages[0], head, walk)
+    # of the instances: the bags of a survey are their means
+    remember_range(_first(model), found.columns.low, found.columns.high)
+    return model, found
+
+
+def summable_methods() -> list[str]:
+    """The methods, with their presets, that `fit_scan` knows."""
+    found = []
+    for name, card in CATALOGUE.items():
+        for preset in card.presets:
+            if name != "auto" and _summable(method(name, preset=preset)):
+                found.append(name if preset == card.preset_names[0] else f"{name}:{preset}")
+    return found
+
+
+# What can be summed -----------------------------------------------------------------------------------------------
+
+
+def _made(name, random_state: int):
+    model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
+    if not _summable(model):
+        what = name if isinstance(name, str) else type(name).__name__
+        raise ValueError(
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}"
+        )
+    return model
+
+
+def _parts(model) -> tuple[list, object]:
+    """Stages and head."""
+    if not isinstance(model, Pipeline):
+        return [], model
+    return [stage for _, stage in model.steps[:-1]], model.steps[-1][1]
+
+
+def _kind(stage) -> str | None:
+    if is_standardised(stage):
+        return "scaling"
+    if not isinstance(stage, OutOfFold) or stage.judge is not None:
+        return None
+    is_ridge = isinstance(stage.regressor, RandomFeatureRidge)
+    return "ridge" if is_ridge and isinstance(stage.regressor.fresh_features(), FourierFeatures) else None
+
+
+def _summable(model) -> bool:
+    stages, head = _parts(model)
+    kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
+    if not isinstance(head, EmbeddingRidge | EvidenceRidge):
+        return False
+    if kinds == ["ridge"]:
+        return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
+    if kinds == []:
+        # One sample of rows serves all settings.
+        samplings = {_sampling(head.embedding_for(setting)) for setting in head.settings()}
+        return len(samplings) == 1 and samplings != {None}
+    return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid and _summable_pool(embedding)
+
+
+def _sampling(embedding) -> tuple[int, int] | None:
+    """The rows that an embedding of instances is fitted on, if it can be fitted from sums."""
+    if isinstance(embedding, LandmarkMean):
+        return embedding.sampling() if embedding.draw == "rows" else None
+    features = embedding.fresh_features() if isinstance(embedding, FeatureMean) else None
+    return features.sampling() if isinstance(features, FourierFeatures) else None
+
+
+def _summable_pool(embedding) -> bool:
+    if isinstance(embedding, Statistics):
+        return set(embedding.statistics) <= set(SUMMABLE)
+    return isinstance(embedding, Pool) and embedding.is_mean
+
+
+# Fitting ----------------------------------------------------------------------------------------------------------
+
+
+def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, walk: Walk) -> tuple[object, Survey]:
+    """Random-feature ridge out of fold, then the kernel mean of its predictions."""
+    found = survey(walk, stage.regressor.fresh_features().sampling())
+    stage, predicted = fit_out_of_fold(stage, walk, found)
+    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, walk, found, predicted))
+    return _with_steps(model, stage, head), found
+
+
+def _fit_features(head, walk: Walk) -> tuple[object, Survey]:
+    """The mean of features of the instances: random ones, or similarities to landmarks."""
+    found = survey(walk, _sampling(head.embedding_for(head.settings()[0])))
+    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, walk, found)
+    return clone(head).fit_rows(found.bags, found.y, embedded), found
+
+
+def _fit_pooled(model, stage, head: EmbeddingRidge, walk: Walk) -> tuple[object, Survey]:
+    """The mean of standardised instances, or other moments of them."""
+    found = survey(walk)
+    stage, embedding = fit_scaling(stage, found), clone(head.embedding)
+    bags = stage.transform(found.bags)  # scaling is affine: the mean of scaled instances
+    if not isinstance(embedding, Statistics):  # the mean of a bag of means is the mean
+        return _with_steps(model, stage, clone(head).fit(bags, found.y)), found
+    remember_columns(embedding, bags)
+    rows = embedding.keep_varying(statistics_rows(embedding, walk, found.sizes, Prepare(stage)))
+    return _with_steps(model, stage, clone(head).fit_rows(bags, found.y, [({}, embedding, rows)])), found
+
+
+def _first(model):
+    """What new bags are given to first."""
+    return model.steps[0][1] if isinstance(model, Pipeline) else model
+
+
+def _with_steps(model: Pipeline, *fitted):
+    names = [name for name, _ in model.steps]
+    model = clone(model)
+    model.steps = list(zip(names, fitted, strict=True))
+    return model

@@ -1,0 +1,173 @@
+"""`predict_scan`: the bags of a table that need not fit into memory, predicted by an ordinary model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.bags import Bags
+from bagwise.bags.checks import compare_columns
+from bagwise.bags.training_range import FarValue, compared, find_far, say_far
+from bagwise.embeddings.summaries import Statistics
+from bagwise.explanations.contributions import by_rows, unwrapped
+from bagwise.instances import EachInstance
+from bagwise.io.atomic_files import new_folder, refuse_place
+from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.passes import BLOCK_ROWS, PerBag, Walk, sum_rows
+from bagwise.out_of_core.scan import Scan
+from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
+from bagwise.out_of_core.survey import refuse_unusable
+
+PART_BAGS = 1_000_000  # to a file
+COLUMNS = ("prediction", "instances")
+
+
+class Predictions(NamedTuple):
+    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has."""
+
+    ids: np.ndarray
+    values: np.ndarray
+    sizes: np.ndarray
+
+
+def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
+    """Predict every bag of a scan, wherever its rows lie.
+
+    Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
+    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Of `fit_scan`, or any fitted method whose predictions are sums over instances.
+    scan : Scan
+        With the features that the model was fitted on; a target is not needed.
+    out : path, optional
+        A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
+        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all.
+    executor : as for `fit_scan`
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bagwise as bw
+    >>> table = pd.DataFrame({"site": [1, 2, 1, 2], "red": [0.0, 1.0, 2.0, 3.0], "aod": [0.1, 0.3, 0.1, 0.3]})
+    >>> bags, y = bw.load(table, bag="site", target="aod")
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> found = bw.predict_scan(model, bw.scan(table, bag="site", features=["red"], chunk_rows=2))
+    >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
+    ([1, 2], True)
+    """
+    walk, model = Walk(scan, executor), unwrapped(model)
+    check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
+    if out is not None:
+        refuse_place(out)
+        if scan.bag in COLUMNS:
+            raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
+    found = _predict(walk, model)
+    if out is not None:
+        new_folder(out, lambda folder: _write(folder, scan.bag, found))
+    return found
+
+
+def _predict(walk: Walk, model) -> Predictions:
+    stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
+    if all(by_rows(stage) for stage in stages) and getattr(last, "additive_", False):
+        return _sum(walk, model)
+    if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
+        return _from_statistics(walk, stages[0], last)
+    raise ValueError(
+        "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
+        "load the table and use model.predict, or fit a model with bagwise.fit_scan"
+    )
+
+
+def _has_moments(head) -> bool:
+    embedding = getattr(head, "embedding_", None)
+    summable = isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
+    return summable and head.beside_ is None and head.offset == "none"
+
+
+def _write(folder: Path, bag: str, found: Predictions) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {bag: found.ids} | dict(zip(COLUMNS, (found.values, found.sizes), strict=True))
+    for number, start in enumerate(range(0, len(found.ids), PART_BAGS)):
+        part = {name: pa.array(column[start : start + PART_BAGS]) for name, column in columns.items()}
+        pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
+
+
+def _sum(walk: Walk, model) -> Predictions:
+    sizes, sums, far = PerBag(), PerBag(), _Far()
+    for own, (_, count, total, *found) in walk.meet(_alone, model, list(walk.scan.feature_names)):
+        sizes.rows(walk.n_bags, count)[own] += count
+        sums.rows(walk.n_bags, total)[own] += total
+        far.take(own, *found, walk.n_bags)
+    sizes, sums = sizes.upto(walk.n_bags), sums.upto(walk.n_bags)
+    far.say(walk.ids)
+    return Predictions(walk.ids, sums / sizes, sizes)
+
+
+class _Far(PerBag):
+    """Which bags hold values far outside the range of training, and the first such value of the bag met first."""
+
+    def __init__(self):
+        super().__init__()
+        self.firsts: dict[int, FarValue] = {}
+
+    def take(self, own: np.ndarray, marked: np.ndarray, firsts: dict[int, FarValue], n_bags: int) -> None:
+        self.rows(n_bags, marked)[own] |= marked
+        for code, first in firsts.items():
+            self.firsts.setdefault(int(own[code]), first)
+
+    def say(self, ids: np.ndarray) -> None:
+        if self.firsts:
+            say_far(ids, self.upto(len(ids)), self.firsts[min(self.firsts)])
+
+
+def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) -> None:
+    """Mark the bags of a block with values far outside, and note the value of the first of them."""
+    rows, value = find_far(X, first, names)
+    if value is not None:
+        marked[bag[rows]] = True
+        lowest = bag[rows].min()
+        firsts.setdefault(int(lowest), find_far(X[rows & (bag == lowest)], first, names)[1])
+
+
+def _alone(chunk: Chunk, model, names) -> tuple:
+    """Of the bags of a chunk: ids, numbers of rows, the sum of what every row is predicted alone, and far values."""
+    ids, bag = chunk.bags()
+    sums, marked, firsts = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool), {}
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
+        refuse_unusable(block.X, block.bag, ids, chunk)
+        alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
+        _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
+        sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
+    return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
+
+
+def _from_statistics(walk: Walk, stage, head) -> Predictions:
+    names = list(walk.scan.feature_names)
+    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
+    counts, far = PerBag(), _Far()
+    for own, (_, count, *found) in walk.meet(_count, stage, names):
+        counts.rows(walk.n_bags, count)[own] += count
+        far.take(own, *found, walk.n_bags)
+    sizes = counts.upto(walk.n_bags)
+    far.say(walk.ids)
+    rows = statistics_rows(head.embedding_, walk, sizes, Prepare(stage))
+    return Predictions(walk.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+
+
+def _count(chunk: Chunk, stage, names) -> tuple:
+    ids, bag = chunk.bags()
+    marked, firsts = np.zeros(len(ids), dtype=bool), {}
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
+        refuse_unusable(block.X, block.bag, ids, chunk)
+        _far(block.X, block.bag, stage, names, marked, firsts)
+    return ids, np.bincount(bag, minlength=len(ids)), marked, firsts

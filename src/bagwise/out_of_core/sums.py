@@ -1,0 +1,282 @@
+"""Rows of embeddings, a row per bag, from sums over the instances of bags that are cut and spread.
+
+Out-of-fold predictions of random-feature ridge, from sums: Σ w d dᵀ of every fold, and no row twice in memory.
+
+Moments and extremes of every feature in every bag, in two passes: about its own mean, so nothing cancels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from bagwise.bags import Bags, bag_folds, remember_columns
+from bagwise.embeddings import KernelMean, LandmarkMean
+from bagwise.embeddings.feature_mean import FeatureMean
+from bagwise.embeddings.landmarks import unbiasing
+from bagwise.embeddings.summaries import POWERS, shape
+from bagwise.instances import OutOfFold
+from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
+from bagwise.instances.random_feature_ridge import design
+from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.passes import BLOCK_ROWS, Walk, sum_rows
+from bagwise.out_of_core.survey import ColumnSums, Survey
+
+CACHED_ROWS = 2048
+MOST_FOLDS = 64
+
+
+@dataclass(frozen=True)
+class FoldModels:
+    """(β, b) without each fold, for one or several penalties; picklable, and small whatever the number of rows."""
+
+    features: object
+    models: dict[int, tuple[np.ndarray, np.ndarray]]
+
+    @property
+    def n_penalties(self) -> int:
+        return len(next(iter(self.models.values()))[1])
+
+    def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Every row by the model without its fold: (rows, penalties)."""
+        out = np.empty((len(X), self.n_penalties))
+        for k, rows in by_fold(fold):
+            coef, intercept = self.models[k]
+            out[rows] = self.features.transform(X[rows]).astype(np.float64) @ coef + intercept
+        return out
+
+    def only(self, candidate: int) -> FoldModels:
+        chosen = {k: (coef[:, [candidate]], b[[candidate]]) for k, (coef, b) in self.models.items()}
+        return replace(self, models=chosen)
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The out-of-fold predictions of all instances: whose they are, their range and spread, and their bag means."""
+
+    models: FoldModels
+    columns: ColumnSums
+    bags: Bags
+    fold: np.ndarray
+
+
+def fit_out_of_fold(stage: OutOfFold, walk: Walk, survey: Survey) -> tuple[OutOfFold, Predicted]:
+    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
+    stage = clone(stage)
+    one_of(stage.predictor, PREDICTORS, "predictor")
+    one_of(stage.weighting, WEIGHTINGS, "weighting")
+    bags, y = survey.bags, survey.y
+    stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
+    if (n_folds := stage.fold_.max() + 1) > MOST_FOLDS:
+        raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
+    regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
+    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
+    weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
+    known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
+    sums = walk.total(_fold_sums, features, origin, known=known, add=_add_folds)
+    without, result = regressor.from_sums(features, sums, origin)
+    models = FoldModels(features, without)
+    means, found = _predictions(walk, survey, stage.fold_, models)
+    predicted = stage.adopt(replace(result, predictions=means), bags, y)
+    chosen = result.candidates.index(stage.candidate_)
+    one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
+    return stage, Predicted(models.only(chosen), one, predicted, stage.fold_)
+
+
+def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.ndarray]:
+    """Σ w d dᵀ of the rows of every fold that has some here."""
+    sums: dict[int, np.ndarray] = {}
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        targets, root = y[block.bag], np.sqrt(weight[block.bag])
+        for k, rows in by_fold(fold[block.bag]):
+            d = design(features.transform(block.X[rows]), targets[rows], origin)
+            d *= root[rows, None]
+            sums[k] = sums.get(k, 0.0) + d.T @ d
+    return sums
+
+
+def by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The rows of every fold, some at a time: their features stay in the core's cache."""
+    order = np.argsort(fold, kind="stable")
+    folds, starts = np.unique(fold[order], return_index=True)
+    for k, rows in zip(folds, np.split(order, starts[1:]), strict=True):
+        for start in range(0, len(rows), CACHED_ROWS):
+            yield int(k), rows[start : start + CACHED_ROWS]
+
+
+def _add_folds(left: dict, right: dict) -> dict:
+    return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
+
+
+def _predictions(walk: Walk, survey: Survey, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:
+    """The mean prediction of every bag for every penalty, and the sums of all predictions."""
+    total, columns = np.zeros((walk.n_bags, models.n_penalties)), None
+    for own, (sums, found) in zip(walk.own, walk.each(_chunk_predictions, models, known=(fold,)), strict=True):
+        total[own] += sums
+        columns = found if columns is None else columns.merge(found)
+    return total / survey.sizes[:, None], columns
+
+
+def _chunk_predictions(chunk: Chunk, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:
+    sums, parts = 0.0, []
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        predictions = models.predict(block.X, fold[block.bag])
+        sums = sums + sum_rows(block.bag, predictions, len(fold))
+        parts.append(ColumnSums.of(predictions))
+    return sums, ColumnSums.merged(parts)
+
+
+SUMMABLE = ("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max", "size")
+
+
+class Extremes(NamedTuple):
+    """The smallest and largest value of every feature in every bag."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def none(cls, n_bags: int, width: int) -> Extremes:
+        return cls(np.full((n_bags, width), np.inf), np.full((n_bags, width), -np.inf))
+
+    def take(self, bags: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Widen those of some bags, none named twice."""
+        self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
+
+
+def statistics_rows(embedding, walk: Walk, sizes: np.ndarray, prepare) -> np.ndarray:
+    """The columns of `Pool` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
+    width = len(walk.scan.feature_names)
+    sums, extremes = np.zeros((walk.n_bags, 2 * width)), Extremes.none(walk.n_bags, width)
+    for own, (part, low, high) in zip(walk.own, walk.each(_first, prepare), strict=True):
+        sums[own] += part
+        extremes.take(own, low, high)
+    mean, size = np.hsplit(sums / sizes[:, None], 2)
+    powers = walk.sum_by_bag(_second, prepare, known=(mean,)) / sizes[:, None]
+    central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
+    deviation = np.sqrt(central[2])
+    known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(sizes)}
+    known |= {"variance": central[2], "deviation": deviation}
+    known |= {name: shape(power, central[power], deviation, size) for name, power in POWERS.items()}
+    return np.column_stack([known[name] for name in embedding.statistics])
+
+
+def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
+    sums, (ids, codes), extremes = 0.0, chunk.bags(), None
+    n_bags = len(ids)
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
+        X = prepare(block.X)
+        sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags)
+        extremes = Extremes.none(n_bags, X.shape[1]) if extremes is None else extremes
+        order = np.argsort(block.bag, kind="stable")
+        bags, starts = np.unique(block.bag[order], return_index=True)
+        low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
+        extremes.take(bags, low, high)
+    return sums, *extremes
+
+
+def _second(chunk: Chunk, mean, prepare) -> np.ndarray:
+    """Σ (x - mean of its bag)^p for p = 2, 3, 4, side by side."""
+    sums = 0.0
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        centred = prepare(block.X) - mean[block.bag]
+        square = centred * centred
+        sums = sums + sum_rows(block.bag, np.hstack([square, square * centred, square * square]), len(mean))
+    return sums
+
+
+class Prepare:
+    """Rows of a chunk as the embedding sees them: in double precision, through the stage before it; picklable."""
+
+    def __init__(self, stage=None):
+        self.transformer = None if stage is None else stage.estimator_
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        X = X.astype(np.float64)
+        return X if self.transformer is None else self.transformer.transform(X)
+
+
+Embedded = Iterator[tuple[dict, object, np.ndarray]]  # (setting, fitted embedding, rows)
+
+
+def embed_features(head, walk: Walk, survey: Survey) -> Embedded:
+    """`FeatureMean` for every setting of the head: a pass each."""
+    columns = survey.columns
+    for setting in head.settings():
+        embedding: FeatureMean = head.embedding_for(setting)
+        embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
+        remember_columns(embedding, survey.bags)
+        yield setting, embedding, walk.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
+
+
+def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Σ φ(x) over the rows of every bag of a chunk."""
+    sums, (ids, codes) = 0.0, chunk.bags()
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
+        sums = sums + sum_rows(block.bag, features(block.X), len(ids))
+    return sums
+
+
+def embed_landmarks(head, walk: Walk, survey: Survey) -> Embedded:
+    """`LandmarkMean` for every setting of the head, all in one pass."""
+    settings = head.settings()
+    fitted: list[LandmarkMean] = [
+        head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
+    ]
+    weight = unbiasing(survey.sizes) / survey.sizes
+    seconds = None
+    sums = np.zeros((walk.n_bags, sum(len(one.landmarks_) for one in fitted)))
+    for own, (rows, second) in zip(walk.own, walk.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
+        sums[own] += rows
+        seconds = second if seconds is None else [a + b for a, b in zip(seconds, second, strict=True)]
+    ends = np.cumsum([len(one.landmarks_) for one in fitted])[:-1]
+    for setting, embedding, own, second in zip(settings, fitted, np.split(sums, ends, axis=1), seconds, strict=True):
+        means = own / survey.sizes[:, None]
+        embedding.keep_noise(means, second, survey.sizes)
+        yield setting, embedding, means
+
+
+def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.ndarray]]:
+    sums, seconds = 0.0, [0.0] * len(fitted)
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        phis = [one.similarities(block.X) for one in fitted]
+        sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight))
+        w = weight[block.bag]
+        seconds = [second + (phi.T * w) @ phi for second, phi in zip(seconds, phis, strict=True)]
+    return sums, seconds
+
+
+def embed_predictions(head, walk: Walk, survey: Survey, predicted: Predicted) -> Embedded:
+    """`KernelMean` of out-of-fold predictions for every setting of the head, all in one pass.
+
+    The polynomials of a short series are the first of a longer one on the same interval, so the means of the longest
+    serve all.
+    """
+    columns, settings = predicted.columns, head.settings()
+    spread = float(columns.deviation[0]) or 1.0
+    found = float(columns.low[0]), float(columns.high[0]), float(columns.mean[0]), spread
+    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(predicted.bags, *found) for setting in settings]
+    longest = max(fitted, key=lambda one: one.length_)
+    known = (predicted.fold,)
+    scale = longest.spread_, *longest.range_
+    means = walk.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
+    means /= survey.sizes[:, None]  # in place: of all that this process holds, it is the largest
+    for setting, embedding in zip(settings, fitted, strict=True):
+        # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.
+        yield setting, embedding, means[:, : embedding.length_] @ embedding.to_features_
+
+
+def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> np.ndarray:
+    # A number per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
+    found = [(block.bag, models.predict(block.X, fold[block.bag])[:, 0]) for block in chunk.blocks(rows=BLOCK_ROWS)]
+    bag, values = (np.concatenate(part) for part in zip(*found, strict=True))
+    sizes = np.bincount(bag, minlength=len(fold))
+    spread, low, high = scale
+    values = np.clip(values / spread, low, high)[np.argsort(bag, kind="stable")]
+    return interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]

@@ -1,0 +1,86 @@
+"""The lasso for a whole path of penalties, the best chosen on held-out bags."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import lasso_path
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bagwise.bags import weights_or_ones
+from bagwise.kernels.random_features import row_keys
+
+
+class LassoPath(RegressorMixin, BaseEstimator):
+    r"""Lasso on one row per bag, the penalty chosen on held-out bags: few columns keep a weight.
+
+    Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α:
+    for the target in its own units the penalty is α times its deviation. Bags are dealt to folds by a
+    hash of their rows, by group where there are groups, so that their order changes nothing.
+
+    Parameters
+    ----------
+    n_penalties : int
+        Length of the path, from the α at which all weights are zero down to 1/300 of it.
+    folds : int
+
+    Attributes
+    ----------
+    penalty_, error_, residuals_ : the α chosen, its mean squared held-out error, and the held-out residuals
+    coef_, intercept_ : of the linear function of the columns
+    """
+
+    def __init__(self, n_penalties: int = 50, *, folds: int = 5):
+        self.n_penalties = n_penalties
+        self.folds = folds
+
+    def fit(self, Z, y, sample_weight=None, groups=None) -> LassoPath:
+        """Fit; bags that share a label in ``groups`` are in the same fold, and ``sample_weight`` weighs errors."""
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        y = y.astype(np.float64, copy=False)
+        w = weights_or_ones(sample_weight, y)
+        penalties, coef, intercept = _path(Z, y, w, self.n_penalties)
+        keys = row_keys(Z.astype(np.float32), 0) if groups is None else np.asarray(groups)
+        _, unit = np.unique(keys, return_inverse=True)
+        residuals = np.repeat((y - np.average(y, weights=w))[:, None], len(penalties), axis=1)
+        for fold in range(min(self.folds, unit.max() + 1)) if unit.max() else ():
+            out = unit % self.folds == fold
+            if not w[~out].any():
+                continue  # nothing to learn from; the mean stands
+            _, fold_coef, fold_intercept = _path(Z[~out], y[~out], w[~out], penalties)
+            residuals[out] = y[out, None] - Z[out] @ fold_coef - fold_intercept
+        errors = np.average(residuals**2, axis=0, weights=w)
+        best = int(np.argmin(errors))
+        self.penalty_, self.error_, self.residuals_ = float(penalties[best]), float(errors[best]), residuals[:, best]
+        self.coef_, self.intercept_ = coef[:, best].copy(), float(intercept[best])
+        return self
+
+    def predict(self, Z) -> np.ndarray:
+        """One number per row."""
+        check_is_fitted(self)
+        Z = validate_data(self, Z, reset=False, dtype=np.float64)
+        return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
+
+
+def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Penalties, weights (columns, penalties) and intercepts; ``penalties`` a number of them, or themselves.
+
+    Targets are divided by their deviation, so that α and the tolerance mean the same for targets of any size.
+    """
+    mean, centre = np.average(Z, axis=0, weights=w), np.average(y, weights=w)
+    scale = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=w))
+    scale = np.where(scale > 1e-12 * np.abs(Z).max(axis=0), scale, np.inf)
+    spread = np.sqrt(np.average((y - centre) ** 2, weights=w)) or 1.0
+    root = np.sqrt(w / w.mean())
+    X, target = root[:, None] * (Z - mean) / scale, root * (y - centre) / spread
+    if np.isscalar(penalties):
+        largest = np.abs(X.T @ target).max() / len(y) or 1.0
+        penalties = largest * np.logspace(0, -2.5, penalties)
+    with warnings.catch_warnings():  # the far end of the path may stop early; held-out bags judge it all the same
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        _, coef, _ = lasso_path(X, target, alphas=penalties, max_iter=1000, tol=1e-4)
+    coef = coef * spread / scale[:, None]
+    return penalties, coef, centre - mean @ coef

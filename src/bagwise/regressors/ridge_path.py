@@ -1,0 +1,258 @@
+"""Ridge regression for every penalty of a grid at once, with the leave-one-bag-out error of each."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bagwise.bags import weights_or_ones
+
+PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
+SCALINGS = ("n", "none")
+RULES = ("best", "one-se")
+KERNELS = ("linear", "precomputed")
+# Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
+SMALLEST_GAP = 1e-10
+
+
+class RidgePath(RegressorMixin, BaseEstimator):
+    r"""Ridge regression on one row per bag, the penalty chosen by exact leave-one-bag-out.
+
+    One decomposition Z = U S Vᵀ of the (centred) rows gives every penalty λ: the fit is U diag(s²/(s²+λ)) Uᵀ y, and the
+    residual of bag i had it been left out is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
+    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components that rounding has swallowed are dropped, so a
+    penalty of 1e-16 is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out
+    residual is then noise divided by noise) is never chosen.
+
+    Parameters
+    ----------
+    penalties : sequence of float
+        The grid of λ; one value fixes it.
+    scaling : {"n", "none"}
+        Whether λ is multiplied by the number of bags n: ``"n"`` minimises (1/n) Σ (y - f)² + λ‖f‖², as Szabó et al.
+        (2015) and the notebook of Uriot (2019) do; ``"none"`` is Σ (y - f)² + λ‖f‖², as the paper prints.
+    fit_intercept : bool
+        Whether the mean of y is left unpenalised. The paper has none.
+    rule : {"best", "one-se"}
+        Take the penalty with the smallest left-out error; or the heaviest whose error is larger by no more than one
+        standard error of the paired differences, so that a lighter one must earn its place on more than a few bags.
+    kernel : {"linear", "precomputed"}
+        Whether the columns are features or similarities to the training bags (a Gram matrix, which may be indefinite).
+
+    Attributes
+    ----------
+    penalty_ : float, the one chosen
+    errors_ : mean squared left-out residual for every penalty (infinite where it cannot be told)
+    residuals_ : left-out residuals of the training bags at the chosen penalty
+    coef_, intercept_ : of the linear function of the columns
+    coef_path_, intercept_path_ : the same for every penalty, a row each
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bagwise.regressors import RidgePath
+    >>> rng = np.random.default_rng(0)
+    >>> Z = rng.normal(size=(50, 3))
+    >>> head = RidgePath().fit(Z, Z @ [1.0, 2.0, 0.0] + rng.normal(size=50))
+    >>> head.coef_.round(1).tolist()
+    [1.2, 1.8, 0.1]
+    """
+
+    def __init__(
+        self,
+        penalties=PENALTIES,
+        *,
+        scaling: str = "n",
+        fit_intercept: bool = True,
+        rule: str = "best",
+        kernel: str = "linear",
+    ):
+        self.penalties = penalties
+        self.scaling = scaling
+        self.fit_intercept = fit_intercept
+        self.rule = rule
+        self.kernel = kernel
+
+    def fit(self, Z, y, sample_weight=None, groups=None) -> RidgePath:
+        """Fit; bags that share a label in ``groups`` are left out together when the penalty is chosen.
+
+        Bag i counts w_i times in the squares and in the left-out error, w being ``sample_weight`` divided by its mean
+        over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
+        twice, and a weight of 0 one that never came.
+        """
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        y, penalties = y.astype(np.float64, copy=False), self._check(Z)
+        w = weights_or_ones(sample_weight, y)
+        path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
+        scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
+        residuals = _left_out(path, penalties * scale, w, groups).T
+        errors = np.average(residuals**2, axis=1, weights=w)
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        best = self._choose(penalties, errors, residuals**2, w)
+        self.penalty_ = float(penalties[best])
+        self.errors_, self.error_ = errors, float(errors[best])
+        self.residuals_ = residuals[best]
+        coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
+        self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
+        self.coef_, self.intercept_ = coefficients[best], intercepts[best]
+        out = w == 0  # the fit is the one without them
+        self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
+        return self
+
+    def predict(self, Z) -> np.ndarray:
+        return _linear(self._checked(Z), self.coef_, self.intercept_)
+
+    def predict_path(self, Z) -> np.ndarray:
+        """What the fit with every penalty predicts, (rows, penalties)."""
+        Z = self._checked(Z)
+        return np.column_stack([_linear(Z, *one) for one in zip(self.coef_path_, self.intercept_path_, strict=True)])
+
+    def _checked(self, Z) -> np.ndarray:
+        check_is_fitted(self)
+        return validate_data(self, Z, reset=False, dtype=np.float64)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+    def _choose(self, penalties, errors, squares, w) -> int:
+        best = int(np.argmin(errors))
+        if not np.isfinite(errors[best]):
+            return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
+        if self.rule == "best":
+            return best
+        gaps = (w * (squares - squares[best]))[:, w > 0]
+        # NaN, where a fit interpolates, is not allowed
+        allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(gaps.shape[1])
+        return int(np.argmax(np.where(allowed, penalties, 0.0)))
+
+    def _check(self, Z) -> np.ndarray:
+        if self.scaling not in SCALINGS:
+            raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
+        if self.rule not in RULES:
+            raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
+        if self.kernel not in KERNELS:
+            raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
+        if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
+            raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
+        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
+        if penalties.size == 0 or not (penalties > 0).all():
+            raise ValueError("penalties must be above zero")
+        return penalties
+
+
+def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
+    # A dot product per row: BLAS may round a row differently in different company.
+    return np.einsum("ij,j->i", Z, coef) + intercept
+
+
+class _FeaturePath:
+    """Z = U S Vᵀ of the weighted, centred features."""
+
+    def __init__(self, Z, y, w, intercept):
+        self.mean = np.average(Z, axis=0, weights=w) if intercept else np.zeros(Z.shape[1])
+        self.target_mean = np.average(y, weights=w) if intercept else 0.0
+        root = np.sqrt(w)
+        U, s, Vt = np.linalg.svd(root[:, None] * (Z - self.mean), full_matrices=False)
+        # Centring leaves the rounding of the uncentred rows behind; what is no larger is no component.
+        size = max(s.max(initial=0.0), np.sqrt(len(Z)) * np.abs(self.mean).max(initial=0.0))
+        keep = s > size * max(Z.shape) * np.finfo(float).eps
+        self.U, self.s, self.Vt = U[:, keep], s[keep], Vt[keep]
+        self.centred = root * (y - self.target_mean)
+        self.projected = self.U.T @ self.centred
+        self.ones = root / np.sqrt(w.sum()) if intercept else None
+        self.spectrum = self.s**2
+
+    def coefficients(self, penalty):
+        coef = self.Vt.T @ (self.s / (self.spectrum + penalty) * self.projected)
+        return coef, float(self.target_mean - self.mean @ coef)
+
+
+class _GramPath:
+    """K = U diag(v) Uᵀ of the weighted, centred Gram matrix; v may be negative."""
+
+    def __init__(self, K, y, w, intercept):
+        n = len(K)
+        self.root = np.sqrt(w)
+        share = w / w.sum() if intercept else np.zeros(n)
+        self.share, self.column_mean = share, share @ K
+        self.target_mean = float(share @ y)
+        centred = K - self.column_mean[None, :] - (K @ share)[:, None] + share @ K @ share
+        v, U = np.linalg.eigh(self.root[:, None] * (centred + centred.T) / 2 * self.root[None, :])
+        # Centring leaves the rounding of the uncentred entries behind, the direction of all ones among it.
+        size = max(np.abs(v).max(initial=0.0), n * np.abs(K).max(initial=0.0))
+        keep = np.abs(v) > size * n * np.finfo(float).eps
+        self.U, self.spectrum = U[:, keep], v[keep]
+        self.centred = self.root * (y - self.target_mean)
+        self.projected = self.U.T @ self.centred
+        self.ones = self.root / np.sqrt(w.sum()) if intercept else None
+
+    def coefficients(self, penalty):
+        dual = self.root * (self.U @ (self.projected / (self.spectrum + penalty)))
+        # f(new) = (k_new - mean column) (dual - share·Σ dual) + mean of y: centring, folded into the coefficients.
+        coef = dual - self.share * dual.sum()
+        return coef, float(self.target_mean - self.column_mean @ coef)
+
+
+def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
+    """Residuals (bags, penalties) of every bag had it (its group) been left out; NaN where the fit interpolates it."""
+    shrunk = penalties / (path.spectrum[:, None] + penalties)
+    # y - ŷ without subtracting near-equal numbers: the shrunk part, and what no component explains.
+    outside = path.centred - path.U @ path.projected
+    residual = path.U @ (shrunk * path.projected[:, None]) + outside[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if groups is None:
+            gap = (1.0 - np.einsum("ij,ij->i", path.U, path.U))[:, None] + path.U**2 @ shrunk
+            if path.ones is not None:
+                gap -= path.ones[:, None] ** 2
+            left_out = np.where(gap > SMALLEST_GAP, residual / gap, np.nan)
+        else:
+            left_out = _groups_left_out(path, residual, 1.0 - shrunk, groups)
+        return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
+
+
+def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, groups) -> np.ndarray:
+    """(I - H_g)⁻¹ r_g for every group g and penalty; H_g = V diag(kept) Vᵀ, V its rows of U and of the ones."""
+    left_out = np.empty_like(residual)
+    groups = np.asarray(groups)
+    _, unit = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)
+    order = np.argsort(unit, kind="stable")
+    V, kept = path.U, kept.T
+    if path.ones is not None:
+        V, kept = np.column_stack([V, path.ones]), np.column_stack([kept, np.ones(len(kept))])
+    for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
+        # A negative eigenvalue, of an indefinite kernel, has no root.
+        few = len(rows) <= V.shape[1] or (kept < 0).any()
+        left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], kept, residual[rows])
+    return left_out
+
+
+def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """One system of the size of the group for every penalty."""
+    out = np.full_like(residual, np.nan)
+    for p, d in enumerate(kept):
+        gap = np.eye(len(V)) - (V * d) @ V.T
+        if _is_apart(gap):
+            out[:, p] = np.linalg.solve(gap, residual[:, p])
+    return out
+
+
+def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+    """The same by systems of the number of columns: (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept)."""
+    out, inner, along = np.full_like(residual, np.nan), V.T @ V, V.T @ residual
+    for p, root in enumerate(np.sqrt(kept)):
+        gap = np.eye(len(inner)) - root[:, None] * inner * root
+        if _is_apart(gap):
+            out[:, p] = residual[:, p] + V @ (root * np.linalg.solve(gap, root * along[:, p]))
+    return out
+
+
+def _is_apart(gap: np.ndarray) -> bool:
+    """Whether the fit does not interpolate the group: no eigenvalue of I - H_g is almost zero."""
+    try:
+        np.linalg.cholesky(gap - SMALLEST_GAP * np.eye(len(gap)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -1,0 +1,351 @@
+"""The first screen in words: which method is best, by how much, whether that is more than luck, and what to beware.
+
+Held-out predictions of one method, their intervals, and how often those cover the targets.
+
+What a run found, as tables: methods by rank, every metric, paired differences.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+from scipy.stats import t as student
+
+from bagwise.evaluation.comparison import WORDS, against_best, distinct_splits, ways
+from bagwise.evaluation.metrics import METRICS
+from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
+from bagwise.io.table_output import to_rows
+from bagwise.reports.text import (
+    Column,
+    aligned,
+    counted,
+    duration,
+    filled,
+    is_known,
+    numbers,
+    percent,
+    shown,
+    shown_p,
+    words,
+)
+
+LEVEL = 0.9  # of the intervals that are drawn
+LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One prediction per bag by a model that never saw it: arrays of one entry per bag, and a label.
+
+    ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
+    ``repeat`` tells which round of folds it was. ``in_sample`` marks predictions of the bags the model was trained on.
+    ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
+    """
+
+    label: str
+    bag: np.ndarray
+    size: np.ndarray
+    target: np.ndarray
+    prediction: np.ndarray
+    fold: np.ndarray
+    std: np.ndarray | None = None
+    repeat: int | None = None
+    in_sample: bool = False
+    unit: np.ndarray | None = None
+
+    @property
+    def residual(self) -> np.ndarray:
+        return self.target - self.prediction
+
+    def half_widths(self, level: float = LEVEL) -> np.ndarray:
+        """Half the width of the central interval of every bag; infinite where too few bags tell.
+
+        With standard deviations, those of the normal distribution. Else cross-conformal: with R the absolute residuals
+        of the n bags of the other folds (of the other bags or groups, where there is one fold only), the
+        ceil((n + 1) level)-th smallest of R; of grouped bags the `conformal_quantile` in which every group counts
+        the same. If bags (groups) are exchangeable, that covers a new one with about the probability ``level``.
+        """
+        if self.std is not None:
+            return norm.ppf((1 + level) / 2) * self.std
+        errors = np.abs(self.residual)
+        unit = _numbered(np.arange(len(errors)) if self.unit is None else self.unit)
+        fold = _numbered(self.fold)
+        fold = fold if fold.any() else unit
+        if fold.max() == unit.max() == len(errors) - 1:
+            return _left_out_quantile(errors, level)
+        others = (fold != one for one in range(fold.max() + 1))
+        return np.array([_quantile(errors[rest], unit[rest], level) for rest in others])[fold]
+
+    def covered(self, level: float = LEVEL) -> np.ndarray:
+        """Whether the target of every bag lies in its interval."""
+        return np.abs(self.residual) <= self.half_widths(level)
+
+    def calibration(self) -> list[tuple[float, float]]:
+        """(nominal, empirical) coverage at many levels; those at which every interval is finite."""
+        return [
+            (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
+        ]
+
+
+def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
+    """The conformal quantile of the errors of some bags; infinite where they are of too few units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _quantile(np.arange(1.0, 10.0), np.arange(9), 0.9), _quantile(np.arange(1.0, 9.0), np.arange(8), 0.9)
+    (9.0, inf)
+    """
+    if len(np.unique(unit)) < units_needed(level):
+        return math.inf
+    return float(conformal_quantile(errors[None], unit_shares(_numbered(unit)), level)[0])
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    """Labels as numbers 0, 1, ..."""
+    return np.unique(labels, return_inverse=True)[1]
+
+
+def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
+    """The quantile of the errors without each in turn: one sort for all of them."""
+    rank = math.ceil(len(errors) * level - 1e-9)  # of n - 1 errors
+    if rank > len(errors) - 1:
+        return np.full(len(errors), np.inf)
+    ordered = np.sort(errors)
+    # Leaving out one of the `rank` smallest moves the next one up into its place.
+    return np.where(errors <= ordered[rank - 1], ordered[rank], ordered[rank - 1])
+
+
+def held_out(results, method: str) -> HeldOut | None:
+    """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
+    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != "bag"}
+    if not table:
+        return None
+    repeats, counts = np.unique(table["repeat"], return_counts=True)
+    repeat = repeats[np.argmax(counts)]
+    here = table["repeat"] == repeat
+    std = table["std"][here]
+    cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
+    bag = np.concatenate([cell["bags"] for cell in cells if cell and cell["predictions"]])
+    return HeldOut(
+        label=method,
+        bag=bag.astype(int),
+        size=table["size"][here],
+        target=table["target"][here],
+        prediction=table["prediction"][here],
+        fold=table["fold"][here],
+        std=None if np.isnan(std).any() else std,
+        repeat=int(repeat),
+    )
+
+
+def size_fifths(held: HeldOut) -> list[dict]:
+    """The root mean squared residual of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
+    edges = np.unique(np.quantile(held.size, np.linspace(0, 1, 6), method="nearest"))
+    part = np.clip(np.searchsorted(edges, held.size, side="right") - 1, 0, max(len(edges) - 2, 0))
+    rows = []
+    for k in np.unique(part).tolist():
+        inside = held.size[part == k]
+        error = float(np.sqrt(np.mean(held.residual[part == k] ** 2)))
+        rows.append({"low": int(inside.min()), "high": int(inside.max()), "bags": len(inside), "rmse": error})
+    return rows
+
+
+METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
+METRIC_NAMES |= {"coverage90": "90 % coverage"}
+CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
+SURE = 0.05  # a corrected p-value below this is called more than luck
+
+
+def ranked(results) -> list[dict]:
+    """The rows of `against_best` with every mean of the summary, best first; methods that are not ranked come last."""
+    means = {row["method"]: row for row in to_rows(results.summary())}
+    loss = METRICS[results.metric].loss
+    rows = [means[row["method"]] | row for row in against_best(results)]
+
+    def place(row: dict) -> tuple:
+        score = row[results.metric]
+        return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
+
+    return sorted(rows, key=place)
+
+
+def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
+    """One row per method, best first."""
+    main, name = results.metric, METRIC_NAMES[results.metric]
+    of = {key: [row[key] for row in rows] for key in rows[0]}
+    inside = [held.get(row["method"]) for row in rows]
+    finite = [one if one is not None and np.isfinite(one.half_widths()).all() else None for one in inside]
+    covers = [None if one is None else float(one.covered().mean()) for one in finite]
+    widths = [None if one is None else float(one.half_widths().mean()) for one in finite]
+    return filled(
+        words("method", of["method"]),
+        _with_deviation(name, of[main], of[f"{main}_sd_folds"]),
+        numbers("from best", of["from_best"], digits=2, sign=True, note="mean paired difference on the same splits"),
+        numbers("p", of["p_holm"], shown=shown_p, note="corrected resampled t-test, Holm over all pairs"),
+        numbers("rank", of["rank"], digits=2, note="average rank over splits, 1 is best"),
+        *[numbers(METRIC_NAMES[m], of[m]) for m in ("rmse", "r2", "mae") if m != main],
+        numbers("inside", covers, shown=percent, note=f"share of targets inside their {percent(LEVEL)} intervals"),
+        numbers("± width", widths, digits=2, note=f"half the mean width of the {percent(LEVEL)} intervals"),
+        numbers("per split", of["seconds"], shown=duration, note="mean time to fit and predict"),
+        *_if_varied(words("selection", of["selection"], note=CHOSEN)),
+        *_if_varied(numbers("cells", of["cells"], shown=_whole, note="that the mean is of")),
+        *([numbers("failed", of["failed"], shown=_whole)] if any(of["failed"]) else []),
+    )
+
+
+def _whole(number: float) -> str:
+    return f"{number:.0f}"
+
+
+def _if_varied(column: Column) -> list[Column]:
+    return [column] if len(set(column.texts)) > 1 else []
+
+
+def _with_deviation(name: str, means: list, deviations: list) -> Column:
+    """Means with their deviation over splits in the same column, sorted by the mean."""
+    texts = aligned(means)
+    decimals = len(texts[0].partition(".")[2])
+    spreads = [f" ± {spread:.{decimals}f}" if is_known(spread) and "e" not in texts[0] else "" for spread in deviations]
+    joined = [text + spread for text, spread in zip(texts, spreads, strict=True)]
+    return Column(name, joined, means, "mean ± deviation over splits")
+
+
+def metrics_table(results, rows: list[dict]) -> list[Column]:
+    """Every metric there is, its mean and its deviation over the means of repeats."""
+    columns = [words("method", [row["method"] for row in rows])]
+    for metric, name in METRIC_NAMES.items():
+        columns.append(numbers(name, [row[metric] for row in rows]))
+        if metric == results.metric:
+            spread = [row[f"{metric}_sd_repeats"] for row in rows]
+            columns.append(numbers("± repeats", spread, digits=2, note="deviation of the means of repeats"))
+    columns.append(numbers("memory", [row["memory_mb"] for row in rows], shown=lambda mb: f"{mb:,.0f} MB"))
+    return filled(*columns)
+
+
+def differences(results) -> dict[str, dict]:
+    """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
+    rows = ranked(results)
+    found: dict[str, dict] = {}
+    if not rows[0]["best"]:
+        return found
+    for row in to_rows(results.compare(reference=rows[0]["method"])):
+        mine = next(one for one in rows if one["method"] == row["method"])
+        if is_known(row["difference"]):
+            reach = float(student.ppf(0.975, row["splits"] - 1)) if row["splits"] > 1 else float("nan")
+            error = reach * row["standard_error"] if is_known(row["standard_error"]) else float("nan")
+            sure = is_known(mine["p_holm"]) and mine["p_holm"] < SURE
+            found[row["method"]] = {"mean": row["difference"], "error": error, "sure": sure}
+    return found
+
+
+def pairs_table(results) -> list[Column]:
+    """Every pair of methods."""
+    rows = to_rows(results.compare())
+    of = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+    if not rows:
+        return []
+    return filled(
+        words("method", of["method"]),
+        words("minus", of["reference"]),
+        numbers("difference", of["difference"], sign=True, note=f"mean difference of {METRIC_NAMES[results.metric]}"),
+        numbers("std. error", of["standard_error"], digits=2, note="corrected for overlapping training sets"),
+        numbers("t", of["t"], digits=2),
+        numbers("p", of["p"], shown=shown_p),
+        numbers("p, Holm", of["p_holm"], shown=shown_p, note="corrected for the number of pairs"),
+        numbers("splits", of["splits"], shown=_whole),
+    )
+
+
+RELATIVE = ("rmse", "mae", "crps")  # metrics of which a difference in per cent makes sense
+
+
+def verdict(results, rows: list[dict]) -> dict:
+    """The first thing to read: the best method, its score, its lead, and whether that is more than luck."""
+    name = METRIC_NAMES[results.metric]
+    best = rows[0]
+    if not best["best"]:
+        none = "No method has a score yet" if best[results.metric] is None else "No split has a score of every method"
+        return {"best": None, "headline": none, "sentences": [_undone(results)]}
+    score = f"{name} {_with_spread(best, results.metric)} on bags it never saw"
+    if len(rows) == 1:
+        return {"best": best["method"], "headline": "", "sentences": [f"{score}. One method was run."]}
+    headline = "has the best score" if len(rows) > 2 else "has the better score"
+    return {"best": best["method"], "headline": headline, "sentences": [f"{score}.", *_lead(results, rows)]}
+
+
+def _undone(results) -> str:
+    return f"{counted(len(results.failures), 'cell')} failed; {results.missing} are still to be run."
+
+
+def _with_spread(row: dict, metric: str) -> str:
+    spread = row[f"{metric}_sd_folds"]
+    return shown(row[metric]) + (f" ± {shown(spread, 2)}" if is_known(spread) else "")
+
+
+def _lead(results, rows: list[dict]) -> list[str]:
+    others = [row for row in rows[1:] if is_known(row["rank"])]
+    if not others:
+        return ["No other method has a score on all of these splits."]
+    next_best, gap = others[0], abs(others[0]["from_best"])
+    share = f" ({percent(gap / abs(next_best[results.metric]))})" if results.metric in RELATIVE and gap else ""
+    lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share}"
+    worse = [row for row in others if is_known(row["p_holm"]) and row["p_holm"] < SURE]
+    if not is_known(next_best["p_holm"]):
+        return [f"{lead}; one split cannot tell whether that is luck."]
+    p = f"p = {shown_p(next_best['p_holm'])}".replace("= <", "<")
+    if next_best in worse:
+        return [f"{lead}: more than the luck of the folds ({p}, corrected)."]
+    sentences = [f"{lead}: that may be the luck of the folds ({p}, corrected)."]
+    if worse:
+        names = ", ".join(row["method"] for row in worse)
+        sentences.append(f"It is better beyond luck than {len(worse)} of {len(others)} others: {names}.")
+    return sentences
+
+
+def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
+    """A few large numbers about the best method."""
+    best, found = rows[0], []
+    if not best["best"]:
+        return []
+    name = METRIC_NAMES[results.metric]
+    sd = best[f"{results.metric}_sd_folds"]
+    splits = len(set(distinct_splits(results).tolist()))
+    note = f"± {shown(sd, 2)} over {counted(splits, 'split')}" if is_known(sd) else "one split"
+    found.append({"name": name, "value": shown(best[results.metric]), "note": note})
+    if results.metric != "r2" and is_known(best["r2"]):
+        found.append({"name": "R²", "value": shown(best["r2"]), "note": "1 is perfect, 0 is the mean target"})
+    if len(rows) > 1 and is_known(rows[1]["rank"]):
+        p = rows[1]["p_holm"]
+        note = f"to {rows[1]['method']}" + (f", p = {shown_p(p)}".replace("= <", "<") if is_known(p) else "")
+        found.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
+    return found + ([] if held is None else interval_tiles(held))
+
+
+def interval_tiles(held: HeldOut) -> list[dict]:
+    """How wide the intervals are and how many hold; nothing where too few bags tell."""
+    if not np.isfinite(held.half_widths()).all():
+        return []
+    note = f"hold {percent(float(held.covered().mean()))} of the targets"
+    width = f"± {shown(float(held.half_widths().mean()), 2)}"
+    return [{"name": f"{percent(LEVEL)} intervals", "value": width, "note": note}]
+
+
+def notes(results) -> list[str]:
+    """What a reader must know before believing a number."""
+    found = []
+    optimistic = ways(results).get("paper", [])
+    if optimistic:
+        whose = "" if optimistic == results.methods else f" for {', '.join(optimistic)}"
+        found.append(f"Optimistic{whose}: {WORDS['paper'].removesuffix(': optimistic')}, so no such score is honest.")
+    if results.missing:
+        cells = len(results.record["cells"])
+        found.append(f"Unfinished: {results.missing} of {cells} cells are still to be run; averages are over the rest.")
+    if results.failures:
+        failed = sorted({method for method, *_ in results.failures})
+        told = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
+        found.append(f"{told} What went wrong is listed under “What was run”.")
+    return found + results.notes()

@@ -1,0 +1,339 @@
+"""The picture of `bagwise demo`.
+
+How pictures look, in one place: a few colours, and an axis that is quiet.
+
+Backgrounds are transparent, so every colour has to be read on white and on near black: each has a contrast of at least
+3 to both, and the three of the series stay apart for the colour-blind.
+
+The check of what is to be drawn: columns of finite numbers, equally long.
+
+How good the predictions are: against the targets, by bag size, fold by fold; and how honest the intervals.
+
+What is inside the bags: their distributions, the learned function of an instance, and who says what.
+
+Where the bags are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import binom
+
+from bagwise.bags import Bags, check_bags
+from bagwise.bags.segments import segment_quantiles
+from bagwise.bags.validation import label
+from bagwise.explanations.explanation import function_on_grid
+
+try:
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+except ImportError as error:
+    raise ImportError("pictures need matplotlib: pip install 'bagwise[plot]'") from error
+
+INK = "#7a808a"  # text, ticks, lines to compare with
+BLUE, ORANGE, TEAL = SERIES = ("#2f84c8", "#d9660b", "#12927a")
+SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both told apart by the colour-blind
+
+
+def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
+    """Labels, no box, no background: what is left is the data."""
+    axis.set_facecolor("none")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(INK)
+    axis.tick_params(which="both", colors=INK)
+    axis.set_xlabel(xlabel, color=INK)
+    axis.set_ylabel(ylabel, color=INK)
+    axis.set_title(title, color=INK)
+    return axis
+
+
+def legend(axis, **options) -> None:
+    """A legend without a frame, its text in the colour of the axis."""
+    axis.legend(frameon=False, labelcolor=INK, **options)
+
+
+def columns(**named) -> list[np.ndarray]:
+    """The arrays as columns of numbers; refused when one is of another length, or not finite."""
+    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in named.items()}
+    first, *_ = arrays
+    for name, values in arrays.items():
+        if values.ndim != 1:
+            raise ValueError(f"{name} must be a column of numbers, not an array of shape {values.shape}")
+        if len(values) != len(arrays[first]):
+            raise ValueError(f"{name} has {len(values)} values and {first} has {len(arrays[first])}; they must match")
+        if not len(values) or not np.isfinite(values).all():
+            raise ValueError(f"{name} must hold finite numbers, at least one; drop what is missing before drawing")
+    return list(arrays.values())
+
+
+def as_intervals(intervals, n: int) -> np.ndarray:
+    """Lower and upper bound of each of n predictions."""
+    intervals = np.asarray(intervals, dtype=np.float64)
+    if intervals.shape != (n, 2):
+        raise ValueError(f"intervals must have a lower and an upper bound for each of {n}, not shape {intervals.shape}")
+    if not np.isfinite(intervals).all() or (intervals[:, 0] > intervals[:, 1]).any():
+        raise ValueError("intervals must be finite, the lower bound first")
+    return intervals
+
+
+FIFTHS = 5
+
+
+def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""):
+    """Predictions against targets, with the line on which they would be right, and intervals if given.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    y, predicted : one number per bag
+    intervals : array (bags, 2), optional
+        As of ``predict_interval``; those that miss the target are drawn in another colour.
+    unit : str
+        What the target is measured in.
+
+    Returns
+    -------
+    the axis
+    """
+    y, predicted = columns(y=y, predicted=predicted)
+    ends = [min(y.min(), predicted.min()), max(y.max(), predicted.max())]
+    axis.plot(ends, ends, color=INK, linewidth=1)
+    missed = np.zeros(len(y), dtype=bool)
+    if intervals is not None:
+        low, high = as_intervals(intervals, len(y)).T
+        missed = (y < low) | (y > high)
+        for part, colour in ((~missed, BLUE), (missed, ORANGE)):
+            axis.vlines(y[part], low[part], high[part], color=colour, alpha=0.4, linewidth=1)
+    for part, colour in ((~missed, BLUE), (missed, ORANGE)):
+        axis.scatter(y[part], predicted[part], s=14, color=colour, alpha=0.8, linewidths=0)
+    unit = f" ({unit})" if unit else ""
+    told = f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.4g}"
+    if intervals is not None:
+        told += f", {np.mean(~missed):.0%} inside"
+    return quiet(axis, xlabel=f"target{unit}", ylabel=f"prediction{unit}", title=f"Predicted against true ({told})")
+
+
+def residuals_against_size(axis, y, predicted, sizes):
+    """Residuals over bag sizes, and ± their root mean square in fifths of the sizes: do small bags err more?"""
+    y, predicted, sizes = columns(y=y, predicted=predicted, sizes=sizes)
+    residuals = y - predicted
+    axis.axhline(0.0, color=INK, linewidth=1)
+    axis.scatter(sizes, residuals, s=14, color=BLUE, alpha=0.8, linewidths=0)
+    for part in np.array_split(np.argsort(sizes, kind="stable"), min(FIFTHS, len(sizes))):
+        error = np.sqrt(np.mean(residuals[part] ** 2))
+        axis.fill_between(sizes[part[[0, -1]]], -error, error, color=ORANGE, alpha=0.25, linewidth=0)
+    if sizes.max() >= 10 * sizes.min():
+        axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_formatter(NullFormatter())
+    return quiet(axis, xlabel="instances in the bag", ylabel="target - prediction", title="Residuals by bag size")
+
+
+def fold_scores(axis, scores, *, metric: str = "RMSE"):
+    """The score of every method in every fold, and its mean; the method of the lowest mean is on top.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    scores : dict of method name -> scores, one per fold, lower being better
+    metric : str
+        What they are.
+    """
+    if not scores:
+        raise ValueError("there are no scores to draw; give a dict of method name -> scores of its folds")
+    folds = dict(zip(scores, (columns(**{str(name): values})[0] for name, values in scores.items()), strict=True))
+    order = sorted(folds, key=lambda name: folds[name].mean(), reverse=True)
+    for place, name in enumerate(order):
+        axis.scatter(folds[name], np.full(len(folds[name]), place), s=16, color=BLUE, alpha=0.6, linewidths=0)
+        axis.scatter([folds[name].mean()], [place], s=90, marker="|", color=ORANGE, linewidths=2.5)
+    axis.set_yticks(range(len(order)), [str(name) for name in order])
+    return quiet(axis, xlabel=f"{metric} of a fold, and the mean", title=f"{metric} by fold")
+
+
+def calibration(axis, levels, coverage, *, n: int | None = None):
+    """The share of targets inside their intervals against the level they were made for.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    levels, coverage : between 0 and 1
+    n : int, optional
+        The number of bags: then a band shows where 95 percent of right intervals would be, by luck alone.
+    """
+    levels, coverage = columns(levels=levels, coverage=coverage)
+    if min(levels.min(), coverage.min()) < 0 or max(levels.max(), coverage.max()) > 1:
+        raise ValueError("levels and coverage are shares, between 0 and 1")
+    if n is not None:
+        at = np.linspace(0.0, 1.0, 201)
+        low, high = binom.ppf([[0.025], [0.975]], n, at) / n
+        axis.fill_between(at, np.maximum(low, 0.0), high, color=INK, alpha=0.25, linewidth=0, label="luck, 95 percent")
+    order = np.argsort(levels)
+    axis.plot([0, 1], [0, 1], color=INK, linewidth=1)
+    axis.plot(levels[order], coverage[order], color=BLUE, marker="o", markersize=4, label="intervals")
+    legend(axis, loc="upper left")
+    return quiet(axis, xlabel="level", ylabel="share inside", title="Do intervals keep their promise?")
+
+
+# What the numbers of an explanation are called, and where an instance like all others would be.
+STRIPS = {
+    "contributions": ("what the instance adds to the prediction", lambda prediction, size: prediction / size),
+    "weights": ("weight of the instance", lambda prediction, size: 1.0 / size),
+    "leave-one-out": ("prediction, minus that without the instance", lambda prediction, size: 0.0),
+}
+
+
+def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, most: int = 60):
+    """A bar per bag from its 10 to its 90 percent quantile and a dot at its median, the bags ordered by target.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    bags : Bags
+    y : one target per bag
+    feature : int or str
+        The position or the name of the feature to show.
+    values : array (instances,), optional
+        Shown instead of a feature: the predictions of the instances, say. The targets are then drawn as well, since
+        they are in the same unit.
+    most : int
+        Of more bags than this some are shown, evenly spaced over the order.
+    """
+    bags = check_bags(bags, allow_weights=True, apart=True)
+    (y,) = columns(y=y)
+    if len(y) != len(bags):
+        raise ValueError(f"y has {len(y)} values for {len(bags)} bags; give one per bag")
+    shown, name = (
+        _column(bags, feature) if values is None else (_one_per_instance(values, bags), "value of an instance")
+    )
+    order = np.argsort(y, kind="stable")
+    order = order[np.unique(np.linspace(0, len(y) - 1, min(most, len(y))).round().astype(int))]
+    low, middle, high = segment_quantiles(shown, bags.offsets, [0.1, 0.5, 0.9])[order].T
+    at = np.arange(len(order))
+    axis.vlines(at, low, high, color=BLUE, alpha=0.5, linewidth=3)
+    axis.scatter(at, middle, s=14, color=BLUE, linewidths=0, label="median of the bag")
+    if values is not None:
+        axis.scatter(at, y[order], s=18, marker="_", color=ORANGE, label="target")
+        legend(axis, loc="upper left")
+    axis.set_xticks([])
+    return quiet(axis, xlabel="bags, by target", ylabel=name, title="What the bags hold (10 to 90 percent)")
+
+
+def learned_function(axis, head, predictions):
+    """The function h that turns an instance prediction into its say in the bag, over how many instances lie where.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    predictions : Bags of one column, ``model[:-1].transform(bags)``
+        If they carry covariates, h is that of a bag with the mean of each.
+    """
+    if not isinstance(predictions, Bags) or predictions.n_features != 1:
+        raise ValueError(
+            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme"
+        )
+    grid, h = function_on_grid(head, predictions, points=300)
+    low, high = grid[[0, -1]]
+    counts = axis.twinx()
+    counts.hist(predictions.instances[:, 0], bins=80, range=(low, high), color=INK, alpha=0.3)
+    counts.set_yticks([])
+    quiet(counts)
+    counts.spines[:].set_visible(False)
+    axis.set_zorder(counts.get_zorder() + 1)  # the lines before the bars
+    axis.plot([low, high], [low, high], color=INK, linewidth=1, label="identity: the plain mean")
+    axis.plot(grid, h, color=BLUE, linewidth=2, label="h, learned")
+    legend(axis, loc="upper left")
+    title = "A bag's prediction is the mean of h over its instances"
+    return quiet(axis, xlabel="prediction of an instance", ylabel="h: its vote on the bag's target", title=title)
+
+
+def contributions(axis, explanation, bag: int = 0):
+    """The instances of one bag by what they have to do with its prediction, the largest on top.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    explanation : of `bagwise.explain`, of any kind
+    bag : int
+        Its position. A line shows where an instance would be if all were alike.
+    """
+    bags = explanation.bags
+    rows, prediction = bags.rows([bag]), float(explanation.predictions[bag])
+    values = np.sort(explanation.values[rows])
+    name, alike = STRIPS[explanation.kind]
+    at, line = np.arange(len(values)), alike(prediction, len(values))
+    axis.axvline(line, color=INK, linewidth=1)
+    axis.hlines(at, line, values, color=BLUE, alpha=0.5, linewidth=1)
+    axis.scatter(values, at, s=18, color=BLUE, linewidths=0)
+    axis.locator_params(axis="x", nbins=5)
+    axis.set_yticks([])
+    title = f"Bag {label(bags.ids[bag])}: prediction {prediction:.4g}"
+    return quiet(axis, xlabel=name, ylabel=f"{len(values):,} instances", title=title)
+
+
+def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:
+    names = list(bags.feature_names or [f"feature {j}" for j in range(bags.n_features)])
+    known = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
+    if not known:
+        raise ValueError(f"there is no feature {feature!r}; the features are {', '.join(names[:8])}")
+    position = names.index(feature) if isinstance(feature, str) else feature
+    return bags.instances[:, position], names[position]
+
+
+def _one_per_instance(values, bags: Bags) -> np.ndarray:
+    (values,) = columns(values=values)
+    if len(values) != bags.n_instances:
+        raise ValueError(f"values has {len(values)} entries for {bags.n_instances} instances; give one per instance")
+    return values
+
+
+STEEPEST = 85.0  # degrees: nearer to a pole a degree of longitude is next to nothing
+
+
+def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = None, label: str = ""):
+    """A point per bag where it lies, coloured by its prediction, its target, or its residual.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+        Its figure gets a colour bar as well.
+    longitude, latitude : degrees, one per bag
+        For bags made of a table, the means of the two columns over the instances of each bag, or bag-level columns.
+    values : one number per bag
+    centre : float, optional
+        For residuals 0: two colours part there, and equal distances from it look equally strong.
+    label : str
+        What the values are.
+
+    Returns
+    -------
+    the axis
+    """
+    longitude, latitude, values = columns(longitude=longitude, latitude=latitude, values=values)
+    if np.abs(latitude).max() > 90.0:
+        raise ValueError(f"latitude must lie between -90 and 90 degrees, not {latitude[np.abs(latitude).argmax()]:g}")
+    reach = None if centre is None else float(np.abs(values - centre).max()) or 1.0
+    limits = {} if centre is None else {"vmin": centre - reach, "vmax": centre + reach}
+    # The thin rim keeps the palest and the darkest visible on any background.
+    colours = SEQUENTIAL if centre is None else DIVERGING
+    points = axis.scatter(longitude, latitude, c=values, cmap=colours, s=32, edgecolors=INK, linewidths=0.6, **limits)
+    bar = axis.figure.colorbar(points, ax=axis)
+    bar.set_label(label, color=INK)
+    bar.ax.tick_params(colors=INK)
+    bar.outline.set_edgecolor(INK)
+    middle = np.clip(latitude.mean(), -STEEPEST, STEEPEST)
+    axis.set_aspect(1.0 / np.cos(np.radians(middle)))
+    return quiet(axis, xlabel="longitude", ylabel="latitude", title="Where the bags are")
+
+
+def demo_picture(path: Path, bags, y, score, model) -> None:
+    """Held-out predictions against targets, and the learned function, side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    predicted_against_true(left, y, score.held_out)
+    learned_function(right, model[-1], model[:1].transform(bags))
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,320 @@
+"""Checks at the edges: tiny and huge, constant, and arrays of every kind.
+
+What every contract check uses: a small problem, and assertions that say what was broken.
+
+Checks of conduct: parameters, seeds, refusals, weights, copies by pickle and in a file.
+
+Checks of the laws: what may not change a prediction.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import has_fit_parameter
+
+from bagwise.bags import Bags, from_arrays
+from bagwise.bags.training_range import compared
+
+
+def sample(n_bags: int = 24, *, n_features: int = 3, random_state: int = 0, **options) -> tuple[Bags, np.ndarray]:
+    """A small learnable problem with ragged bags."""
+    rng = np.random.default_rng(random_state)
+    centres = rng.normal(size=(n_bags, n_features))
+    arrays = [c + 0.3 * rng.normal(size=(rng.integers(1, 9), n_features)) for c in centres]
+    return from_arrays(arrays, **options), 2.0 * centres[:, 0] - centres[:, 1] + 0.1 * rng.normal(size=n_bags)
+
+
+def expect_finite(values, when: str = "") -> None:
+    """No prediction is NaN or infinite."""
+    assert np.isfinite(values).all(), f"predictions are not finite{when and f' for {when}'}"
+
+
+def expect_bounded(values, y, when: str) -> None:
+    """Predictions are finite, and spread no more than a thousand times as far as the targets."""
+    expect_finite(values, when)
+    assert np.ptp(values) < 1e3 * np.ptp(y), f"predictions explode for {when}"
+
+
+def expect_same(got, expected, broken: str) -> None:
+    """Equal to the last bit."""
+    np.testing.assert_array_equal(got, expected, err_msg=broken)
+
+
+def expect_close(got, expected, y, broken: str) -> None:
+    """Equal up to rounding: the same sums, taken in another order."""
+    np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6 * np.std(y), err_msg=broken)
+
+
+def expect_refusal(call, words: str) -> None:
+    """The call raises a ValueError that says these words."""
+    try:
+        call()
+    except ValueError as error:
+        assert words in str(error), f"expected an error with {words!r}, got {error}"
+        return
+    raise AssertionError(f"expected a ValueError with {words!r}")
+
+
+def check_parameters(estimator):
+    """Clone copies every parameter, set_params takes what get_params gave and no other name; fit changes none."""
+    before = _shown(estimator)
+    assert _shown(clone(estimator)) == before, "clone differs"
+    same = clone(estimator).set_params(**estimator.get_params(deep=False))
+    assert _shown(same) == before, "set_params of what get_params gave changes a parameter"
+    expect_refusal(lambda: clone(estimator).set_params(no_such_parameter=1), "no_such_parameter")
+    estimator.fit(*sample())
+    assert _shown(estimator) == before, "fit changed a parameter"
+
+
+def _shown(estimator) -> dict[str, str]:
+    return {name: repr(value) for name, value in estimator.get_params().items()}
+
+
+def check_one_finite_number_per_bag(estimator):
+    """``fit`` returns the estimator, ``predict`` an array with a finite number per bag."""
+    bags, y = sample()
+    assert estimator.fit(bags, y) is estimator, "fit must return self"
+    got = estimator.predict(bags)
+    assert isinstance(got, np.ndarray) and got.shape == (len(bags),), "predict must give one number per bag"
+    expect_finite(got)
+
+
+def check_same_seed_same_answer(estimator):
+    """Two fits agree to the last bit, and so does a refit: what a first fit left behind does not matter."""
+    bags, y = sample()
+    first, again = clone(estimator).fit(bags, y).predict(bags), clone(estimator).fit(bags, y).predict(bags)
+    expect_same(again, first, "two fits with the same seed differ")
+    estimator.fit(*sample(20, random_state=1)).fit(bags, y)
+    expect_same(estimator.predict(bags), first, "a second fit remembers the first")
+
+
+def check_n_jobs_changes_nothing(estimator):
+    """One process or two: the same numbers to the last bit."""
+    names = [name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")]
+    bags, y = sample()
+    one, two = (clone(estimator).set_params(**dict.fromkeys(names, n)).fit(bags, y).predict(bags) for n in (1, 2))
+    expect_same(two, one, "n_jobs changes the answer")
+
+
+def check_input_is_left_alone(estimator):
+    """Neither ``fit`` nor ``predict`` writes to the bags, the targets or arrays of the caller."""
+    bags, y = sample()
+    arrays = [np.array(bag) for bag in bags]
+    before, targets = pickle.dumps((bags, arrays)), y.copy()
+    estimator.fit(bags, y).predict(bags)
+    estimator.fit(arrays, y).predict(arrays)
+    assert pickle.dumps((bags, arrays)) == before, "the bags were written to"
+    expect_same(y, targets, "the targets were written to")
+
+
+def check_wrong_features_are_refused(estimator):
+    """Another number of features than in ``fit``, other names, or another order of them."""
+    bags, y = sample()
+    estimator.fit(bags, y)
+    for n_features in (2, 4):
+        expect_refusal(lambda n=n_features: estimator.predict(sample(n_features=n)[0]), "features")
+    named, y = sample(feature_names=["a", "b", "c"])
+    estimator.fit(named, y)
+    expect_refusal(lambda: estimator.predict(sample(feature_names=["a", "c", "b"])[0]), "another order")
+    expect_refusal(lambda: estimator.predict(sample(feature_names=["a", "b", "z"])[0]), "features differ")
+
+
+def check_wrong_targets_are_refused(estimator):
+    """Too few targets, a missing one, a single bag."""
+    bags, y = sample()
+    expect_refusal(lambda: estimator.fit(bags, y[1:]), "y has 23 values for 24 bags")
+    unknown = np.where(np.arange(24) == 3, np.nan, y)
+    expect_refusal(lambda: estimator.fit(bags, unknown), "missing or infinite target")
+    expect_refusal(lambda: estimator.fit(bags[[0]], y[:1]), "one bag is not enough")
+
+
+def check_bag_weights(estimator):
+    """Only ratios of weights count; a bag of weight zero has no say, whatever its target; wrong weights are refused.
+
+    An estimator whose ``fit`` takes no ``sample_weight`` promises nothing.
+    """
+    if not has_fit_parameter(estimator, "sample_weight"):
+        return
+    bags, y = sample()
+    plain = clone(estimator).fit(bags, y).predict(bags)
+    same = clone(estimator).fit(bags, y, sample_weight=np.full(24, 7.0)).predict(bags)
+    expect_same(same, plain, "equal weights change the answer")
+    weights = np.where(np.arange(24) % 4 == 0, 0.0, 1.0 + np.arange(24) % 3)
+    some = clone(estimator).fit(bags, y, sample_weight=weights).predict(bags)
+    assert not np.array_equal(some, plain), "the weights change nothing"
+    spoilt = clone(estimator).fit(bags, np.where(weights > 0, y, 1e6), sample_weight=8.0 * weights).predict(bags)
+    said = "the target of a bag of weight zero matters, or the unit of weights"
+    np.testing.assert_allclose(spoilt, some, rtol=1e-9, atol=1e-9 * np.std(y), err_msg=said)
+    expect_refusal(lambda: estimator.fit(bags, y, sample_weight=np.ones(23)), "one entry per bag (24)")
+    for bad in (-1.0, np.nan):
+        wrong = np.where(np.arange(24) == 3, bad, 1.0)
+        expect_refusal(lambda w=wrong: estimator.fit(bags, y, sample_weight=w), "bag 3 has a sample_weight")
+
+
+def check_unfitted_predict_is_refused(estimator):
+    """``predict`` before ``fit`` raises NotFittedError."""
+    try:
+        estimator.predict(sample()[0])
+    except NotFittedError:
+        return
+    raise AssertionError("predict before fit must raise NotFittedError")
+
+
+def check_pickles(estimator):
+    """A pickled copy predicts the same, to the last bit."""
+    bags, y = sample()
+    expected = estimator.fit(bags, y).predict(bags)
+    expect_same(pickle.loads(pickle.dumps(estimator)).predict(bags), expected, "a pickled copy predicts otherwise")
+
+
+def check_saves(estimator):
+    """A saved model predicts the same; one with parts that a model file cannot hold is refused when it is saved."""
+    from bagwise.model_files import open_model, save
+
+    bags, y = sample()
+    expected = estimator.fit(bags, y).predict(bags)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            save(estimator, f"{folder}/model.bagwise")
+        except ValueError as error:
+            assert not type(estimator).__module__.startswith("bagwise."), f"{error}"
+            return
+        got = open_model(f"{folder}/model.bagwise").predict(bags)
+    expect_same(got, expected, "a saved model predicts otherwise")
+
+
+def check_order_of_bags_permutes_the_output(estimator):
+    """Shuffled bags give the same predictions, shuffled."""
+    bags, y = sample()
+    order = np.random.default_rng(0).permutation(len(bags))
+    estimator.fit(bags, y)
+    got = estimator.predict(bags[order])
+    expect_close(got, estimator.predict(bags)[order], y, "a prediction depends on the place of its bag")
+
+
+def check_order_of_instances_never_matters(estimator):
+    """A bag read backwards has the same prediction."""
+    bags, y = sample()
+    estimator.fit(bags, y)
+    turned = from_arrays([bag[::-1] for bag in bags])
+    expect_close(estimator.predict(turned), estimator.predict(bags), y, "the order of instances matters")
+
+
+def check_company_never_matters(estimator):
+    """A bag's prediction is the same alone or among others, a far-off one included."""
+    bags, y = sample()
+    estimator.fit(bags, y)
+    together = estimator.predict(bags)
+    alone = np.concatenate([estimator.predict(bags[[i]]) for i in range(len(bags))])
+    expect_close(alone, together, y, "a prediction depends on the other bags in the call")
+    crowd = compared(from_arrays([*bags, np.full((50, bags.n_features), 1e3)]))  # without a warning of it
+    expect_close(estimator.predict(crowd)[:-1], together, y, "a prediction depends on a far-off bag in the call")
+
+
+def check_repeated_instances_change_nothing(estimator):
+    """A bag whose instances all come twice has the same prediction.
+
+    So it is when the prediction is a function of the bag's distribution. Where the number of instances itself counts
+    (a feature of its own, a prior that fewer instances leave stronger, a sum) it is not, and need not be.
+    """
+    bags, y = sample()
+    estimator.fit(bags, y)
+    twice = from_arrays([np.repeat(bag, 2, axis=0) for bag in bags])
+    said = "repeating every instance changes the prediction"
+    expect_close(estimator.predict(twice), estimator.predict(bags), y, said)
+
+
+SCALES = (1e-12, 1e12)
+
+
+def check_tiny_data(estimator):
+    """Two bags of one instance each."""
+    bags = from_arrays([np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])])
+    expect_finite(estimator.fit(bags, [0.0, 1.0]).predict(bags), "two bags of one instance")
+
+
+def check_scales_of_the_target(estimator):
+    """Targets of 1e-12 and of 1e12."""
+    bags, y = sample()
+    for scale in SCALES:
+        got = clone(estimator).fit(bags, scale * y).predict(bags)
+        expect_bounded(got, scale * y, f"targets of scale {scale:g}")
+
+
+def check_scales_of_the_features(estimator):
+    """Features of 1e-12 and of 1e12, and both side by side."""
+    bags, y = sample()
+    for scale in (*SCALES, [1e-12, 1.0, 1e12]):
+        scaled = bags.replace(bags.instances * scale)
+        said = " and ".join(f"{one:g}" for one in np.atleast_1d(scale))
+        expect_bounded(clone(estimator).fit(scaled, y).predict(scaled), y, f"features of scale {said}")
+
+
+def check_constant_features_and_targets(estimator):
+    """One feature without variation, none with it, and targets that are all the same."""
+    bags, y = sample()
+    stuck = bags.replace(np.column_stack([bags.instances[:, :2], np.full(bags.n_instances, 7.0)]))
+    expect_finite(clone(estimator).fit(stuck, y).predict(stuck), "a constant feature")
+    nothing = bags.replace(np.ones_like(bags.instances))
+    expect_finite(clone(estimator).fit(nothing, y).predict(nothing), "features that are all constant")
+    same = clone(estimator).fit(bags, np.full(len(bags), 5.0)).predict(bags)
+    np.testing.assert_allclose(same, 5.0, atol=1e-3, err_msg="targets that are all 5 are not predicted as 5")
+
+
+def check_one_large_bag_among_small(estimator):
+    """3,000 instances in one bag, one in each of the others."""
+    _one_among_singles(estimator, 3000)
+
+
+def check_one_huge_bag_among_single_instances(estimator):
+    """100,000 instances in one bag, one in each of the others; the most costly check by far."""
+    _one_among_singles(estimator, 100_000)
+
+
+def _one_among_singles(estimator, size: int) -> None:
+    rng = np.random.default_rng(0)
+    bags, y = from_arrays([rng.normal(size=(n, 2)) for n in [size] + [1] * 15]), rng.normal(size=16)
+    expect_bounded(estimator.fit(bags, y).predict(bags), y, f"a bag of {size} instances among single ones")
+
+
+def check_number_types(estimator):
+    """Single precision, whole numbers, lists."""
+    bags, y = sample()
+    single = bags.replace(bags.instances.astype(np.float32))
+    expect_finite(clone(estimator).fit(single, y.astype(np.float32)).predict(single), "float32")
+    whole = Bags(np.round(10 * bags.instances).astype(int), bags.offsets)
+    expect_finite(clone(estimator).fit(whole, np.round(10 * y).astype(int)).predict(whole), "whole numbers")
+    listed = clone(estimator).fit([bag.tolist() for bag in bags], y.tolist()).predict([bag.tolist() for bag in bags])
+    expect_close(listed, clone(estimator).fit(bags, y).predict(bags), y, "lists are not what arrays are")
+
+
+def check_layouts_of_arrays(estimator):
+    """Fortran order, strided, read backwards, read-only: the same numbers, so the same predictions, to the last bit."""
+    bags, y = sample()
+    expected = clone(estimator).fit(bags, y).predict(bags)
+    for name, laid_out in LAYOUTS.items():
+        arrays, targets = [laid_out(np.array(bag)) for bag in bags], laid_out(y[:, None])[:, 0]
+        got = clone(estimator).fit(arrays, targets).predict(arrays)
+        expect_same(got, expected, f"{name} arrays change the answer")
+
+
+def _strided(array):
+    return np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3]
+
+
+def _backwards(array):
+    return np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1]
+
+
+def _read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+LAYOUTS = {"Fortran": np.asfortranarray, "strided": _strided, "backward": _backwards, "read-only": _read_only}

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor
+from bagwise.auto.members import Menu, plan
+from bagwise.auto.preparation import Components, Routing, ThinBags, thin, without_equal_weights
+from bagwise.testing import zoo
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_thin_bags_are_parts_of_the_bags(name):
+    bags = zoo(2)[name]
+    some = thin(bags, 3)
+    np.testing.assert_array_equal(some.sizes, np.minimum(bags.sizes, 3))
+    for part, whole in zip(some, bags, strict=True):
+        assert {tuple(row) for row in part} <= {tuple(row) for row in whole}
+    assert some.ids.tolist() == bags.ids.tolist()
+
+
+def test_thinning_does_not_depend_on_the_order_of_instances_or_bags():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(20, 2)) for _ in range(5)])
+    turned = bw.from_arrays([bag[::-1] for bag in bags])
+    for one, other in zip(thin(bags, 6), thin(turned, 6), strict=True):
+        np.testing.assert_array_equal(np.sort(one, axis=0), np.sort(other, axis=0))
+    np.testing.assert_array_equal(thin(bags[[3, 1]], 6).instances, thin(bags, 6)[[3, 1]].instances)
+
+
+def test_thinning_carries_weights_groups_and_covariates():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(9, 1)) for _ in range(4)], groups=[1, 1, 2, 2])
+    bags = bags.with_weights(bags.instances[:, 0] ** 2).with_covariates(np.arange(4.0))
+    some = thin(bags, 2)
+    np.testing.assert_array_equal(some.weights, some.instances[:, 0] ** 2)
+    assert some.groups.tolist() == [1, 1, 2, 2] and some.covariates.ravel().tolist() == [0, 1, 2, 3]
+
+
+def test_new_bags_pass_whole():
+    bags = zoo(2)["ragged"]
+    step = ThinBags(2)
+    assert step.fit_transform(bags).sizes.max() == 2 and step.transform(bags) == bags
+
+
+def test_components_keep_the_distances_of_standardised_features():
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(10, 4)) * [1, 10, 100, 1000] for _ in range(6)])
+    rows = Components(4).fit_transform(bags).instances
+    scaled = (bags.instances - bags.instances.mean(axis=0)) / bags.instances.std(axis=0)
+    np.testing.assert_allclose(rows @ rows.T, scaled @ scaled.T, atol=1e-8)
+    assert Components(2).fit_transform(bags).n_features == 2
+
+
+def test_constant_columns_become_covariates_and_nothing_is_lost():
+    rng = np.random.default_rng(0)
+    arrays = [np.column_stack([rng.normal(size=(n, 2)), np.full(n, n)]) for n in (3, 4, 5)]
+    bags = bw.from_arrays(arrays, feature_names=["a", "b", "size"])
+    routed = Routing.of(bags)(bags)
+    assert routed.feature_names == ("a", "b") and routed.covariate_names == ("size",)
+    np.testing.assert_array_equal(routed.spread().instances, bags.instances)
+    had = bags.with_covariates(np.arange(3.0), ["x"])
+    assert Routing.of(had)(had).covariates.tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_nothing_is_routed_where_nothing_would_be_left_or_bags_are_single():
+    ones = bw.from_arrays([np.ones((3, 2)), np.zeros((2, 2))])
+    singles = zoo(2)["singles"]
+    for bags in (ones, singles):
+        assert Routing.of(bags)(bags) is bags
+
+
+def test_equal_weights_say_nothing():
+    bags = zoo(2)["ragged"]
+    assert without_equal_weights(bags) is bags
+    assert without_equal_weights(bags.with_weights(bags.expand(1.0 + np.arange(7)))) == bags
+    unequal = bags.with_weights(1.0 + np.arange(bags.n_instances))
+    assert without_equal_weights(unequal) is unequal
+
+
+def test_auto_reads_a_column_of_the_bag():
+    """The target is a bag column plus a bag mean; a new bag comes with its columns as they were."""
+    rng = np.random.default_rng(0)
+    angle = rng.normal(size=50)
+    bags = bw.from_arrays([np.column_stack([rng.normal(size=4), np.full(4, a)]) for a in angle])
+    y = angle + [bag[:, 0].mean() for bag in bags]
+    model = AutoRegressor(["aggregated"], folds=5).fit(bags, y)
+    assert model.routing_.columns.tolist() == [1] and model.n_features_in_ == 2
+    np.testing.assert_allclose(model.predict(bags), y, atol=0.1)
+
+
+def test_large_data_get_smaller_members():
+    small, long, wide = (
+        Menu(bags, instances, features, units=bags)
+        for bags, instances, features in [(1000, 100_000, 16), (40_000, 4_000_000, 16), (1000, 20_000, 4000)]
+    )
+    steps = {
+        name: [step for step, _ in menu.instance_kme(0).steps]
+        for name, menu in {"small": small, "long": long, "wide": wide}.items()
+    }
+    assert steps == {
+        "small": ["instances", "head"],
+        "long": ["some", "model"],
+        "wide": ["components", "model"],
+    }
+    assert long.forest(0)[-1].min_samples_leaf == 11 and small.forest(0)[-1].min_samples_leaf == 1
+    assert [step for step, _ in wide.boosting(0).steps] == ["embedding", "columns", "head"]
+    assert [step for step, _ in Menu(40_000, 80_000, 4000, 40_000).forest(0).steps] == ["components", "model"]
+
+
+def test_few_groups_are_enough_for_members_with_folds_of_their_own():
+    """Three groups in all, so two to learn from."""
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(3, 2)) for _ in range(36)], groups=np.arange(36) // 12)
+    y = np.array([bag[:, 0].mean() for bag in bags])
+    members = [member for member in plan(bags) if member.name.startswith("instance-kme")]
+    model = AutoRegressor(members).fit(bags, y)
+    assert [row["why"] for row in model.account_ if row["status"] == "failed"] == []

@@ -1,0 +1,273 @@
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from sklearn.exceptions import NotFittedError
+from tests.helpers.toy_members import Broken, Column, Counting, Memory, Unsound, Wild
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor
+from bagwise.auto.members import FEW_BAGS, count_folds, members_of, plan
+
+
+def problem(n=60, seed=0, noise=0.3, **options):
+    """y is the sum of the centres of two columns; bags of two to five instances."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n, 3))
+    bags = bw.from_arrays([c + 0.1 * rng.normal(size=(rng.integers(2, 6), 3)) for c in centres], **options)
+    return bags, centres[:, 0] + centres[:, 1] + noise * rng.normal(size=n)
+
+
+TWO = [("first", Column(0)), ("second", Column(1))]
+
+
+def test_the_prediction_is_the_weighted_sum_of_its_members():
+    bags, y = problem()
+    model = AutoRegressor([*TWO, ("wild", Wild(2))], folds=5).fit(bags, y)
+    assert model.kind_ == "blend" and sum(model.weights_.values()) == pytest.approx(1)
+    expected = sum(model.weights_[name] * estimator.fit(bags, y).predict(bags) for name, estimator in TWO)
+    expected += model.weights_["mean"] * y.mean()
+    np.testing.assert_allclose(model.predict(bags), expected)
+
+
+def test_a_failed_member_has_no_weight_and_a_reason():
+    bags, y = problem()
+    members = [("broken", Broken()), ("unsound", Unsound()), ("wild", Wild(2)), *TWO]
+    model = AutoRegressor(members, folds=5).fit(bags, y)
+    rows = {row["member"]: row for row in model.account_}
+    assert rows["broken"]["status"] == "failed" and rows["broken"]["why"] == "this member is broken"
+    assert rows["unsound"]["why"] == "a prediction is not finite"
+    assert rows["wild"]["weight"] == 0 and rows["wild"]["status"] == "tried"
+    assert rows["first"]["status"] == "blended" and model.weights_["broken"] == 0
+
+
+def test_a_useless_member_is_fitted_once_and_one_that_complements_the_others_is_not():
+    bags, y = problem(200, noise=0.1)
+    Counting.fits = 0
+    model = AutoRegressor([*TWO, ("wild", Counting(2))], folds=5).fit(bags, y)
+    assert Counting.fits == 1 and model.weights_["wild"] == 0
+    assert "dropped: no use on the first fold: RMSE" in model.summary()
+    # The second column alone is clearly worse than the first if the target is mostly that; it still has its say.
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    both = AutoRegressor(TWO, folds=5).fit(bw.from_arrays(list(x[:, None])), 3 * x[:, 0] + x[:, 1])
+    assert both.weights_["second"] > 0
+
+
+def test_noise_has_no_skill():
+    """Honest errors are not below that of the mean by more than luck, and new bags are predicted close to it."""
+    bags, _ = problem(100)
+    y = np.random.default_rng(1).normal(size=100)
+    model = AutoRegressor([("memory", Memory(0)), *TWO, ("wild", Wild(2))], folds=5).fit(bags, y)
+    assert model.scores_["rmse"] > 0.97 * model.scores_["mean_rmse"]
+    assert model.weights_["mean"] > 0.5
+
+
+def test_held_out_predictions_are_out_of_fold():
+    """A memory is perfect on what it has seen: not here."""
+    bags, y = problem()
+    model = AutoRegressor([("memory", Memory(2))], folds=5).fit(bags, y)
+    assert np.mean((model.held_out_ - y) ** 2) > 0.5 * np.var(y)
+    assert len(model.held_out_) == len(model.fold_) == len(bags)
+
+
+def test_groups_reach_the_folds():
+    """Bags of a group look alike and share a target: a memory must not profit from its relatives.
+
+    Targets have the other sign in the next group, so that there is nothing else to profit from.
+    """
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 3)
+    y = (np.abs(rng.normal(size=60)) * (-1.0) ** np.arange(60))[group]
+    arrays = [np.array([[g + 0.01 * rng.normal()], [g]]) for g in group]
+    apart = AutoRegressor([("memory", Memory(0))], folds=5).fit(bw.from_arrays(arrays), y)
+    together = AutoRegressor([("memory", Memory(0))], folds=5).fit(bw.from_arrays(arrays, groups=group), y)
+    assert apart.weights_["memory"] > 0.9 and apart.scores_["explained"] > 0.8
+    assert together.weights_["memory"] < 0.1 and together.scores_["explained"] < 0.05
+    assert all(len(set(together.fold_[group == g])) == 1 for g in range(60))
+
+
+def test_the_order_of_training_bags_does_not_matter():
+    bags, y = problem()
+    order = np.random.default_rng(0).permutation(len(bags))
+    model = AutoRegressor(TWO, folds=5).fit(bags, y)
+    turned = AutoRegressor(TWO, folds=5).fit(bags[order], y[order])
+    np.testing.assert_array_equal(turned.fold_, model.fold_[order])
+    np.testing.assert_allclose(turned.predict(bags), model.predict(bags))
+
+
+def test_n_jobs_changes_nothing():
+    bags, y = problem(40)
+    members = ["aggregated", "statistics:linear"]
+    with parallel_config(backend="threading"):  # processes take seconds to start; the contract checks use them
+        one, two = (AutoRegressor(members, folds=4, n_jobs=n).fit(bags, y) for n in (1, 2))
+    np.testing.assert_array_equal(one.predict(bags), two.predict(bags))
+    np.testing.assert_array_equal(one.held_out_, two.held_out_)
+
+
+def test_fold_models_are_those_without_the_fold():
+    bags, y = problem()
+    for predictor in ("fold-mean", "refit"):
+        model = AutoRegressor([("first", Column(0))], folds=4, predictor=predictor).fit(bags, y)
+        each = model.predict_folds(bags)
+        for k in range(4):
+            seen = model.fold_ != k
+            expected = Column(0).fit(bags[seen], y[seen]).predict(bags) * model.weights_["first"]
+            expected += y[seen].mean() * model.weights_["mean"]
+            np.testing.assert_allclose(each[k], expected)
+        if predictor == "fold-mean":
+            np.testing.assert_allclose(model.predict(bags), each.mean(axis=0))
+
+
+def test_a_budget_skips_what_would_take_too_long_and_says_so():
+    bags, y = bw.datasets.make_problem("mean", 60)
+    model = AutoRegressor(time_budget=1e-3).fit(bags, y)
+    rows = {row["member"]: row for row in model.account_}
+    assert rows["instance-kme"]["status"] == "skipped" and rows["instance-kme"]["why"] == "no time was left"
+    assert rows["aggregated"]["weight"] > 0.5  # it always runs
+    assert model.predictor_ == "fold-mean" and model.curve_ is None
+    assert "skipped: no time was left" in model.summary() and "inf" not in model.summary()
+
+
+def test_a_budget_that_does_not_bind_changes_nothing():
+    bags, y = problem()
+    plain = AutoRegressor(TWO, folds=5).fit(bags, y).predict(bags)
+    np.testing.assert_array_equal(AutoRegressor(TWO, folds=5, time_budget=1e6).fit(bags, y).predict(bags), plain)
+
+
+def test_the_account_is_complete():
+    bags, y = problem()
+    model = AutoRegressor([*TWO, ("broken", Broken())], folds=5).fit(bags, y)
+    assert [row["member"] for row in model.account_] == ["mean", "first", "second", "broken"]
+    first = next(row for row in model.account_ if row["member"] == "first")
+    errors = []
+    for k in range(5):
+        at = model.fold_ == k
+        errors.append(np.sqrt(np.mean((Column(0).fit(bags[~at], y[~at]).predict(bags[at]) - y[at]) ** 2)))
+    assert first["rmse"] == pytest.approx(np.mean(errors))
+    assert first["rmse_se"] == pytest.approx(np.std(errors, ddof=1) / np.sqrt(5))
+    assert min(row["difference"] for row in model.account_ if row["rmse"] == row["rmse"]) == 0
+    for word in ("first", "second", "broken", "RMSE", "Blend: "):
+        assert word in model.summary()
+
+
+def test_the_paragraph_says_what_was_done():
+    bags, y = problem(groups=np.arange(60) // 2)
+    text = AutoRegressor(["aggregated", "statistics:linear"], folds=3, random_state=7).fit(bags, y).paragraph()
+    for words in (
+        "60 training bags",
+        "3-fold",
+        "30 groups",
+        "seed 7",
+        "Wang, Radosavljevic",
+        "root mean squared error",
+    ):
+        assert words in text
+    assert "\n" not in text
+
+
+def test_a_bag_of_weight_zero_has_no_say():
+    bags, y = problem()
+    weight = np.where(np.arange(60) < 5, 0.0, 1.0)
+    spoilt = np.where(weight > 0, y, 1e6)
+    plain, other = (AutoRegressor(TWO, folds=5).fit(bags, t, sample_weight=weight) for t in (y, spoilt))
+    np.testing.assert_allclose(other.predict(bags), plain.predict(bags))
+    assert other.summary().splitlines()[1:5] != [] and other.scores_["rmse"] == pytest.approx(plain.scores_["rmse"])
+
+
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
+def test_predictions_stay_near_the_range_of_the_targets():
+    bags, y = problem()
+    model = AutoRegressor(TWO, folds=5).fit(bags, y)
+    far = model.predict(bw.from_arrays([np.full((2, 3), 1e6), np.full((2, 3), -1e6)]))
+    np.testing.assert_allclose(far, np.ptp(y) * np.array([0.1, -0.1]) + [y.max(), y.min()], rtol=0.3)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_contributions_add_up_where_all_members_are_additive(columns):
+    """The third column belongs to the bag: it is routed on the way to the members."""
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([np.column_stack([rng.normal(size=(4, 2)), np.full(4, a)]) for a in rng.normal(size=50)])
+    bags = bags.replace(bags.instances[:, :columns])
+    y = np.array([bag[:, 0].mean() for bag in bags]) + 0.5 * rng.normal(size=50)
+    model = AutoRegressor(["aggregated"], folds=5).fit(bags, y)
+    found = bw.explain(model, bags)
+    np.testing.assert_allclose(np.add.reduceat(found.contributions, bags.offsets[:-1]), model.predict(bags))
+
+
+def test_the_curve_sees_what_more_bags_bring():
+    """With half the bags a memory finds its neighbours farther away; with half the instances nothing changes here."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=400)
+    bags = bw.from_arrays([np.full((4, 1), v) + 1e-9 * rng.normal(size=(4, 1)) for v in x])
+    model = AutoRegressor([("memory", Memory(0))], folds=5).fit(bags, np.sin(60 * x))
+    assert model.curve_.rise["bags"] > 2 * model.curve_.se["bags"]
+    assert abs(model.curve_.rise["instances"]) < 0.05
+    assert "More bags would probably help" in model.summary() and "hardly help" in model.curve_.says()
+
+
+def test_it_pickles_and_is_quiet(capsys):
+    bags, y = problem()
+    model = AutoRegressor(TWO, folds=5).fit(bags, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(bags), model.predict(bags))
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_shown_on_demand(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
+    AutoRegressor(TWO, folds=3, progress=True).fit(*problem(30))
+    assert "members" in capsys.readouterr().out
+
+
+def test_plans_follow_the_size():
+    names = [[member.name for member in plan(problem(n)[0])] for n in (FEW_BAGS - 1, FEW_BAGS)]
+    assert "instance-kme" not in names[0] and {"mean", "aggregated", "statistics:forest"} <= set(names[0])
+    assert {"instance-kme", "em", "statistics", "input-kme"} <= set(names[1]) and names[1][0] == "mean"
+    assert [count_folds(problem(n)[0]) for n in (2, 12, 60, 400)] == [2, 5, 10, 5]
+    assert count_folds(problem(12, groups=np.arange(12) // 4)[0]) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"predictor": "best"}, ValueError, "predictor must be 'refit' or 'fold-mean', not 'best'"),
+        ({"time_budget": 0}, ValueError, "time_budget must be seconds above zero, or None, not 0"),
+        ({"members": "ridge"}, ValueError, "members must be 'auto' or a list"),
+        ({"members": []}, ValueError, "members must be 'auto' or a list"),
+        ({"members": [3]}, TypeError, r"a member is a name or a pair \(name, estimator\), not 3"),
+        ({"members": ["agregated"]}, ValueError, "did you mean 'aggregated'"),
+        ({"members": ["aggregated:none"]}, ValueError, "no preset 'none'"),
+        ({"members": ["aggregated", "aggregated"]}, ValueError, "two members are called 'aggregated'"),
+    ],
+)
+def test_wrong_options_are_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        AutoRegressor(**options).fit(*problem(20))
+
+
+def test_nothing_to_say_before_fit():
+    for verb in ("summary", "paragraph"):
+        with pytest.raises(NotFittedError):
+            getattr(AutoRegressor(), verb)()
+
+
+def test_no_member_at_all(monkeypatch):
+    monkeypatch.setattr("bagwise.auto.members.MeanTarget", Broken)
+    with pytest.raises(ValueError, match="no member could be fitted; mean failed: this member is broken"):
+        AutoRegressor([("broken", Broken())], folds=3).fit(*problem(20))
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setattr("bagwise.auto.members.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="attention needs torch"):
+        members_of(["attention"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "limit"), [("noisy", 0.36), ("mean", 0.44), ("shape", 0.24), ("prime", 1.7)])
+def test_each_kind_of_problem_is_solved(kind, limit):
+    """Predicting the mean has 0.89, 1.96, 0.73 and 2.3."""
+    model = bw.method("auto").fit(*bw.datasets.make_problem(kind, 200))
+    bags, y = bw.datasets.make_problem(kind, 500, random_state=1)
+    assert np.sqrt(np.mean((model.predict(bags) - y) ** 2)) < limit

@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+from tests.helpers.toy_members import Column
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor
+from bagwise.auto.target_transforms import MonotoneTarget, worth_trying
+
+
+def problem(link, n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n, 2))
+    bags = bw.from_arrays([c + 0.1 * rng.normal(size=(3, 2)) for c in centres])
+    return bags, link(centres[:, 0] + 0.2 * rng.normal(size=n))
+
+
+MEMBERS = [("first", Column(0)), ("second", Column(1))]
+
+
+def test_a_log_is_kept_for_log_normal_targets():
+    bags, y = problem(lambda t: np.exp(1.5 * t))
+    model = AutoRegressor(MEMBERS, folds=5).fit(bags, y)
+    plain = AutoRegressor(MEMBERS, folds=5, transforms=False).fit(bags, y)
+    assert model.transform_ == "log" and plain.transform_ is None
+    assert model.scores_["rmse"] < 0.9 * plain.scores_["rmse"]
+    assert "log: kept" in model.summary() and "learned the log" in model.paragraph()
+
+
+def test_nothing_is_tried_on_normal_targets():
+    model = AutoRegressor(MEMBERS, folds=5).fit(*problem(lambda t: t))
+    assert model.transform_ is None and model.transforms_ == []
+
+
+def test_what_is_tried_and_does_not_help_is_not_kept():
+    """Skewed targets that are linear in a skewed feature: a log would bend the line."""
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.normal(size=120))
+    bags = bw.from_arrays([np.full((2, 2), v) + 0.01 * rng.normal(size=(2, 2)) for v in x])
+    model = AutoRegressor(MEMBERS, folds=5).fit(bags, x + 0.1 + 0.05 * rng.uniform(size=120))
+    assert model.transform_ is None and [row["transform"] for row in model.transforms_] == ["log"]
+    assert "log: not used" in model.summary()
+
+
+def test_weights_reach_a_member_behind_a_transform():
+    bags, y = problem(lambda t: np.exp(1.5 * t))
+    weight = 1.0 + 0.1 * (np.arange(120) % 3)
+    model = AutoRegressor(MEMBERS, folds=5).fit(bags, y, sample_weight=weight)
+    assert model.transform_ == "log"
+    expected = Column(0).fit(bags, np.log(y / np.median(y)), weight)
+    inner = model.models_["first"][0].regressor_
+    assert inner.slope_ == pytest.approx(expected.slope_)
+
+
+@pytest.mark.parametrize("formula", ["log", "asinh", "logit"])
+def test_there_and_back(formula):
+    y = np.random.default_rng(0).uniform(0.05, 0.95, size=(50, 1))
+    target = MonotoneTarget(formula).fit(y)
+    seen = target.transform(y)
+    np.testing.assert_allclose(target.inverse_transform(seen), y)
+    assert (np.diff(seen[np.argsort(y[:, 0]), 0]) > 0).all()
+    far = target.inverse_transform(np.array([[-1e9], [1e9]]))
+    np.testing.assert_allclose(far.ravel(), [y.min(), y.max()])
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_the_unit_does_not_matter(scale):
+    y = np.exp(np.random.default_rng(0).normal(size=(50, 1)))
+    for formula in ("log", "asinh"):
+        np.testing.assert_allclose(
+            MonotoneTarget(formula).fit(scale * y).transform(scale * y), MonotoneTarget(formula).fit(y).transform(y)
+        )
+
+
+def test_what_is_worth_trying():
+    rng = np.random.default_rng(0)
+    skewed = np.exp(rng.normal(size=300))
+    assert (
+        worth_trying(skewed) == ["log"] and worth_trying(skewed - 2) == ["asinh"] and worth_trying(-skewed) == ["asinh"]
+    )
+    assert worth_trying(rng.uniform(size=300)) == ["logit"] and worth_trying(np.full(9, 3.0)) == []
+    assert worth_trying(5 + 0.1 * rng.uniform(size=300)) == []

@@ -1,0 +1,290 @@
+"""A method is told by all that decides what it computes, wherever that is written; and by nothing else."""
+
+import functools
+import importlib
+import os
+import re
+import subprocess
+import sys
+import threading
+
+import numba
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import FunctionTransformer
+from tests.helpers.toy_estimators import TrainMean
+
+import bagwise as bw
+from bagwise.evaluation import evaluate
+from bagwise.evaluation import fingerprint as own_code
+from bagwise.evaluation.fingerprint import describe
+from bagwise.testing.contract_checks import sample
+
+
+def times(k):
+    return lambda p: p * k
+
+
+def times_default(k):
+    def multiply(p, factor=k):
+        return p * factor
+
+    return multiply
+
+
+def times_keyword(k):
+    def multiply(p, *, factor=k):
+        return p * factor
+
+    return multiply
+
+
+class Times:
+    def __init__(self, k):
+        self.k = k
+
+    def __call__(self, p):
+        return p * self.k
+
+    def method(self, p):
+        return p * self.k
+
+
+def counted(k):
+    """A cached function: an object, not a function."""
+    return functools.lru_cache(lambda p: p * k)
+
+
+def compiled(k):
+    return numba.njit(lambda p: p * k)
+
+
+def quick(k):
+    return numba.njit(fastmath=k == 5)(lambda p: p + 1)
+
+
+def dressed(k):
+    """A partial that looks like the function it wraps."""
+    return functools.update_wrapper(functools.partial(np.multiply, k), times(1))
+
+
+def marked(k):
+    def multiply(p):
+        return p * multiply.k
+
+    multiply.k = k
+    return multiply
+
+
+def tensor(k):
+    return pytest.importorskip("torch").full((3,), float(k))
+
+
+def recursive(k):
+    def down(n):
+        return k if n == 0 else down(n - 1)
+
+    return down
+
+
+def locked(k):
+    def multiply(p, lock=threading.Lock()):  # noqa: B008
+        with lock:
+            return p * k
+
+    return multiply
+
+
+MAKERS = {
+    "closure": times,
+    "defaults": times_default,
+    "keyword-only default": times_keyword,
+    "object": Times,
+    "bound method": lambda k: Times(k).method,
+    "partial": lambda k: functools.partial(np.multiply, k),
+    "cached": counted,
+    "compiled": compiled,
+    "compiled in another way": quick,
+    "partial, dressed": dressed,
+    "attribute": marked,
+    "tensor": tensor,
+    "itself by name": recursive,
+    "beside a lock": locked,
+    "a set": lambda k: lambda p, among=frozenset({"a", "b", k}): p in among,
+    "inside a container": lambda k: {"by": [times(k)]},
+    "vectorised": lambda k: np.vectorize(times(k)),
+    "array of objects": lambda k: np.array([times(k), None], dtype=object),
+    "a class": lambda k: type("Made", (Times,), {"k": k}),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_what_a_function_holds_counts(make):
+    one, same, other = (describe(FunctionTransformer(make(k))) for k in (1, 1, 5))
+    assert one == same != other
+
+
+def test_two_functions_on_one_line_differ():
+    one, other = [lambda p: p, lambda p: p * 5]
+    assert describe(one) != describe(other)
+    names = [lambda p: p.min(), lambda p: p.max()]  # the same bytecode, other names
+    assert describe(names[0]) != describe(names[1])
+
+
+OWN = """
+import own_module_of_a_test_beside as beside
+from sklearn.base import BaseEstimator
+
+FACTOR = 2
+k = 0
+
+def shifted(p):
+    return beside.moved(p) + 1
+
+class Parent(BaseEstimator):
+    k = 3
+
+    @property
+    def twice(self):
+        return 2 * self.k
+
+    @classmethod
+    def made(cls):
+        return cls()
+
+    def predict(self, bags):
+        return FACTOR * shifted(bags)
+
+class Child(Parent):
+    def fit(self, bags, y):
+        super().__init__()
+        return self
+"""
+BESIDE = """
+def moved(p):
+    return p - 1
+
+def unused(p):
+    return p
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A function that writes two modules of one's own and describes the class in them, anew each time."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def described(main=OWN, beside=BESIDE):
+        for name, text in (("own_module_of_a_test_beside", beside), ("own_module_of_a_test", main)):
+            (tmp_path / f"{name}.py").write_text(text)
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        return describe(importlib.import_module("own_module_of_a_test").Child())
+
+    yield described
+    for name in ("own_module_of_a_test_beside", "own_module_of_a_test"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FACTOR = 2", "FACTOR = 3"),  # a constant that a base class names
+        ("(p) + 1", "(p) + 2"),  # a function that it calls
+        ("    k = 3", "    k = 4"),  # an attribute of it
+        ("2 * self.k", "3 * self.k"),  # a property
+        ("return cls()", "return cls"),  # a class method
+        ("super().__init__()", "pass"),  # the class itself
+    ],
+)
+def test_the_code_behind_an_own_class_counts(own, old, new):
+    assert old in OWN
+    assert own() != own(OWN.replace(old, new))
+
+
+def test_a_module_of_ones_own_counts_by_what_is_used_of_it(own):
+    before = own()
+    assert before == own() == own(beside=BESIDE.replace("return p\n", "return -p\n"))
+    assert before != own(beside=BESIDE.replace("p - 1", "p - 2"))
+
+
+def test_comments_places_and_names_that_only_look_alike_do_not_count(own):
+    moved = "# a comment\n\n" + OWN.replace("    k = 3", "    k = 3  # why")
+    assert own() == own(moved)
+    assert own() == own(OWN.replace("k = 0", "k = 9", 1))  # self.k is not the k of the module
+
+
+def test_being_used_does_not_change_a_class():
+    kind = type("Used", (Times,), {})
+    before = describe(kind)
+    describe(kind(3))  # copying an instance leaves a note in its class
+    assert describe(kind) == before
+
+
+def test_code_with_a_version_is_told_by_its_version(monkeypatch):
+    assert describe(Ridge()) == describe(Ridge()) and "#" not in describe(Ridge()) + describe(bw.method("aggregated"))
+    assert "toy_estimators.TrainMean#" in describe(TrainMean())
+    assert own_code.with_release("pandas.DataFrame", "pandas.core.frame").startswith("pandas.DataFrame@")
+    monkeypatch.setattr(own_code, "_released", lambda package: "1.0")
+    old = describe(TrainMean())
+    monkeypatch.setattr(own_code, "_released", lambda package: "1.1")
+    assert "toy_estimators.TrainMean@1.0(" in old and describe(TrainMean()) != old
+
+
+def test_a_file_of_ones_own_may_be_called_as_one_of_python(tmp_path, monkeypatch):
+    (tmp_path / "profile.py").write_text("def shift(p):\n    return p + 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "profile", raising=False)
+    own_code._released.cache_clear()
+    mine = importlib.import_module("profile")
+    try:
+        assert "#" in describe(mine.shift) and "#" not in describe(functools.reduce) + describe(re.sub)
+    finally:
+        del sys.modules["profile"]
+        own_code._released.cache_clear()
+
+
+def test_what_a_released_function_closes_over_counts():
+    def released(k):
+        made = times(k)
+        made.__module__ = "sklearn.somewhere"
+        return made
+
+    assert describe(released(1)) == describe(released(1)) != describe(released(5))
+
+
+SHOWN = """
+import test_describing as t
+from bagwise.evaluation.fingerprint import describe
+print([describe(make(k)) for make in t.MAKERS.values() for k in (1, 5)], describe(t.TrainMean()))
+"""
+
+
+@pytest.mark.slow
+def test_the_same_in_every_process():
+    def shown(seed):
+        seeded = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.path.dirname(__file__)}
+        done = subprocess.run([sys.executable, "-c", SHOWN], env=seeded, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert shown("1") == shown("2") and "0x" not in shown("3")
+
+
+class Transformed(TrainMean):
+    def __init__(self, by=None):
+        self.by, self.shift, self.nap = by, 0.0, 0.0
+
+    def predict(self, bags):
+        return self.by(super().predict(bags))
+
+
+def test_a_changed_closure_is_noticed_in_a_results_folder(tmp_path):
+    bags, y = sample(20)
+    first = evaluate(bags, y, [("m", Transformed(times(1.0)))], repeats=1, out=tmp_path)
+    with pytest.warns(UserWarning, match="method 'm' has changed"):
+        second = evaluate(bags, y, [("m", Transformed(times(5.0)))], repeats=1, out=tmp_path)
+    alone = evaluate(bags, y, [("m", Transformed(times(5.0)))], repeats=1)
+    np.testing.assert_array_equal(second.values("m"), alone.values("m"))
+    assert (second.values("m") != first.values("m")).all()

@@ -1,0 +1,155 @@
+"""Splits: the paper's folds, groups together, fixed folds, train and test."""
+
+import json
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import KFold
+
+import bagwise as bw
+from bagwise.evaluation import Results, evaluate, make_splits
+
+
+def bags_of(n, **options):
+    return bw.from_arrays([np.zeros((2, 1))] * n, **options)
+
+
+def test_repeats_are_the_folds_of_the_paper():
+    splits = make_splits(bags_of(23), repeats=2)
+    for r in range(2):
+        expected = list(KFold(5, shuffle=True, random_state=r).split(np.arange(23)))
+        for split, (train, test) in zip(splits[5 * r : 5 * r + 5], expected, strict=True):
+            np.testing.assert_array_equal(split.train, train)
+            np.testing.assert_array_equal(split.test, test)
+    assert [(s.repeat, s.fold) for s in splits] == [(r, k) for r in range(2) for k in range(5)]
+
+
+def test_ten_repeats_by_default():
+    assert len(make_splits(bags_of(12))) == 50
+
+
+@pytest.mark.parametrize("ids", [list("abcdefghijkl"), list(range(20, 8, -1))], ids=["text", "numbers"])
+def test_the_order_of_bags_does_not_matter(ids):
+    bags = bags_of(12, ids=ids)
+    order = np.random.default_rng(0).permutation(12)
+
+    def tested(bags):
+        return [set(bags.ids[split.test].tolist()) for split in make_splits(bags, repeats=2, folds=3)]
+
+    assert tested(bags) == tested(bags[order])
+
+
+def test_groups_stay_together():
+    groups = np.repeat(np.arange(8), 3)
+    for split in make_splits(bags_of(24, groups=groups), repeats=3, folds=4):
+        assert not set(groups[split.train]) & set(groups[split.test])
+
+
+def test_a_repeated_bag_stays_on_one_side():
+    bags = bags_of(8)[[0, 0, 1, 1, 2, 3, 4, 5, 6, 7]]
+    for split in make_splits(bags, repeats=3):
+        assert not set(bags.ids[split.train].tolist()) & set(bags.ids[split.test].tolist())
+
+
+def test_fixed_folds_are_kept():
+    splits = make_splits(bags_of(5), fold=["b", "a", "b", "c", "a"])
+    assert [(s.fold, s.test.tolist()) for s in splits] == [("a", [1, 4]), ("b", [0, 2]), ("c", [3])]
+
+
+def test_train_and_test_from_a_column():
+    (split,) = make_splits(bags_of(4), split=["train", "TEST", "train", "test"])
+    assert (split.train.tolist(), split.test.tolist(), split.fold) == ([0, 2], [1, 3], "test")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": 7}, "7 folds need at least 7 bags, and there are 6"),
+        ({"folds": 1}, "folds must be at least 2"),
+        ({"repeats": 0}, "repeats must be at least 1, not 0"),
+        ({"fold": [0] * 6}, "every bag is in fold 0; fixed folds need at least two"),
+        ({"fold": [0, 1]}, r"fold must have one label per bag \(6\), not shape \(2,\)"),
+        ({"split": ["train"] * 6}, r"and both must occur; it says \['train'\]"),
+        ({"split": ["train"] * 5 + ["val"]}, r"it says \['train', 'val'\]"),
+        ({"split": ["train"] * 6, "fold": [0] * 6}, "not both"),
+    ],
+)
+def test_refusals(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_splits(bags_of(6), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"folds": "each"}, r"folds must be a whole number, not 'each'; len\(bags\) leaves out one at a time"),
+        ({"folds": 2.0}, "folds must be a whole number, not 2.0"),
+        ({"repeats": 1.5}, "repeats must be a whole number, not 1.5"),
+        ({"random_state": None}, "random_state must be a whole number, not None; repeat r has the seed random_state"),
+        ({"random_state": True}, "random_state must be a whole number, not True"),
+    ],
+)
+def test_what_is_no_whole_number_is_refused(options, message):
+    with pytest.raises(TypeError, match=message):
+        make_splits(bags_of(6), **options)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_out_of_range_is_refused(seed):
+    with pytest.raises(ValueError, match=rf"random_state must be from 0 to 2\*\*32 - 1, not {seed}"):
+        make_splits(bags_of(6), random_state=seed)
+
+
+DAYS = ["2020-01-02", "2020-01-01"] * 3
+LABELS = {
+    "days": (np.array(DAYS, dtype="M8[D]"), sorted(set(DAYS))),
+    "nanoseconds": (np.array(DAYS, dtype="M8[ns]"), sorted(set(DAYS))),
+    "dates": ([date.fromisoformat(day) for day in DAYS], sorted(set(DAYS))),
+    "spans": (np.array([2, 1] * 3, dtype="m8[us]"), ["1 microseconds", "2 microseconds"]),
+    "bytes": (np.array([b"b", b"a"] * 3), ["a", "b"]),
+    "bytes as objects": (np.array([b"b", b"a"] * 3, dtype=object), ["a", "b"]),
+    "whole numbers": (np.array([2, 10] * 3, dtype=np.int32), [2, 10]),
+    "truths": (np.array([True, False] * 3), [False, True]),
+    "a category": (pd.Series(["b", "a"] * 3, dtype="category"), ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize(("labels", "names"), LABELS.values(), ids=LABELS)
+def test_fold_labels_are_what_a_file_can_hold(labels, names):
+    splits = make_splits(bags_of(6), fold=labels)
+    assert [split.fold for split in splits] == json.loads(json.dumps(names))
+    order = [0, 1] if list(map(str, labels))[0] == str(names[0]) else [1, 0]
+    assert [split.test.tolist() for split in splits] == [list(range(start, 6, 2)) for start in order]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0.0, np.nan, 1.0, np.nan, 0.0, 1.0],
+        ["a", None, "b", None, "a", "b"],
+        np.array(["2020", "NaT", "2021", "NaT", "2020", "2021"], dtype="M8[Y]"),
+        pd.Series([0, None, 1, None, 0, 1], dtype="Int64"),
+        ["a", "", "b", "", "a", "b"],
+    ],
+    ids=["NaN", "None", "NaT", "NA", "empty"],
+)
+@pytest.mark.parametrize("what", ["fold", "split"])
+def test_a_bag_without_a_label_is_refused_by_name(labels, what):
+    with pytest.raises(ValueError, match=rf"bag 'b1' \(and 1 other\) has no {what}; give every bag a label"):
+        make_splits(bags_of(6, ids=[f"b{i}" for i in range(6)]), **{what: labels})
+
+
+def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
+    bags, y = bw.testing.contracts.sample(12)
+    fold = np.array(["2020-01-01", "2020-01-02", "2020-01-03"] * 4, dtype="M8[D]")
+    written = evaluate(bags, y, ["aggregated"], fold=fold, random_state=np.int64(3), out=tmp_path)
+    read = Results.load(tmp_path)
+    assert read.table()["fold"] == written.table()["fold"] == ["2020-01-01", "2020-01-02", "2020-01-03"]
+    assert read.record["random_state"] == 3 and read.table()["rmse"] == written.table()["rmse"]
+
+
+def test_a_torn_group_is_told():
+    with pytest.warns(UserWarning, match="bags of one group on both sides"):
+        make_splits(bags_of(4, groups=[1, 1, 2, 2]), fold=[0, 1, 1, 1])

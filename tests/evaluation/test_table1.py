@@ -1,0 +1,222 @@
+"""Table 1 again, on files of the published shapes and formats with few bags."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.helpers.published_files import crop_frame, write_aerosol
+
+import bagwise as bw
+from bagwise.evaluation import Results, evaluate, table1
+from bagwise.evaluation.table1 import DATA_SETS, find_files, git_blob_id, read_file
+
+MEAN, *KME = [list(table1.PUBLISHED)[k] for k in (0, 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("mir")
+    write_aerosol(place, "MISR1")
+    write_aerosol(place, "MISR2", ragged=True, seed=1)
+    write_aerosol(place, "MODIS", features=12, seed=2)
+    crop_frame(invalid=0.001).to_csv(place / "wheat.csv", index=False)
+    crop_frame(seed=1).to_parquet(place / "CORN.parquet")
+    crop_frame(seed=2).to_pickle(place / "WHEAT.p")
+    return place
+
+
+def test_every_file_is_found_and_a_table_is_preferred_to_a_pickle(folder):
+    found = {name: path.name for name, path in find_files(folder).items()}
+    expected = {"MODIS": "MODIS.mat", "MISR1": "MISR1.mat", "MISR2": "MISR2.mat"}
+    assert found == expected | {"WHEAT": "wheat.csv", "CORN": "CORN.parquet"}
+
+
+@pytest.mark.parametrize(("name", "shape"), [("MODIS", (40, 12)), ("MISR1", (40, 16)), ("CORN", (30, 92))])
+def test_shapes(folder, name, shape):
+    bags, y, notes = read_file(name, find_files(folder)[name])
+    assert bags.shape == shape and y.shape == shape[:1]
+    assert [note for note in notes if "features" in note] == []
+
+
+def test_another_misr1_is_named_by_its_blob_id(folder):
+    path = find_files(folder)["MISR1"]
+    content = path.read_bytes()
+    blob = hashlib.sha1(b"blob " + str(len(content)).encode() + b"\0" + content).hexdigest()
+    assert git_blob_id(path) == blob
+    (note,) = read_file("MISR1", path)[2]
+    assert blob in note and "not cf7b9876140f1a5ec5c656ab43fa5a0244fd75ea" in note
+
+
+def test_the_ragged_misr2_and_the_filter_of_the_notebook(folder):
+    path = find_files(folder)["MISR2"]
+    bags, y, _ = read_file("MISR2", path)
+    assert bags.sizes.min() < 100
+    kept, targets, notes = read_file("MISR2", path, bags_of_100=True)
+    assert set(kept.sizes) == {100} and len(kept) == (bags.sizes == 100).sum()
+    np.testing.assert_array_equal(targets, y[bags.sizes == 100])
+    assert notes == [f"{len(kept)} of 40 bags have exactly 100 instances; the others are left out"]
+
+
+def test_other_columns_are_told(folder, tmp_path):
+    write_aerosol(tmp_path, "MODIS", features=16)
+    assert read_file("MODIS", tmp_path / "MODIS.mat")[2] == ["MODIS.mat has 16 features; the published file has 12"]
+
+
+@pytest.mark.filterwarnings("ignore:.*looks like a fill value")
+def test_invalid_crop_values_are_kept_or_dropped(folder):
+    path = find_files(folder)["WHEAT"]
+    bags, y, _ = read_file("WHEAT", path)
+    assert (bags.instances == -32767).any() and bags.ids[0] == "c0_2003"
+    clean, targets, (note,) = read_file("WHEAT", path, invalid="drop")
+    assert not np.isin(clean.instances, [0, -32767]).any() and "hold 0 or -32767" in note
+    assert dict(zip(clean.ids, targets, strict=True)).items() <= dict(zip(bags.ids, y, strict=True)).items()
+    crop_frame(invalid=0.9).to_csv(path.parent / "other.csv", index=False)
+    with pytest.raises(ValueError, match="hardly a bag has an instance without invalid values"):
+        read_file("WHEAT", path.parent / "other.csv", invalid="drop")
+    with pytest.raises(ValueError, match="invalid must be 'keep' or 'drop', not 'no'"):
+        read_file("WHEAT", path, invalid="no")
+
+
+def test_a_pickle_is_opened_only_when_trusted(folder, tmp_path):
+    with pytest.raises(PermissionError, match="can run any code when opened; pass --trust-pickle"):
+        read_file("WHEAT", folder / "WHEAT.p")
+    bags, y, _ = read_file("WHEAT", folder / "WHEAT.p", trust_pickle=True)
+    assert bags.shape == (30, 92)
+    numbers = crop_frame(seed=2).assign(county_year=np.repeat(np.arange(30), 10)).to_numpy(dtype=float)
+    numbers.dump(tmp_path / "CORN.p")  # the notebook may have held an array
+    same, targets, _ = read_file("CORN", tmp_path / "CORN.p", trust_pickle=True)
+    np.testing.assert_array_equal(same.instances, bags.instances)
+    np.testing.assert_array_equal(targets, y)
+
+
+def test_no_folder_no_bags_of_100(folder, tmp_path):
+    with pytest.raises(NotADirectoryError, match="there is no folder"):
+        find_files(folder / "nowhere")
+    write_aerosol(tmp_path, "MISR2", n_bags=5, instances=20)
+    with pytest.raises(
+        ValueError, match="MISR2.mat: there are 0 bags of exactly 100 instances; leave --bags-of-100 out"
+    ):
+        read_file("MISR2", tmp_path / "MISR2.mat", bags_of_100=True)
+
+
+def test_the_grid_is_that_of_the_paper():
+    (entry,) = table1.table_entries(crop=False, inner_folds=50, rows=KME)
+    assert len(entry.settings) == 2 * (14 * 16 + 1)
+
+
+@pytest.fixture(scope="module")
+def short_grid():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table1, "PAPER_BANDWIDTHS", (10.0, 70.0, 140.0))
+        patch.setattr(table1, "PAPER_PENALTIES", (1e-2, 1e-8, 1e-16))
+        yield
+
+
+@pytest.fixture(scope="module")
+def small(folder):
+    bags, y, _ = read_file("MISR1", find_files(folder)["MISR1"])
+    rng = np.random.default_rng(0)  # a few pixels of each bag are enough here
+    return bw.from_arrays([bag[rng.permutation(100)[:8]] for bag in bags], ids=bags.ids), y
+
+
+@pytest.fixture(scope="module")
+def table(small, short_grid, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    rows = table1.reproduce(
+        "MISR1", *small, repeats=2, folds=2, inner_folds=3, rows=list(table1.PUBLISHED)[:4], out=out
+    )
+    return rows, Results.load(out)
+
+
+def test_rows_stand_beside_the_published_numbers(table):
+    rows, results = table
+    assert [(row["row"], row["published"]) for row in rows] == [
+        ("instance-MIR (mean)", 9.02),
+        ("instance-MIR (median)", 8.89),
+        ("instance-kme-MIR (INV)", 8.68),
+        ("instance-kme-MIR (RBF)", 8.70),
+    ]
+    assert results.scores("instance-kme-MIR").shape == (4, 2 * (9 + 1)) and results.failures == []
+    for row in rows:
+        gap = (row["nested"] - row["published"]) / row["nested_se"]
+        assert row["nested_gap_in_se"] == pytest.approx(gap)
+    for row, columns in zip(rows[2:], (slice(0, 9), slice(10, 19)), strict=True):
+        settings = 100 * results.scores("instance-kme-MIR")[:, columns].mean(axis=0)
+        assert row["paper"] == pytest.approx(settings.min())  # of the settings that are the same on every fold
+    mean, median = rows[:2]
+    assert mean["paper"] == mean["nested"] != median["paper"]
+
+
+def test_the_standard_error_is_that_of_the_repeats(table):
+    rows, results = table
+    means = 100 * results.scores("instance-MIR")[:, 0].reshape(2, 2).mean(axis=1)
+    assert rows[0]["paper"] == pytest.approx(means.mean())
+    assert rows[0]["paper_se"] == pytest.approx(means.std(ddof=1) / np.sqrt(2))
+
+
+def test_both_protocols_equal_plain_refits(small, table):
+    """The nested row is the pipeline with the paper's grid in its head; the paper row the best of the plain ones."""
+    rows, _ = table
+    (entry,) = table1.table_entries(crop=False, inner_folds=3, rows=KME)
+    nested = entry.make(0).set_params(**entry.settings[9])
+    plain = evaluate(*small, [("plain", nested)], repeats=1, folds=2)
+    first = [100 * table[1].scores("instance-kme-MIR")[k, 9] for k in range(2)]
+    np.testing.assert_allclose(100 * plain.values("plain"), first, rtol=1e-12)
+    one = clone(entry.make(0)).set_params(**entry.settings[7])
+    plain = evaluate(*small, [("plain", one)], repeats=1, folds=2)
+    np.testing.assert_allclose(plain.values("plain"), table[1].scores("instance-kme-MIR")[:2, 7], rtol=1e-12)
+
+
+def test_crops_have_the_network_of_the_notebook():
+    pool, kme = table1.table_entries(crop=True, inner_folds=4, rows=list(table1.PUBLISHED)[1:3])
+    assert pool.make(3).get_params()["instances__estimator__hidden"] == (512,)
+    made = kme.make(3).get_params()
+    assert (made["instances__regressor__hidden"], made["instances__folds"], made["instances__random_state"]) == (
+        (512,),
+        4,
+        3,
+    )
+
+
+def test_an_unknown_row_is_refused(small):
+    with pytest.raises(ValueError, match="there is no row 'EM' in Table 1; there are instance-MIR"):
+        table1.reproduce("MISR1", *small, rows=["EM"])
+
+
+def test_rows_that_need_what_is_not_installed(monkeypatch):
+    monkeypatch.setattr(table1, "find_spec", lambda name: None)
+    with pytest.warns(UserWarning, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'; it is left out"):
+        assert table1.choose_rows() == list(table1.PUBLISHED)[:5]
+    with pytest.raises(ImportError, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'"):
+        table1.choose_rows(["EM-MIR", "attention-MIR"])
+
+
+@pytest.mark.parametrize(
+    ("protocol", "message"), [({"folds": 0}, "folds must be"), ({"repeats": 0}, "repeats must be at least 1, not 0")]
+)
+def test_what_is_no_protocol_is_refused(small, protocol, message):
+    with pytest.raises(ValueError, match=message):
+        table1.reproduce("MISR1", *small, rows=[MEAN], **protocol)
+
+
+def test_inner_folds_are_at_most_the_training_bags(small, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(table1, "evaluate", lambda *_, **__: None)
+    monkeypatch.setattr(table1, "table_entries", lambda **options: asked.update(options))
+    bags, y = small
+    table1.run_rows("MISR1", bags[:7], y[:7], rows=[MEAN], folds=3)
+    assert asked["inner_folds"] == 4  # folds of 3, 2 and 2 bags
+
+
+def test_a_row_is_optimistic_where_a_setting_was_chosen_on_the_scoring_folds(table):
+    """EM-MIR and attention-MIR have one setting, as the rows of instance-MIR have."""
+    rows, _ = table
+    assert [row["selection"] for row in rows] == ["none"] * 2 + ["paper (optimistic)"] * 2
+    for row in rows:
+        assert (row["paper"] == row["nested"]) == (row["selection"] == "none")
+
+
+def test_every_row_and_data_set_of_the_table_is_there():
+    assert len(table1.PUBLISHED) == 6
+    assert all(set(row) == set(DATA_SETS) for row in table1.PUBLISHED.values())

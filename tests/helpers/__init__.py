@@ -1,0 +1,1 @@
+"""What several test files share: small estimators, files made on purpose, readers of pages."""

@@ -1,0 +1,77 @@
+"""A small model file, and changes to it whose checksums are made again, as an attacker would."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import cache
+
+import numpy as np
+from sklearn.linear_model import Ridge
+
+from bagwise.embeddings import Pool
+from bagwise.model_files.archive import pack, unpack
+from bagwise.model_files.header import versions
+from bagwise.model_files.model_file import dump
+from bagwise.regressors.pipeline import BagPipeline
+from bagwise.testing.contract_checks import sample
+
+
+def small_model(head=None):
+    bags, y = sample(feature_names=["a", "b", "c"])
+    return BagPipeline([("rows", Pool()), ("head", Ridge() if head is None else head)]).fit(bags, y)
+
+
+def file_of(model) -> bytes:
+    """What a file of the model would hold."""
+    return pack({"versions": versions()}, dump(model))
+
+
+@cache
+def small_file() -> bytes:
+    return file_of(small_model())
+
+
+def resealed(data: bytes, change) -> bytes:
+    """The file after ``change(plan, arrays)``, with every checksum right."""
+    header, parts = unpack(io.BytesIO(data))
+    plan = json.loads(parts.pop("schema.json"))
+    plan = change(plan, parts) or plan
+    return pack(header, {"schema.json": json.dumps(plan).encode(), **parts})
+
+
+def head_of(plan: dict) -> dict:
+    """The state, name -> node, of the last step of the small model."""
+    return steps_of(plan)[-1]["content"][1]["content"]["content"]
+
+
+def put_into_head(plan: dict, state: dict) -> None:
+    """More attributes for the last step of the small model."""
+    head = steps_of(plan)[-1]["content"][1]["content"]
+    head["content"].update(state)
+    head["key_types"]["content"].extend(node("TypeNode", "builtins.str") for _ in state)
+
+
+def steps_of(plan: dict) -> list:
+    return plan["content"]["content"]["steps"]["content"]
+
+
+def node(loader: str, name: str, **rest) -> dict:
+    module, _, kind = name.rpartition(".")
+    return {"__class__": kind, "__module__": module, "__loader__": loader, **rest}
+
+
+def plain(value) -> dict:
+    return node("JsonNode", "builtins.str", content=json.dumps(value), is_json=True)
+
+
+def state(attributes: dict) -> dict:
+    """The node of a dictionary with names for keys."""
+    types = node("ListNode", "builtins.list", content=[node("TypeNode", "builtins.str") for _ in attributes])
+    return node("DictNode", "builtins.dict", content=attributes, key_types=types)
+
+
+def as_npy(array) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()

@@ -1,0 +1,52 @@
+"""Small runs to make reports of."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LinearRegression
+
+import bagwise as bw
+from bagwise.bags.segments import segment_mean
+from bagwise.instances import OutOfFold
+from bagwise.testing.contract_checks import sample
+
+# What a report must show as text and never obey.
+SCRIPT = "<script>document.title='taken'</script>"
+IMAGE = '"><img src=x onerror="document.title=\'taken\'">'
+END = "</script><script>document.title='taken'</script>"
+ENTITY = "&lt;b&gt; ' \" {{ 7 * 7 }} ${document.title='taken'}"
+HOSTILE = (SCRIPT, IMAGE, END, ENTITY)
+
+
+class MeanOfFirst(RegressorMixin, BaseEstimator):
+    """A line through the mean of the first feature, with a standard deviation; quick, and it can be told to fail."""
+
+    def __init__(self, fail: str = "", slope: float = 2.0):
+        self.fail = fail
+        self.slope = slope
+
+    def fit(self, bags, y):
+        if self.fail:
+            raise RuntimeError(self.fail)
+        self.std_ = float(np.std(y - self._line(bags)))
+        return self
+
+    def predict(self, bags, return_std=False):
+        line = self._line(bags)
+        return (line, np.full(len(line), self.std_)) if return_std else line
+
+    def _line(self, bags):
+        return self.slope * segment_mean(bags.instances[:, 0], bags.offsets)
+
+
+def hostile_run(out=None):
+    """Bags, targets and results whose names are all out to do harm, one method failing with such words."""
+    ids = [*HOSTILE, *(f"bag {i}" for i in range(36))]
+    bags, y = sample(40, ids=ids, feature_names=[SCRIPT, IMAGE, END])
+    methods = [("aggregated" + SCRIPT, MeanOfFirst()), (IMAGE, MeanOfFirst(slope=1.0)), (END, MeanOfFirst(fail=SCRIPT))]
+    return bags, y, bw.evaluate(bags, y, methods, repeats=2, folds=4, name=SCRIPT, out=out, origin={"command": END})
+
+
+def instance_kme(folds=4):
+    """The rooms of instance-kme with a line as the instance learner: quick."""
+    model = bw.method("instance-kme")
+    return model.set_params(instances=OutOfFold(LinearRegression(), folds=folds))

@@ -1,0 +1,569 @@
+"""Loading files: every format gives the bags of the frame, and a bad file gives one sentence."""
+
+import gzip
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from scipy.io import savemat
+
+import bagwise as bw
+from bagwise.io import readers as reading
+
+DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    of_row = rng.integers(0, 8, 60)
+    columns = {"site": [f"s{i}" for i in of_row], "red": rng.normal(size=60), "nir": rng.normal(size=60)}
+    return pd.DataFrame(columns | {"aod": of_row / 4, "county": [f"c{i % 3}" for i in of_row]})
+
+
+@pytest.fixture
+def expected(frame):
+    return bw.load(frame, bag="site", target="aod", groups="county")
+
+
+def only(library):
+    """As if no other library that reads tables were installed."""
+    others = {"pyarrow", "polars", "pandas"} - {library}
+    return lambda name: None if name in others else name
+
+
+WRITERS = {
+    "t.csv": lambda frame, path: frame.to_csv(path, index=False),
+    "index.csv": lambda frame, path: frame.to_csv(path),
+    "t.CSV.gz": lambda frame, path: frame.to_csv(path, index=False, compression="gzip"),
+    "t.tsv": lambda frame, path: frame.to_csv(path, index=False, sep="\t"),
+    "t.parquet": lambda frame, path: frame.to_parquet(path),
+    "index.parquet": lambda frame, path: frame.set_index(np.arange(60)[::-1]).to_parquet(path),
+    "t.feather": lambda frame, path: frame.to_feather(path),
+    "t.arrow": lambda frame, path: pl.from_pandas(frame).write_ipc(path),
+    "stream.arrow": lambda frame, path: pl.from_pandas(frame).write_ipc_stream(path),
+}
+
+
+def readers(names):
+    """Every file with every library that reads it; pandas reads all but text by pyarrow."""
+    libraries = ("pyarrow", "polars", "pandas")
+    return [(name, one) for name in names for one in libraries if one != "pandas" or "sv" in name.lower()]
+
+
+@pytest.mark.parametrize(("name", "library"), readers(WRITERS))
+def test_table_files_equal_the_frame(tmp_path, monkeypatch, frame, expected, name, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    WRITERS[name](frame, tmp_path / name)
+    bags, y = bw.load(tmp_path / name, bag="site", target="aod", groups="county")
+    assert bags.ids.tolist() == expected[0].ids.tolist()
+    assert bags.groups.tolist() == expected[0].groups.tolist()
+    assert bags.feature_names == ("red", "nir")  # not the row numbers
+    np.testing.assert_allclose(bags.instances, expected[0].instances, rtol=1e-14)
+    np.testing.assert_allclose(y, expected[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars"])
+def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert len(reading.read_parquet(tmp_path / "t.parquet", ["site", "red"]).columns) == 2
+    bags, _ = bw.load(str(tmp_path / "t.parquet"), bag="site", target="aod", features="red", ignore="nir")
+    assert bags.feature_names == ("red",)
+    with pytest.raises(ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are site, red, nir"):
+        bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    n = 200_000  # whole numbers for more than a megabyte, then fractions and text
+    rows = "".join(f"{i // 10},1\n" for i in range(n))
+    (tmp_path / "t.csv").write_text("site,x\n" + rows + "z,0.5\nz,NA\n")
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site", missing="drop-instances")
+    assert len(bags) == n // 10 + 1 and bags.ids[-1] == "z" and bags.ids[0] == "0" and bags[-1].tolist() == [[0.5]]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("sites", [["7", "8", "7"], ["a", "b", "a"]], ids=["whole ids", "text ids"])
+def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, monkeypatch, library, sites):
+    """Ids that look like numbers are read twice, and the second reading called such a file damaged."""
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    names = [f"reflectance_at_wavelength_{j}" for j in range(60_000)]
+    values = ["-0.1234567890123456", "0.25", "1e-300"]
+    rows = [f"{site}," + ",".join([value] * 60_000) for site, value in zip(sites, values, strict=True)]
+    (tmp_path / "t.csv").write_text("\n".join([",".join(["site", *names]), *rows]))
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site")
+    assert bags.sizes.tolist() == [2, 1] and list(map(str, bags.ids)) == sites[:2]
+    assert bags.feature_names == tuple(names)
+    assert (np.concatenate([bags[0], bags[1]]) == [[-0.1234567890123456], [1e-300], [0.25]]).all()
+
+
+def test_names_behind_the_first_megabyte_are_told_apart(tmp_path):
+    """A header was cut there, and the beginning of a name taken for a name that stands twice."""
+    names = [f"x{j}" for j in range(150_000)]
+    over = len(",".join(names)) - 2**20
+    names[0] += "_" * (-over % 8 + 2)  # the last names and commas take 8 bytes: of one, two bytes are in the megabyte
+    assert ",".join(names)[: 2**20].rpartition(",")[2] in names
+    (tmp_path / "t.csv").write_text(",".join(names))
+    reading._look_at_header(tmp_path / "t.csv", ",")
+    (tmp_path / "t.csv").write_text(",".join([*names, "x1"]))
+    with pytest.raises(ValueError, match="'x1'"):
+        reading._look_at_header(tmp_path / "t.csv", ",")
+
+
+def test_without_a_library_that_reads_tables(tmp_path, monkeypatch, frame):
+    monkeypatch.setattr(reading, "find_spec", lambda name: None)
+    for name in ("t.csv", "t.parquet", "t.feather"):
+        WRITERS[name](frame, tmp_path / name)
+        with pytest.raises(ImportError, match=rf"reading {name} needs pyarrow or polars.*'bagwise\[arrow\]'"):
+            bw.load(tmp_path / name, bag="site")
+
+
+def test_loading_imports_only_what_it_needs(tmp_path):
+    savemat(tmp_path / "t.mat", {"m": np.array([[1.0, 2.0, 3.0]])})
+    bw.save_npz(tmp_path / "t.npz", bw.from_arrays([[[1.0]]]))
+    program = (
+        "import sys, bagwise as bw; bw.load('t.mat'); bw.load('t.npz');"
+        "print([name for name in ('pandas', 'polars', 'pyarrow') if name in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+# Refusals -------------------------------------------------------------------------------------------------------
+
+
+def test_paths_that_lead_nowhere(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file .*none.csv"):
+        bw.load(tmp_path / "none.csv", bag="site")
+    with pytest.raises(
+        FileNotFoundError, match=r"the folder .* has no Parquet file \(named \*.parquet\), nor any other"
+    ):
+        bw.load(tmp_path, bag="site")
+    (tmp_path / "t.xlsx").touch()
+    with pytest.raises(ValueError, match=r"t.xlsx is a spreadsheet, which is not read; export the sheet as .csv"):
+        bw.load(tmp_path / "t.xlsx", bag="site")
+    (tmp_path / "t.doc").touch()
+    with pytest.raises(ValueError, match=r"t.doc is of no known type; the known endings are .csv, .csv.gz, .*.npz"):
+        bw.load(tmp_path / "t.doc", bag="site")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
+def test_tables_need_bag(tmp_path, frame, name):
+    WRITERS[name](frame, tmp_path / name)
+    with pytest.raises(ValueError, match="bag= is needed.*the columns are site, red, nir"):
+        bw.load(tmp_path / name, target="aod", features=["red"])
+    with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file"):
+        bw.load(tmp_path / name, bag="site", variable="x")
+
+
+CUT = ["t.CSV.gz", "t.parquet", "t.feather", "t.arrow", "stream.arrow"]
+
+
+@pytest.mark.parametrize(("name", "library"), readers(CUT))
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
+def test_files_cut_short(tmp_path, monkeypatch, frame, name, kept, library):
+    monkeypatch.setattr(reading, "find_spec", only(library))
+    WRITERS[name](frame, tmp_path / name)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(ValueError, match=f"{name} cannot be read; it may be cut short, damaged, or of another format"):
+        bw.load(tmp_path / name, bag="site")
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.parquet", "t.arrow", "t.mat", "t.npz"])
+def test_files_of_noise(tmp_path, name):
+    (tmp_path / name).write_bytes(np.random.default_rng(0).bytes(3000))
+    with pytest.raises(ValueError, match=f"{name} cannot be read"):
+        bw.load(tmp_path / name, bag="site")
+
+
+def test_csv_that_is_no_table(tmp_path):
+    (tmp_path / "t.csv").write_text("site,x\na,1\nb,2,3\n")
+    with pytest.raises(ValueError, match="t.csv cannot be read"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    (tmp_path / "t.csv").write_text("site,x\n")
+    with pytest.raises(ValueError, match="no rows|no numeric"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
+        file.write("")
+    with pytest.raises(ValueError, match="t.csv.gz cannot be read"):
+        bw.load(tmp_path / "t.csv.gz", bag="site")
+
+
+# MATLAB ---------------------------------------------------------------------------------------------------------
+
+
+def matrix(width, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = rng.permutation(np.repeat(np.arange(1, 6), 4))
+    return np.column_stack([ids, rng.normal(size=(20, width - 2)), ids / 10])
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "features"),
+    [
+        ("MISR1", 18, ["reflectance_1", "reflectance_12", "angle_1", "angle_4"]),
+        ("misr2", 18, ["reflectance_1", "reflectance_12", "angle_1", "angle_4"]),
+        ("Modis", 14, ["reflectance_1", "reflectance_7", "angle_1", "angle_5"]),
+        ("MISR1", 14, ["x1", "x12"]),
+        ("other", 18, ["x1", "x16"]),
+    ],
+)
+def test_matlab_layouts(tmp_path, name, width, features):
+    table = matrix(width)
+    savemat(tmp_path / f"{name}.mat", {"data": table})
+    bags, y = bw.load(tmp_path / f"{name}.mat")
+    assert bags.shape == (5, width - 2) and bags.ids.dtype == np.int64
+    assert set(features) <= set(bags.feature_names) and len(set(bags.feature_names)) == width - 2
+    np.testing.assert_array_equal(y, bags.ids / 10)
+    for bag, rows in zip(bags.ids, bags, strict=True):
+        np.testing.assert_array_equal(rows, table[table[:, 0] == bag, 1:-1])
+
+
+def test_matlab_columns_by_position(tmp_path):
+    table = matrix(6)
+    savemat(tmp_path / "t.mat", {"data": table[:, [1, 0, 2, 5, 3, 4]]})  # id second, target fourth
+    bags, y = bw.load(tmp_path / "t.mat", bag=1, target=-3, ignore=-1)
+    again, same = bw.load(tmp_path / "t.mat", bag=1, target=3, features=[0, "x2", 4])
+    assert bags.feature_names == ("x1", "x2", "x3") and bags == again and y.tolist() == same.tolist()
+    assert bags.ids.tolist() == list(dict.fromkeys(table[:, 0].astype(int)))
+    np.testing.assert_array_equal(bags[0], table[table[:, 0] == bags.ids[0]][:, [1, 2, 3]])
+    assert bw.load(tmp_path / "t.mat", bag=1, target=3, groups=3)[0].groups.tolist() == y.tolist()
+    with pytest.raises(ValueError, match="there is no column 6; the matrix has 6, counted from 0"):
+        bw.load(tmp_path / "t.mat", bag=6)
+    with pytest.raises(ValueError, match="no column 'site'; the columns are bag, x1, x2, x3, x4, target"):
+        bw.load(tmp_path / "t.mat", bag="site")
+    with pytest.raises(ValueError, match="cannot be both the bag id and the target"):
+        bw.load(tmp_path / "t.mat", bag=0, target=0)
+
+
+def test_matlab_ids_that_are_not_whole(tmp_path):
+    savemat(tmp_path / "t.mat", {"m": np.array([[0.5, 1, 2], [1.5, 1, 2]])})
+    assert bw.load(tmp_path / "t.mat")[0].ids.tolist() == [0.5, 1.5]
+    savemat(tmp_path / "t.mat", {"m": np.array([[1, 1, 2], [np.nan, 1, 2]])})
+    with pytest.raises(ValueError, match="1 of 2 rows have no bag id"):
+        bw.load(tmp_path / "t.mat")
+
+
+def test_matlab_variables(tmp_path):
+    path = tmp_path / "t.mat"
+    savemat(path, {"a": matrix(4), "b": matrix(5), "note": "text", "column": np.ones((3, 1))})
+    with pytest.raises(ValueError, match="several matrices; choose one with variable=: a, b"):
+        bw.load(path)
+    assert bw.load(path, variable="b")[0].n_features == 3
+    with pytest.raises(ValueError, match="no matrix 'c'; it holds a, b"):
+        bw.load(path, variable="c")
+    savemat(path, {"note": "text"})
+    with pytest.raises(ValueError, match="holds no matrix of numbers with at least 3 columns"):
+        bw.load(path)
+
+
+def test_matlab_files_that_cannot_be_read(tmp_path):
+    path = tmp_path / "t.mat"
+    path.write_bytes(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(512))
+    with pytest.raises(ValueError, match="is a MATLAB 7.3 .HDF5. file, which is not read; save it again with '-v7'"):
+        bw.load(path)
+    savemat(path, {"a": matrix(4)})
+    whole = path.read_bytes()
+    for size in (0, 60, 140, 400, len(whole) - 8):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ValueError, match="t.mat cannot be read"):
+            bw.load(path)
+
+
+def test_a_real_matlab_file():
+    if not (DATA / "thrombin.mat").exists():
+        pytest.skip("thrombin.mat is not here")
+    bags, y = bw.load(DATA / "thrombin.mat", ignore="x7")
+    assert repr(bags).startswith("Bags: 40 bags") and bags.n_instances == 1128 and bags.n_features == 6
+    assert y.shape == (40,) and np.isfinite(y).all()
+
+
+def test_a_real_parquet_file():
+    path = DATA / "mhc2-H-2-IAb.parquet"
+    if not path.exists():
+        pytest.skip("mhc2-H-2-IAb.parquet is not here")
+    bags, y = bw.load(path, bag="bag", target="target", ignore="fold")
+    assert bags.shape == (1794, 180) and bags.n_instances == 12870 and len(y) == 1794
+
+
+# NumPy archives -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["é", "b", "a longer one"],
+        [30, 10, 20],
+        np.array(["2020-01-01", "2019-01-01", "2021-01-01T12"], "M8[ns]"),
+        [0.5, 1.5, 2.5],
+        np.array([3, 1, 2], dtype=object),
+    ],
+    ids=["text", "integers", "dates", "floats", "objects"],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saving_is_exact(tmp_path, ids, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(size, 2)).astype(dtype) for size in (3, 1, 2)]
+    bags = bw.from_arrays(arrays, ids=ids, groups=["u", "v", "u"], feature_names=["x", "é"])
+    bw.save_npz(str(tmp_path / "b.npz"), bags, [0.1, 0.2, 1 / 3])
+    again, y = bw.load(tmp_path / "b.npz")
+    assert again == bags and y.tolist() == [0.1, 0.2, 1 / 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["b.npz"]
+    bw.save_npz(tmp_path / "b.npz", bw.from_arrays(arrays))  # over the old one
+    again, y = bw.load(tmp_path / "b.npz")
+    assert again == bw.from_arrays(arrays) and y is None
+
+
+def test_missing_values_come_back_on_request(tmp_path):
+    bags = bw.from_arrays([[1.0, np.nan], [2.0]], missing="keep")
+    bw.save_npz(tmp_path / "b.npz", bags)
+    assert bw.load(tmp_path / "b.npz", missing="keep")[0] == bags
+    assert bw.load(tmp_path / "b.npz", missing="drop-instances")[0].sizes.tolist() == [1, 1]
+    with pytest.raises(ValueError, match="bag 0 has missing feature values"):
+        bw.load(tmp_path / "b.npz")
+
+
+def test_saving_refuses_what_it_could_not_give_back(tmp_path):
+    bags = bw.from_arrays([[1.0], [2.0]])
+    with pytest.raises(ValueError, match="must end in .npz, not 'b.txt'"):
+        bw.save_npz(tmp_path / "b.txt", bags)
+    with pytest.raises(ValueError, match="bag id 0 appears twice"):
+        bw.save_npz(tmp_path / "b.npz", bags[[0, 0]])
+    with pytest.raises(ValueError, match="y has 1 values for 2 bags"):
+        bw.save_npz(tmp_path / "b.npz", bags, [1.0])
+    for ids in ([1, "a"], ["a", "a\0"], [("a",), ("b",)]):
+        odd = np.empty(2, dtype=object)
+        odd[:] = ids
+        with pytest.raises(TypeError, match="ids can be saved if all are text, all are numbers, or all are dates"):
+            bw.save_npz(tmp_path / "b.npz", bw.Bags([1.0, 2.0], [0, 1, 2], ids=odd))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    bags = bw.from_arrays([[1.0], [2.0]])
+    bw.save_npz(tmp_path / "b.npz", bags)
+
+    def fail(stream, **arrays):
+        stream.write(b"half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(OSError, match="disk full"):
+        bw.save_npz(tmp_path / "b.npz", bags[:1])
+    assert bw.load(tmp_path / "b.npz")[0] == bags and len(list(tmp_path.iterdir())) == 1
+
+
+def test_archives_of_other_layouts(tmp_path, frame, expected):
+    bags, y = expected
+    path = tmp_path / "t.npz"
+    columns = {name: frame[name].to_numpy(dtype=None if name in ("red", "nir", "aod") else str) for name in frame}
+    np.savez(path, **columns)
+    again, same = bw.load(path, bag="site", target="aod", groups="county")
+    assert again == bags and same.tolist() == y.tolist()
+
+    np.savez(path, site=columns["site"], aod=columns["aod"], X=frame[["red", "nir"]].to_numpy(), note=np.array(5))
+    again, _ = bw.load(path, bag="site", target="aod")
+    assert again.feature_names == ("X_1", "X_2") and (again.instances == bags.instances).all()
+
+    np.savez(path, instances=bags.instances, sizes=bags.sizes, names=bags.ids.astype(str), y=y)
+    again, same = bw.load(path, bag="names")
+    assert again.ids.tolist() == bags.ids.tolist() and same.tolist() == y.tolist()
+
+    padded = np.full((len(bags), bags.sizes.max(), 2), np.inf)
+    for i, bag in enumerate(bags):
+        padded[i, : len(bag)] = bag
+    np.savez(path, X=padded, sizes=bags.sizes, aod=y)
+    again, same = bw.load(path, target="aod")
+    assert (again.instances == bags.instances).all() and same.tolist() == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "match"),
+    [
+        ({"x": np.ones(3), "site": np.ones(3)}, {}, "bag= is needed.*x, site"),
+        ({"x": np.ones(3), "site": np.ones(2)}, {"bag": "site"}, r"one length, but are x \(3,\), site \(2,\)"),
+        ({}, {"bag": "site"}, "is not a table"),
+        ({"instances": np.ones((3, 1))}, {}, "store offsets or sizes"),
+        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"features": ["x"]}, "features=, ignore=, weights="),
+        ({"instances": np.ones((3, 1)), "sizes": [3]}, {"bag": "site"}, "no column 'site'"),
+        ({"instances": np.ones((3, 1)), "sizes": [2]}, {}, "these go from 0 to 2"),
+        ({"instances": np.ones((3, 1)), "sizes": [3], "targets": [1, 2]}, {}, "y has 2 values for 1 bags"),
+        ({"X": np.ones((2, 3, 1))}, {}, "needs sizes"),
+        ({"instances": [[np.nan]], "sizes": [1]}, {"missing": "drop-instances"}, "bag 0 has no finite instance"),
+        ({"x": np.array([1, "a"], dtype=object), "site": np.ones(2)}, {"bag": "site"}, "cannot be read.*allow_pickle"),
+    ],
+)  # fmt: skip
+def test_archives_refused(tmp_path, arrays, options, match):
+    np.savez(tmp_path / "t.npz", **arrays)
+    with pytest.raises(ValueError, match=match):
+        bw.load(tmp_path / "t.npz", **options)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.01, 0.5, 0.95])
+def test_archives_cut_short(tmp_path, kept):
+    bw.save_npz(tmp_path / "t.npz", bw.from_arrays([np.ones((50, 3))]))
+    whole = (tmp_path / "t.npz").read_bytes()
+    (tmp_path / "t.npz").write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(ValueError, match="t.npz cannot be read"):
+        bw.load(tmp_path / "t.npz")
+
+
+def test_the_first_call_of_the_readme(frame, expected):
+    bags, y = bw.load(frame, bag="site", target="aod")
+    assert len(bags) == 8 and y.tolist() == expected[1].tolist()
+    assert bw.load(pa.table(frame), bag="site", target="aod")[0] == bags
+
+
+def test_names_that_are_no_text_are_damage(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"\x80ag,x,y\n1,2,3\n")
+    with pytest.raises(ValueError, match=r"t.csv cannot be read; it may be cut short, damaged"):
+        bw.load(tmp_path / "t.csv", bag="bag", target="y")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["18446744073709551615", "18446744073709551614", "18446744073709551613"],
+        ["184467440737095516150", "1"],
+        ["1.1", "1.10"],
+        ["1e5", "100000"],
+        ["1E03", "7"],
+        ["1.0", "2.0"],
+        ["true", "false", "True"],
+        ["-0", "0"],
+        ["2020-01-01 10:00:00", "2020-01-01T10:00:00"],
+        ["2020-01-01", "2020-01-02"],
+        ["12:30", "12:30:00"],
+    ],
+    ids=lambda ids: ids[0],
+)
+def test_ids_come_out_as_they_came_in(library, ids, tmp_path, monkeypatch):
+    """Read as numbers, truths or times, they were merged or written otherwise."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,group,x\n" + "".join(f"{one},{one},{k}\n" for k, one in enumerate(ids * 2)))
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site", groups="group")
+    assert bags.ids.tolist() == ids and bags.groups.tolist() == ids and bags.sizes.tolist() == [2] * len(ids)
+    assert bw.inspect_table(tmp_path / "t.csv", bag="site", groups="group").bags == len(ids)
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_ids_that_are_whole_numbers_or_missing(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,x\n9223372036854775807,1\n0,2\n-3,3\n")
+    ids = bw.load(tmp_path / "t.csv", bag="site")[0].ids
+    assert ids.dtype == np.int64 and ids.tolist() == [2**63 - 1, 0, -3]
+    for known in ("7", "007", "1.5"):
+        for missing in ("", "NA", "nan"):
+            (tmp_path / "t.csv").write_text(f"site,x\n{known},1\n{missing},2\n{known},3\n")
+            with pytest.raises(ValueError, match=r"1 of 3 rows have no bag id \(the first is row 1"):
+                bw.load(tmp_path / "t.csv", bag="site")
+
+
+def test_groups_that_are_a_feature_too_are_numbers(tmp_path):
+    (tmp_path / "t.csv").write_text("site,age\na,1.50\nb,2.50\n")
+    bags, _ = bw.load(tmp_path / "t.csv", bag="site", groups="age", features="age")
+    assert bags.instances.tolist() == [[1.5], [2.5]] and bags.groups.tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_ids_that_are_text_in_one_file_are_in_all(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "a.csv").write_text("site,x\n10,1\n7,2\n")
+    (tmp_path / "b.csv").write_text("site,x\n008,3\n10,4\n1_0,5\n")
+    bags, _ = bw.load(tmp_path / "*.csv", bag="site")
+    assert bags.ids.tolist() == ["10", "7", "008", "1_0"] and bags[0].tolist() == [[1.0], [4.0]]
+    (tmp_path / "b.csv").write_text("spot,x\n007,3\n")
+    with pytest.raises(ValueError, match="b.csv lacks site and adds spot"):
+        bw.load(tmp_path / "*.csv", bag="site")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_ids_with_leading_zeros_stay_what_they_are(library, tmp_path, monkeypatch):
+    """007 was read as 7, and could not be joined back; 01 and 1 became one bag."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,group,x,y\n007,01,1,5\n7,1,2,6\n007,01,3,5\n")
+    bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y", groups="group")
+    assert bags.ids.tolist() == ["007", "7"] and bags.groups.tolist() == ["01", "1"] and y.tolist() == [5, 6]
+    (tmp_path / "t.csv").write_text("site,x,y\n10,1,5\n0,2,6\n-3,3,7\n")
+    assert bw.load(tmp_path / "t.csv", bag="site", target="y")[0].ids.tolist() == [10, 0, -3]
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+@pytest.mark.parametrize("form", ["{}.0", "00{}", "{}e0", "+{}", "{}.00"])
+def test_one_number_in_two_forms_is_no_two_bags(library, form, tmp_path, monkeypatch):
+    """Pandas writes 0.0 for 0 once the column had a NaN; every bag came apart."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "a.csv").write_text("site,group,x\n0,u,1\n1,u,1\n2,u,2\n")
+    texts = [form.format(k) for k in (1, 2, 3)]
+    (tmp_path / "b.csv").write_text("site,group,x\n" + "".join(f"{text},u,{text}\n" for text in texts))
+    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv \(and 1 more such\): one number"
+    for names in (["a.csv", "b.csv"], ["b.csv", "a.csv"]):
+        with pytest.raises(ValueError, match=said + ".*; write it in one form in all files"):
+            bw.load([tmp_path / name for name in names], bag="site", features="x")
+        with pytest.raises(ValueError, match=said):
+            bw.load([tmp_path / name for name in names], bag="group", groups="site", features="x")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+def test_unnamed_columns(library, tmp_path, monkeypatch):
+    """One is row numbers; two were called by a message of two lines, or by invented names."""
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_text("site,aod,,\n1,2,,\n2,3,,\n")
+    with pytest.raises(ValueError, match=r"t.csv: 2 columns have no name; name them, or take them out of the table$"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    with pytest.raises(ValueError, match=r"^2 columns have no name"):
+        bw.load(pd.DataFrame([[1, 2.0, 3]], columns=["site", "", ""]), bag="site")
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "pandas"])  # polars knows no such lines
+def test_lines_that_end_in_a_carriage_return(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+    (tmp_path / "t.csv").write_bytes(b"site,x,y\r1,2,3\r2,3,4\r")
+    bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y")
+    assert bags.ids.tolist() == [1, 2] and bags.instances.tolist() == [[2], [3]] and y.tolist() == [3, 4]
+    (tmp_path / "t.csv").write_bytes(b"site,x,x\r1,2,3\r")
+    with pytest.raises(ValueError, match="t.csv: two columns have the same name, 'x'"):
+        bw.load(tmp_path / "t.csv", bag="site")
+    (tmp_path / "t.csv").write_text(f"site,{'x' * 140_000}\n1,2\n")  # more than Python's csv takes in a field
+    assert bw.load(tmp_path / "t.csv", bag="site")[0].instances.tolist() == [[2]]
+
+
+def test_tables_of_other_separators_are_named(tmp_path):
+    (tmp_path / "t.csv").write_text("site;x;y\n1;0,5;2\n")
+    with pytest.raises(ValueError, match=r"t.csv is separated by ';', not by ','; .*decimals with a point"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.tsv").write_text("site,x,y\n1,0.5,2\n")
+    with pytest.raises(ValueError, match=r"t.tsv is separated by ',', not by 'tab'"):
+        bw.load(tmp_path / "t.tsv", bag="site", target="y")
+
+
+def test_what_is_wrong_with_a_file_is_not_called_damage(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text('\ufeff"site",x,"x",y\n1,2,3,4\n')
+    for library in ("pyarrow", "polars", "pandas"):  # the last two would have given the second another name
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match="t.csv: two columns have .* name, 'x'"):
+            patch.setattr(reading, "_library", lambda path, *names, library=library: library)
+            bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.csv").write_text("site,x,y\n")
+    with pytest.raises(ValueError, match=r"the table has no rows"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+    (tmp_path / "t.csv").write_bytes("site,größe,y\n1,2,3\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"cannot be read; .* save it as UTF-8"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
+
+
+def test_a_column_that_is_needed_itself_is_no_suggestion(tmp_path):
+    frame = pd.DataFrame({"site": [1, 2], "red_1": [1.0, 2], "red_2": [1.0, 2]})
+    with pytest.raises(ValueError, match=r"there is no column 'red_3'; the columns are"):
+        bw.load(frame, bag="site", features=["red_1", "red_2", "red_3"])

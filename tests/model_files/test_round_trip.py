@@ -1,0 +1,177 @@
+"""What is saved predicts the same when opened: every preset, other heads, another process."""
+
+import importlib.util
+import subprocess
+import sys
+import warnings
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor, HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LassoCV, Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neural_network import MLPRegressor
+from sklearn.preprocessing import StandardScaler
+from tests.helpers.saved_files import small_model
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor
+from bagwise.embeddings import KernelMean
+from bagwise.intervals import Intervals
+from bagwise.kernels import Gaussian
+from bagwise.model_files import describe_training, open_model, read_header, save
+from bagwise.model_files.model_file import dump
+from bagwise.regressors import EmbeddingRidge
+from bagwise.testing.contract_checks import sample
+
+# The default preset of every method is a contract (check_saves). Those whose fit takes longer wait for the slow run.
+COSTLY = {"attention", "instance-kme", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir"}
+
+
+def presets():
+    for name in bw.method_names():
+        needs = bw.card(name).needs
+        absent = needs is not None and importlib.util.find_spec(needs) is None
+        for preset in bw.card(name).preset_names[1:]:
+            marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
+            marks += [pytest.mark.slow] if name in COSTLY or preset in ("ensemble", "forest", "second-kernel") else []
+            yield pytest.param(name, preset, marks=marks)
+
+
+def opened(model, path):
+    save(model, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return open_model(path)
+
+
+@pytest.mark.parametrize(("name", "preset"), list(presets()))
+def test_every_preset_predicts_the_same(name, preset, tmp_path):
+    bags, y = sample(52)  # the 50 folds of the paper need as many bags
+    model = bw.method(name, preset=preset).fit(bags, y)
+    again = opened(model, tmp_path / "model.bagwise")
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+
+
+HEADS = [
+    ExtraTreesRegressor(3, random_state=0),
+    GradientBoostingRegressor(n_estimators=3),
+    GaussianProcessRegressor(RBF() + WhiteKernel(), normalize_y=True),
+    HistGradientBoostingRegressor(max_iter=3, min_samples_leaf=2),
+    KernelRidge(kernel="rbf"),
+    LassoCV(cv=3),
+    MLPRegressor(hidden_layer_sizes=(4,), max_iter=3, early_stopping=True, random_state=np.random.RandomState(0)),
+    TransformedTargetRegressor(Ridge(), func=np.arcsinh, inverse_func=np.sinh),
+    TransformedTargetRegressor(Ridge(), transformer=StandardScaler()),
+]
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: type(head).__name__)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_heads_of_scikit_learn_predict_the_same(head, tmp_path):
+    model = small_model(head)
+    bags, _ = sample(random_state=1)
+    np.testing.assert_array_equal(opened(model, tmp_path / "m").predict(bags), model.predict(bags))
+
+
+def test_a_grid_search_predicts_the_same(tmp_path):
+    bags, y = sample()
+    search = GridSearchCV(small_model(), {"head__alpha": [0.1, 1.0]}, cv=KFold(3), scoring="r2").fit(bags, y)
+    again = opened(search, tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), search.predict(bags))
+    np.testing.assert_array_equal(again.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"])
+
+
+def test_training_bags_are_kept_with_all_they_carry(tmp_path):
+    bags, y = sample(feature_names=["a", "b", "c"])
+    rng = np.random.default_rng(0)
+    bags = bw.Bags(
+        bags.instances.astype(np.float32),
+        bags.offsets,
+        np.array([i if i % 2 else f"bag {i}" for i in range(len(bags))], dtype=object),
+        groups=np.arange(len(bags)) // 2,
+        feature_names=bags.feature_names,
+        weights=rng.uniform(1, 2, size=bags.n_instances),
+    )
+    model = EmbeddingRidge(KernelMean(Gaussian(), units="label", map="exact")).fit(bags, y)
+    again = opened(model, tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+    assert again.embedding_.training_ == model.embedding_.training_
+    with pytest.raises(AttributeError, match="Bags cannot be changed"):
+        again.embedding_.training_.weights = None
+
+
+def test_wrapped_in_intervals_predicts_the_same(tmp_path):
+    bags, y = sample(40)
+    model = Intervals(bw.method("aggregated")).fit(bags, y)
+    again = opened(model, tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+    np.testing.assert_array_equal(again.predict_interval(bags), model.predict_interval(bags))
+
+
+@pytest.mark.slow
+def test_the_automatic_choice_predicts_the_same(tmp_path):
+    bags, y = sample(40)
+    model = AutoRegressor(time_budget=5).fit(bags, y)
+    again = opened(model, tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
+    assert again.summary() == model.summary()
+
+
+def test_the_fitted_features_are_still_required(tmp_path):
+    model = opened(small_model(), tmp_path / "m")
+    assert model.n_features_in_ == 3
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="another order"):
+        model.predict(sample(feature_names=["a", "c", "b"])[0])
+
+
+def test_the_header_tells_what_the_model_is(tmp_path):
+    bags, y = sample(feature_names=["a", "b", "c"])
+    save(small_model(), tmp_path / "m", method="statistics", target="η", training=describe_training(bags, y))
+    header = read_header(tmp_path / "m")
+    told = {key: header[key] for key in ("format", "method", "estimator", "feature_names", "n_features", "target")}
+    assert told == {
+        "format": 2,
+        "method": "statistics",
+        "estimator": "BagPipeline",
+        "feature_names": ["a", "b", "c"],
+        "n_features": 3,
+        "target": "η",
+    }
+    assert header["training"]["bags"] == 24 and header["training"]["target"]["mean"] == y.mean()
+    assert header["versions"]["scikit-learn"] == sklearn.__version__
+    assert header["versions"]["bagwise"] == bw.__version__
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(header["created"])) < timedelta(minutes=5)
+    assert len(header["checksum"]) == 64
+
+
+def test_the_same_model_gives_the_same_parts(tmp_path):
+    for name in ("one", "two"):
+        save(small_model(), tmp_path / name)
+    assert read_header(tmp_path / "one")["parts"] == read_header(tmp_path / "two")["parts"]
+
+
+def test_an_array_used_twice_is_stored_once():
+    model = small_model()
+    before = len(dump(model))
+    model[-1].again_ = model[-1].coef_
+    assert len(dump(model)) == before
+
+
+def test_a_fresh_process_predicts_the_same(tmp_path):
+    bags, y = sample()
+    model = bw.method("aggregated").fit(bags, y)
+    save(model, tmp_path / "m")
+    code = (
+        "import sys; from bagwise.model_files import open_model; from bagwise.testing.contracts import sample; "
+        "print(*map(float.hex, open_model(sys.argv[1]).predict(sample()[0])))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], capture_output=True, text=True, check=True)
+    assert [float.fromhex(word) for word in done.stdout.split()] == model.predict(bags).tolist()

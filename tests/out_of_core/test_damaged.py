@@ -1,0 +1,120 @@
+"""A file that is damaged or gone, before a fit or in the middle of one, is named, and nothing is written."""
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.helpers.cut_tables import scanned, small
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+from bagwise.execution import Dask, Processes, Serial
+from bagwise.out_of_core import fit_scan, predict_scan
+
+CUT = "may be cut short, damaged, or of another format"
+
+
+@pytest.fixture
+def folder(table, tmp_path):
+    """Four files; their pages have checksums."""
+    lake = tmp_path / "lake"
+    for k, start in enumerate(np.linspace(0, table.num_rows, 5)[:-1].astype(int)):
+        (lake / f"part={k}").mkdir(parents=True)
+        part = table.slice(start, -(-table.num_rows // 4))
+        pq.write_table(part, lake / f"part={k}" / "rows.parquet", row_group_size=100, write_page_checksum=True)
+    return lake
+
+
+def delete(path):
+    path.unlink()
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def overwrite(path):
+    """A few bytes in the middle of a column of values."""
+    column = pq.ParquetFile(path).metadata.row_group(1).column(2)
+    data = bytearray(path.read_bytes())
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    data[middle : middle + 8] = b"\xff" * 8
+    path.write_bytes(data)
+
+
+HARMS = {delete: "there is no file .*part=2", shorten: f"part=2.* {CUT}", overwrite: f"part=2.*row group.* {CUT}"}
+
+
+class Harmed:
+    """An executor whose third file comes to harm when a pass begins."""
+
+    def __init__(self, executor, harm, path, at: int):
+        self.executor, self.harm, self.path, self.left = executor, harm, path, at
+
+    def run(self, function, tasks, shared=()):
+        if self.left == 0:
+            self.harm(self.path)
+        self.left -= 1
+        return self.executor.run(function, tasks, shared)
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
+        yield client
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("at", range(4))
+def test_in_whichever_pass_it_happens_the_file_is_named(harm, at, folder):
+    source, executor = scanned(folder, chunk_rows=150), Harmed(Serial(), harm, folder / "part=2" / "rows.parquet", at)
+    with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
+        fit_scan(source, small("instance-kme:ridge"), executor=executor)
+    assert executor.left == -1  # it was this pass that failed
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+def test_a_worker_names_it_too(harm, folder, client):
+    source = scanned(folder, chunk_rows=150)
+    model = fit_scan(source, small("instance-kme:ridge"), executor=Dask(client))
+    harm(folder / "part=2" / "rows.parquet")
+    with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
+        fit_scan(source, small("instance-kme:ridge"), executor=Dask(client))
+    with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
+        predict_scan(model, source, executor=Dask(client))
+
+
+def test_another_process_names_it_too(folder):
+    source = scanned(folder, chunk_rows=150)
+    overwrite(folder / "part=2" / "rows.parquet")
+    with pytest.raises(ValueError, match=HARMS[overwrite]):
+        fit_scan(source, "aggregated", executor=Processes(2))
+
+
+def test_sums_on_the_workers_name_it(folder, client):
+    """The pass whose results are added where they are."""
+
+    class HarmedDask(Dask):
+        def add_up(self, *arguments):
+            delete(folder / "part=2" / "rows.parquet")
+            return super().add_up(*arguments)
+
+    with pytest.raises(FileNotFoundError, match=HARMS[delete]):
+        fit_scan(scanned(folder, chunk_rows=150), small("instance-kme:ridge"), executor=HarmedDask(client))
+
+
+@pytest.mark.parametrize("engine", ["stream", pytest.param("dask", marks=pytest.mark.slow)])
+def test_the_command_line_names_it_and_writes_nothing(engine, folder, tmp_path):
+    columns, model = ["--bag", "bag", "--target", "y", "--ignore", "site"], tmp_path / "model.bagwise"
+    fit = ["fit", str(folder), *columns, "--engine", engine, "--n-jobs", "1", "--method", "aggregated", "--out"]
+    done = CliRunner().invoke(app, [*fit, str(model)])
+    assert done.exit_code == 0, done.output
+    overwrite(folder / "part=2" / "rows.parquet")
+    before = sorted(tmp_path.iterdir())
+    predict = ["predict", str(model), str(folder), "--engine", engine, "--n-jobs", "1", "--out"]
+    for command in ([*fit, "other.bagwise"], [*predict, "predictions"], [*predict, "predictions.csv"]):
+        done = CliRunner().invoke(app, [*command[:-1], str(tmp_path / command[-1])])
+        said = " ".join(done.output.split())
+        assert done.exit_code != 0 and "part=2/rows.parquet" in said and "damaged" in said, said
+        assert sorted(tmp_path.iterdir()) == before

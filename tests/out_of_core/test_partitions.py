@@ -1,0 +1,259 @@
+"""Data sets of many files: folders, partition columns, patterns, URLs; by `scan` and by `load`."""
+
+from contextlib import chdir
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bagwise as bw
+from bagwise.io.parquet import find_parts
+from bagwise.out_of_core import scan
+
+
+def part(seed, n=5, **columns):
+    rng = np.random.default_rng(seed)
+    site = rng.integers(0, 4, n)
+    return pd.DataFrame({"site": site, "x": rng.normal(size=n), "aod": site / 3} | columns)
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Two years of two regions, and what writers leave beside the data."""
+    for k, (year, region) in enumerate([(2019, "north east"), (2019, "south"), (2020, "north east"), (2020, "south")]):
+        folder = tmp_path / "lake" / f"year={year}" / f"region={region.replace(' ', '%20')}"
+        folder.mkdir(parents=True)
+        part(k).to_parquet(folder / "part-0.parquet", row_group_size=2)
+    for other in ("_SUCCESS", ".part-0.parquet.crc", "_metadata.parquet", "_delta_log/0.parquet", "notes.txt"):
+        (tmp_path / "lake" / other).parent.mkdir(exist_ok=True)
+        (tmp_path / "lake" / other).write_text("not data")
+    return tmp_path / "lake"
+
+
+def whole(years=(2019, 2020)):
+    frames = [part(k, year=2019 + k // 2, region=["north east", "south"][k % 2]) for k in range(4)]
+    frame = pd.concat(frames, ignore_index=True)
+    return frame[frame.year.isin(years)]
+
+
+def rows(scanned, **options):
+    blocks = [block for chunk in scanned.chunks for block in chunk.blocks(**options)]
+    ids = [one for chunk in scanned.chunks for one in chunk.bags()[0][chunk.bags()[1]].tolist()]
+    return (
+        ids,
+        np.concatenate([block.X for block in blocks]),
+        [g for b in blocks if b.groups is not None for g in b.groups],
+    )
+
+
+def test_a_folder_is_one_table(lake):
+    scanned = scan(lake, bag="site", target="aod")
+    assert repr(scanned) == "Scan: 20 rows in 4 chunks of 4 files, 1 feature (float64)"
+    assert scanned.chunks[1].name == f"{lake}/year=2019/region=south/part-0.parquet, row groups 0 to 2"
+    ids, X, _ = rows(scanned)
+    assert ids == whole().site.tolist()
+    np.testing.assert_array_equal(X[:, 0], whole().x)
+    bags, y = bw.load(lake, bag="site", target="aod")
+    assert bags == bw.load(whole()[["site", "x", "aod"]], bag="site", target="aod")[0] and bags.feature_names == ("x",)
+
+
+def test_partition_columns_have_any_role_that_is_given_them(lake):
+    ids, X, groups = rows(scan(lake, bag="region", features=["x", "year"], groups="year"), groups=True)
+    assert ids == whole().region.tolist() and groups == whole().year.tolist()
+    np.testing.assert_array_equal(X, whole()[["x", "year"]])
+    expected = bw.load(whole(), bag="region", features=["x", "year"])[0]
+    assert bw.load(lake, bag="region", features=["x", "year"])[0] == expected
+    by_year = bw.load(lake, bag="year", ignore="region")[0]
+    assert by_year == bw.load(whole(), bag="year", ignore="region")[0] and by_year.ids.dtype == np.int64
+    assert bw.inspect_table(lake, bag="region", features=["x", "year"]).ok
+    assert [one["name"] for one in bw.inspect_table(lake, bag="region").features] == ["site", "x", "aod"]
+
+
+def test_partition_columns_are_no_features_unless_named_as_such(lake):
+    for options in ({"where": "year == 2020"}, {"groups": "year"}, {"ignore": ["year"]}, {"bag": "year"}):
+        assert scan(lake, **{"bag": "site", "target": "aod"} | options).feature_names[-1] == "x"
+    for options in ({"bag": "year"}, {"bag": "site", "ignore": ["year"]}, {"bag": "region", "ignore": "year"}):
+        assert bw.load(lake, **options)[0].feature_names[-2:] == ("x", "aod")
+    named = scan(lake, bag="site", features=["x", "year"], where="year == 2020")
+    assert named.feature_names == ("x", "year") and rows(named)[1][:, 1].tolist() == [2020] * 10
+
+
+def test_patterns_and_lists_know_their_folders_too(lake):
+    expected = bw.load(whole([2020]), bag="site", target="aod", groups=None, features=["x", "year"])[0]
+    for source in (lake / "year=2020", lake / "year=2020" / "*" / "*.parquet", sorted((lake / "year=2020").iterdir())):
+        assert bw.load(source, bag="site", target="aod", features=["x", "year"])[0] == expected
+        ids, X, _ = rows(scan(source, bag="site", features=["x", "year"]))
+        assert ids == whole([2020]).site.tolist()
+        np.testing.assert_array_equal(X, whole([2020])[["x", "year"]])
+    file = lake / "year=2020" / "region=south" / "part-0.parquet"
+    assert bw.load(file, bag="region", features=["x"])[0].ids.tolist() == ["south"]
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_urls(lake, protocol):
+    url = f"file://{lake}" if protocol == "file" else "memory://lake"
+    if protocol == "memory":
+        fsspec.filesystem("memory").put(str(lake), "/lake", recursive=True)
+    for source in (url, f"{url}/year=*/*/*.parquet", [f"{url}/year=2019", f"{url}/year=2020/*"]):
+        scanned = scan(source, bag="site", features=["x", "year"])
+        ids, X, _ = rows(scanned)
+        assert ids == whole().site.tolist()
+        np.testing.assert_array_equal(X, whole()[["x", "year"]])
+        expected = bw.load(whole(), bag="site", features=["x", "year"])[0]
+        assert bw.load(source, bag="site", features=["x", "year"])[0] == expected
+    one = f"{url}/year=2020/region=south/part-0.parquet"
+    assert scan(one, bag="site", where="x > -100").n_rows == 5 and bw.load(one, bag="site")[0].n_instances == 5
+    with pytest.raises(FileNotFoundError, match=rf"no file matches {protocol}://.*/\*\.pq"):
+        scan(f"{url}/*.pq", bag="site")
+    with pytest.raises(FileNotFoundError, match="there is no file .*lake/none.parquet"):
+        scan(f"{url}/none.parquet", bag="site")
+
+
+def test_urls_that_lead_nowhere():
+    with pytest.raises(ValueError, match="nowhere://lake names no file system that fsspec knows"):
+        scan("nowhere://lake", bag="site")
+    with pytest.raises(ValueError, match="memory:///t.csv is no Parquet file; folders, URLs and"):
+        bw.load("memory://t.csv", bag="site")
+
+
+def test_a_column_of_the_file_goes_before_that_of_its_folder(tmp_path):
+    (tmp_path / "year=2020").mkdir()
+    part(0, year=1).to_parquet(tmp_path / "year=2020" / "a.parquet")
+    assert rows(scan(tmp_path, bag="year", features=["x"]))[0] == [1] * 5
+    assert bw.load(tmp_path, bag="year", features=["x"])[0].ids.tolist() == [1]
+    assert (
+        rows(scan(tmp_path, bag="site", where="year == 1"))[1].size
+        and len(scan(tmp_path, bag="site").feature_names) == 3
+    )
+    with pytest.raises(ValueError, match="no row can satisfy where: it leaves out all 5 rows"):
+        scan(tmp_path, bag="site", where="year == 2020")
+
+
+def test_values_of_folders_are_whole_numbers_if_all_are(tmp_path):
+    for value in ("1", "-20", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"a={value}").mkdir()
+        (tmp_path / f"a={value}" / "b=x=y").mkdir()
+        part(0).to_parquet(tmp_path / f"a={value}" / "b=x=y" / "0.parquet")
+    assert {value[:2] for p in find_parts(tmp_path) for value in p.values} == {
+        ("a", -20),
+        ("a", 1),
+        ("a", None),
+        ("b", "x=y"),
+    }
+    X = rows(scan(tmp_path, bag="site", features=["a"]))[1]
+    assert sorted(X[::5, 0].tolist()[:2]) == [-20, 1] and np.isnan(X[-5:]).all()
+    with pytest.raises(
+        ValueError, match=r"5 of 5 rows of .*/0.parquet, row group 0 have no bag id; fill in column 'a'"
+    ):
+        [chunk.bags() for chunk in scan(tmp_path, bag="a", features=["x"]).chunks]
+    (tmp_path / "a=x" / "b=1").mkdir(parents=True)
+    part(0).to_parquet(tmp_path / "a=x" / "b=1" / "0.parquet")
+    assert {v.value for p in find_parts(tmp_path) for v in p.values if v.column == "a"} == {"1", "-20", None, "x"}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [(("01", "1"), str), (("01", "12"), int), (("0", "-1"), int), (("-0", "0"), str), (("٣", "3"), str)],
+)
+def test_values_of_folders_that_are_written_differently_differ(tmp_path, values, kind):
+    for value in values:
+        (tmp_path / f"g={value}").mkdir()
+        part(0).to_parquet(tmp_path / f"g={value}" / "0.parquet")
+    expected = [kind(value) for value in sorted(values)]  # in the order of the folders
+    assert bw.load(tmp_path, bag="g", features=["x"])[0].ids.tolist() == expected
+    assert rows(scan(tmp_path, bag="g", features=["x"]))[0] == [v for v in expected for _ in range(5)]
+
+
+def test_a_file_is_read_once_whatever_it_is_called(lake, tmp_path):
+    file = lake / "year=2019" / "region=south" / "part-0.parquet"
+    with chdir(lake):
+        sources = [".", lake, str(lake / "year=2020" / ".." / "year=2019"), f"file://{lake}", "year=*/*/*.parquet"]
+        for source in (sources, sources[::-1]):
+            assert scan(source, bag="site").n_rows == bw.load(source, bag="site")[0].n_instances == 20
+        assert scan(sources, bag="site").chunks[0].name.startswith("year=2019/")
+    with chdir(tmp_path):
+        names = [file.relative_to(tmp_path), file]
+        assert bw.load(names, bag="site")[0].n_instances == 5
+    fsspec.filesystem("memory").put(str(lake), "/once", recursive=True)
+    assert scan(["memory://once", "memory://once/year=2019"], bag="site").n_rows == 20
+
+
+def test_wildcards_stand_for_no_hidden_name(lake):
+    part(8).to_parquet(lake / "year=2019" / "_a.parquet")
+    (lake / "notes.txt").unlink()  # which ``*`` names
+    (lake / "_tmp").mkdir()
+    part(9).to_parquet(lake / "_tmp" / "a.parquet")
+    fsspec.filesystem("memory").put(str(lake), "/hidden", recursive=True)
+    for place in (str(lake), f"file://{lake}", "memory://hidden"):
+        for pattern in ("**/*.parquet", "*/*/*.parquet", "*"):
+            assert scan(f"{place}/{pattern}", bag="site").n_rows == 20
+        for pattern in ("_tmp/*.parquet", "_t*/*.parquet", "_tmp", "*/_a.parquet", "**/_?.parquet"):
+            assert scan(f"{place}/{pattern}", bag="site").n_rows == 5
+        with pytest.raises(
+            FileNotFoundError, match=r"no file matches .*/\*a.parquet; .*_a.parquet is hidden: write out"
+        ):
+            scan(f"{place}/year=2019/*a.parquet", bag="site")
+    with chdir(lake):
+        assert scan(".", bag="site").n_rows == scan("../lake/**/*.parquet", bag="site").n_rows == 20
+
+
+def test_links_are_followed_but_not_in_circles(lake, tmp_path):
+    (tmp_path / "linked").symlink_to(lake)
+    (lake / "year=2019" / "up").symlink_to(lake)
+    (lake / "year=2021").symlink_to(lake / "year=2020")
+    assert [scan(source, bag="site").n_rows for source in (lake, tmp_path / "linked")] == [30, 30]
+
+
+def test_a_folder_may_lack_a_value(tmp_path):
+    for value in ("", "3"):
+        (tmp_path / f"a={value}").mkdir()
+        part(0).to_parquet(tmp_path / f"a={value}" / "0.parquet")
+    assert [one.values[0].value for one in find_parts(tmp_path)] == [None, 3]
+
+
+def test_paths_hold_wherever_a_worker_stands(lake, tmp_path):
+    with chdir(tmp_path):
+        scanned = scan("lake", bag="site")
+    assert scanned.chunks[0].name.startswith("lake/year=2019/") and rows(scanned)[0] == whole().site.tolist()
+
+
+def test_files_must_agree(lake):
+    odd = lake / "year=2020" / "region=south" / "part-1.parquet"
+    part(9).rename(columns={"x": "z"}).to_parquet(odd)
+    for read in (scan, bw.load):
+        with pytest.raises(ValueError, match=r"south/part-1.parquet lacks x and adds z; all files need the columns of"):
+            read(lake, bag="site", target="aod")
+    with pytest.raises(ValueError, match="south/part-1.parquet lacks x; all files need"):
+        scan(lake, bag="site", features=["x"])
+    assert scan(lake, bag="site", features=["aod"]).n_rows == 25  # x is not needed
+    part(9).assign(x="high").to_parquet(odd)
+    for read in (scan, bw.load):
+        with pytest.raises(ValueError, match=r"column 'x' is Float64 in .* but String in .*south/part-1.parquet; give"):
+            read(lake, bag="site", target="aod")
+
+
+def test_names_that_appear_twice(tmp_path):
+    columns = [pa.array([1, 2]), pa.array([1.0, 2.0]), pa.array([1.0, 2.0])]
+    pq.write_table(pa.table(columns, names=["site", "x", "x"]), tmp_path / "a.parquet")
+    for read in (scan, bw.load):
+        with pytest.raises(ValueError, match="a.parquet: two columns have the same name, 'x'; names must be distinct"):
+            read(tmp_path, bag="site")
+
+
+def test_folders_without_parquet(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"has no Parquet file \(named \*.parquet\), nor any other"):
+        scan(tmp_path, bag="site")
+    (tmp_path / "a.csv").touch()
+    for read in (scan, bw.load):
+        with pytest.raises(FileNotFoundError, match=r"has no Parquet file .*, but 1 other, such as .*a.csv; tables of"):
+            read(tmp_path, bag="site")
+    with pytest.raises(ValueError, match=r"a.csv is no Parquet file; .* polars.scan_csv\('table.csv'\).sink_parquet"):
+        scan(tmp_path / "a.csv", bag="site")
+    with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file; .* is not one"):
+        part(0).to_parquet(tmp_path / "a.parquet")
+        bw.load(tmp_path, bag="site", variable="A")
+    with pytest.raises(ValueError, match="the list of files is empty"):
+        scan([], bag="site")
