@@ -185,7 +185,7 @@ for turn in range(300):
 
 
 def test_two_processes_write_one_file(tmp_path):
-    """Whoever reads it sees the one or the other, whole. Two runs in one results folder: tests/evaluation/test_resume."""
+    """A reader sees the one or the other, whole. Two runs in one results folder: tests/evaluation/test_resume."""
     path = tmp_path / "shared.txt"
     path.write_text("a" * 50_000)
     writers = [subprocess.Popen([sys.executable, "-c", TURNS, path, one], env=ENVIRONMENT) for one in "ab"]

@@ -364,7 +364,7 @@ def test_numba_is_imported_only_when_needed():
 @pytest.mark.slow
 def test_compiling_is_announced_once(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    code = "from bagwise.instances.networks.estimator import NetworkRegressor as N; N(epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])"
+    code = "from bagwise.instances import NetworkRegressor as N; N(epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])"
     said = [subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True) for _ in range(2)]
     assert "compiling the network kernels" in said[0].stderr and said[1].stderr == ""
 

@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 torch = pytest.importorskip("torch")
 
 from bagwise.instances.networks import engines as network_devices  # noqa: E402
-from bagwise.instances.networks import gpu as network_orders
-from bagwise.instances.networks import gpu as network_together
+from bagwise.instances.networks import gpu as network_orders  # noqa: E402
+from bagwise.instances.networks import gpu as network_together  # noqa: E402
 from bagwise.instances.networks.engines import train_networks  # noqa: E402
 from bagwise.instances.networks.ensemble import frozen, kernels  # noqa: E402
 from bagwise.instances.networks.estimator import NetworkRegressor  # noqa: E402

@@ -272,7 +272,7 @@ def test_stored_bags_are_checked_like_those_of_a_user(tmp_path):
     whole = file_of(EmbeddingRidge(KernelMean(map="exact")).fit(bags, y))
 
     def training(plan):
-        (found,) = (one for one in nodes(plan) if one["__class__"] == "make_bags")
+        (found,) = (one for one in nodes(plan) if one["__class__"] == "Bags")
         return found["content"]["content"]
 
     def beyond(plan, arrays):

@@ -50,7 +50,7 @@ FOREIGN = {
     "zip": (lambda: zipped(("a.txt", "hello")), "is a zip, but not a bagwise model.*no header.json"),
     "npz": (lambda: zipped(("header.json", "[1]")), "is a zip, but not a bagwise model.*does not say so"),
     "cut": (lambda: cut(small_file()), "cut short or damaged.*; save the model again, or get an unbroken copy"),
-    "newer": (lambda: with_header(format=3), "has format 3, and this bagwise reads up to 2; update it: pip install"),
+    "newer": (lambda: with_header(format=4), "has format 4, and this bagwise reads up to 3; update it: pip install"),
     "older": (
         lambda: with_header(format=1),
         r"was saved by an earlier bagwise \(format 1\); fit the model and save it again",

@@ -138,7 +138,7 @@ def test_the_header_tells_what_the_model_is(tmp_path):
     header = read_header(tmp_path / "m")
     told = {key: header[key] for key in ("format", "method", "estimator", "feature_names", "n_features", "target")}
     assert told == {
-        "format": 2,
+        "format": 3,
         "method": "statistics",
         "estimator": "BagPipeline",
         "feature_names": ["a", "b", "c"],

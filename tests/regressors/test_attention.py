@@ -15,10 +15,7 @@ from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention.joint_training import (
-    Split,
-    cut,
-)
+from bagwise.regressors.attention.joint_training import Split, cut  # noqa: E402
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)

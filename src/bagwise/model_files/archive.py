@@ -79,7 +79,8 @@ def read_array(data: bytes) -> np.ndarray:
     return np.load(io.BytesIO(data), allow_pickle=False)
 
 
-FORMAT = 2  # 1 had no seal
+FORMAT = 3  # 1 had no seal, 2 named our classes by their modules
+OLDEST = 2  # that can be read
 KIND = "bagwise model"
 HEADER = "header.json"
 SEAL = len(hashlib.sha256().hexdigest())
@@ -180,7 +181,7 @@ def _header(archive: ZipFile) -> dict:
             f"it has format {header['format']}, and this bagwise reads up to {FORMAT}; "
             "update it: pip install --upgrade bagwise"
         )
-    if isinstance(header.get("format"), int) and header["format"] < FORMAT:
+    if isinstance(header.get("format"), int) and header["format"] < OLDEST:
         raise Refused(
             f"it was saved by an earlier bagwise (format {header['format']}); fit the model and save it again"
         )

@@ -56,7 +56,8 @@ def _load(parts: dict[str, bytes]):
     names = examine(schema, parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, for the whole file
-        model = _skops().loads(pack_parts(parts), trusted=sorted(names))
+        placed = parts | {PLAN: json.dumps(schema).encode()}
+        model = _skops().loads(pack_parts(placed), trusted=sorted(names))
     check_compiled(model, names)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")

@@ -21,6 +21,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
+from bagwise.model_files.names import NAMES as NAMES_OF_OURS
+from bagwise.model_files.names import OURS
 
 LOADER = "ConstructorFromReduceNode"  # of skops: it calls what is named with the parts
 PLACE, NAME = __name__, "make_bags"
@@ -61,7 +63,6 @@ def in_parts(node: dict) -> None:
         node.update(__class__=NAME, __module__=PLACE, __loader__=LOADER, content=parts)
 
 
-ROOMS = ("auto", "embeddings", "instances", "intervals", "kernels", "methods", "regressors")
 PACKAGES = (
     *("compose", "cross_decomposition", "decomposition", "dummy", "ensemble", "feature_selection", "gaussian_process"),
     *("impute", "kernel_approximation", "kernel_ridge", "linear_model", "mixture", "model_selection"),
@@ -147,8 +148,8 @@ def _is_allowed_class(module: str, name: str) -> bool:
     room, *inside = rest.split(".")
     if set(inside) & UNSAFE or not all(part.isidentifier() for part in inside):
         return False
-    if package == "bagwise" and room in ROOMS:
-        return _defined_in(module, name) is not None
+    if package == OURS:
+        return (module, name) in NAMES_OF_OURS and _defined_in(module, name) is not None
     if package == "sklearn" and room in PACKAGES:
         found = _defined_in(module, name)
         return found is not None and issubclass(found, _stored_by_scikit_learn())

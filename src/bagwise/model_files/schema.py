@@ -18,6 +18,7 @@ from importlib import import_module
 
 from bagwise.model_files.archive import AGAIN, Refused, check_array
 from bagwise.model_files.fitted_trees import check_tree_sizes
+from bagwise.model_files.names import OURS, place_of, stable_name
 from bagwise.model_files.registry import in_parts, is_allowed
 
 
@@ -82,7 +83,7 @@ class NotAllowed(Refused):
 
 
 def simplified(schema: dict) -> tuple[dict, dict[str, str]]:
-    """The plan with arrays numbered in order, and new name -> old name of every array.
+    """The plan with our classes by their stable names, arrays numbered in order; new name -> old name of every array.
 
     skops numbers objects by their place in memory, and a node may stand for another of its number. Here only arrays
     keep one, made of their file's name: an array used twice is stored once, and no other node can stand for another.
@@ -91,6 +92,8 @@ def simplified(schema: dict) -> tuple[dict, dict[str, str]]:
     for node in nodes(schema):
         in_parts(node)
         node.pop("__id__", None)
+        if name := stable_name(node.get("__module__"), node.get("__class__")):
+            node.update(__module__=OURS, __class__=name)
         if "file" in node:
             node["file"] = files.setdefault(node["file"], f"{len(files)}.npy")
             node["__id__"] = _identity(node)
@@ -98,7 +101,10 @@ def simplified(schema: dict) -> tuple[dict, dict[str, str]]:
 
 
 def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
-    """Refuse a plan with anything unexpected in it; the names of all types in it, each allowed."""
+    """Refuse a plan with anything unexpected in it; the places of all types in it, each allowed.
+
+    Our classes, which a plan knows by their stable names, are put where they are now.
+    """
     if schema.get("protocol") != PROTOCOL:
         raise Refused(f"it follows protocol {schema.get('protocol')} of skops, not {PROTOCOL}; install skops 0.16")
     _refuse_idle(schema, parts)
@@ -110,6 +116,11 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
         loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
         if not (isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)):
             raise Refused(f"a part of its plan is no node; {AGAIN}")
+        if module.partition(".")[0] == OURS:
+            place = place_of(module, name)
+            if place is None:
+                raise NotAllowed(f"{module}.{name}")
+            node["__module__"], node["__class__"] = module, name = place
         if (loader, module, name) not in known and not is_allowed(loader, module, name):
             raise NotAllowed(f"{module}.{name}")
         if set(node) - _NODE - (_TOP if node is schema else set()) - _KEYS.get(loader, {"content"}):

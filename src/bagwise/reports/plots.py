@@ -31,6 +31,17 @@ try:
 except ImportError as error:
     raise ImportError("pictures need matplotlib: pip install 'bagwise[plot]'") from error
 
+__all__ = [
+    "bag_distributions",
+    "calibration",
+    "contributions",
+    "fold_scores",
+    "learned_function",
+    "map_of_bags",
+    "predicted_against_true",
+    "residuals_against_size",
+]
+
 INK = "#7a808a"  # text, ticks, lines to compare with
 BLUE, ORANGE, TEAL = SERIES = ("#2f84c8", "#d9660b", "#12927a")
 SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both told apart by the colour-blind

@@ -99,9 +99,9 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
     r"""y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs; a forest tells it in new bags.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
-    draws δ, b and s² from their conditionals (see `bagwise.regressors.bayesian.prime_instances`), the first one from the solution of
-    prime-MIR. What comes out is, for each training instance, the chance that it is the primary one, and the
-    distribution of the coefficients. The prior is that of standardised features: scale them first.
+    draws δ, b and s² from their conditionals (`draw_primary`, `draw_coefficients`, `draw_variance`), the first
+    from the solution of prime-MIR. What comes out is, for each training instance, the chance that it is the primary
+    one, and the distribution of the coefficients. The prior is that of standardised features: scale them first.
 
     The target of a new bag is not known, so its primary instance has to be told by its features. Of every training bag
     one instance in all is primary and one in all (each weighing (1 - p)/(L_i - 1)) is not; the selector is a regressor
