@@ -190,6 +190,7 @@ def signatures() -> dict[str, str]:
     for module in pkgutil.iter_modules(bw.__path__):
         if module.ispkg and not module.name.startswith("_"):
             found.update(_signatures_of(import_module(f"bagwise.{module.name}"), ""))
+    found.update(_signatures_of(bw.plots, ""))
     return dict(sorted(found.items()))
 
 
