@@ -91,7 +91,7 @@ _PLACES = {
         "AttentionInputs=Inputs",
         "AttentionScale=Scale",
     ),
-    "regressors.attention.joint_training": ("AttentionMember=Member",),
+    "regressors.attention.ensemble_fit": ("AttentionMember=Member",),
     "regressors.attention.network": ("AttentionNetwork=Network",),
     "regressors.attention.weighted_embedding": ("AttentionWeighted",),
     "regressors.bayesian.evidence_ridge": (
