@@ -1,6 +1,6 @@
 """The similarity of two instances: kernels by formula, and rules for their bandwidth."""
 
-from bagwise.kernels.bandwidths import MarginalPseudolikelihood, MedianDistance, with_bandwidth
+from bagwise.kernels.bandwidths import MarginalPseudolikelihood, MedianDistance
 from bagwise.kernels.formulas import (
     Cauchy,
     Exponential,
@@ -15,6 +15,7 @@ from bagwise.kernels.formulas import (
     RationalQuadratic,
     Student,
     squared_distances,
+    with_bandwidth,
 )
 from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
 

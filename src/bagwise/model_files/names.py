@@ -21,13 +21,15 @@ _PLACES = {
     "auto.target_transforms": ("MonotoneTarget",),
     "bags.folds": ("BagKFold",),
     "embeddings.base": ("CovariatesBeside",),
-    "embeddings.chebyshev": ("ChebyshevInterpolant=Interpolant",),
     "embeddings.feature_mean": (
         "FeatureMean",
         "NystroemMean",
         "PhaseMean",
     ),
-    "embeddings.kernel_mean": ("KernelMean",),
+    "embeddings.kernel_mean": (
+        "ChebyshevInterpolant=Interpolant",
+        "KernelMean",
+    ),
     "embeddings.landmarks": ("LandmarkMean",),
     "embeddings.quantiles": (
         "QuantileRows",
