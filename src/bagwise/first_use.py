@@ -33,10 +33,12 @@ def once(function: Callable) -> Callable:
     """
     known = cache(function)
 
+    @cache  # before the lock: what is known is answered without waiting for it
     @wraps(function)
     def guarded(*arguments):
         with lock:
             return known(*arguments)
 
-    guarded.cache_clear = known.cache_clear
+    forget = guarded.cache_clear
+    guarded.cache_clear = lambda: (known.cache_clear(), forget())
     return guarded

@@ -23,14 +23,18 @@ import torch
 from torch import Tensor
 
 from bagwise.first_use import lock
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT, layout
-from bagwise.instances.networks.training_data import (
+from bagwise.instances.networks.ensemble import (
+    BIAS_AT,
+    COLUMNS,
     LEAST,
+    ROWS,
+    WEIGHT_AT,
     Problem,
     Recipe,
     Trained,
     initial_parameters,
     inverse,
+    layout,
     refuse_divergence,
 )
 

@@ -12,9 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT
+from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, LEAST, ROWS, WEIGHT_AT
 from bagwise.instances.networks.gpu import Group
-from bagwise.instances.networks.training_data import LEAST
 from bagwise.instances.networks.triton_parts import adam, read, rectified, width, write
 
 PRODUCTS = {"float32": "tf32x3", "tf32": "tf32"}  # three products of ten-bit parts are as good as one in full
