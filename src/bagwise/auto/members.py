@@ -23,8 +23,7 @@ from bagwise.instances.out_of_fold import seeded
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.methods.catalogue import find, method
 from bagwise.methods.distributions import sliced
-from bagwise.methods.instance_kme import KERNELS, second_stage
-from bagwise.methods.learners import default_network
+from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import BagPipeline
 
 MEAN = "mean"  # the name of the member that every other has to beat

@@ -30,8 +30,7 @@ from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading
 from bagwise.io.tables import from_table, gather
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
-from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
-from bagwise.methods.learners import notebook_network
+from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
 
 INVALID = (0.0, -32767.0)  # what the tables hold where a pixel was not seen
 PICKLES = (".p", ".pkl", ".pickle")

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from bagwise import methods
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.training_range import compared
-from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, first_step, fit_once, gives_std
+from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
     SortedScores,
@@ -27,6 +27,7 @@ from bagwise.intervals.order_statistics import (
     units_of,
 )
 from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
+from bagwise.regressors.pipeline import first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}

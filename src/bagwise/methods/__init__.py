@@ -1,7 +1,6 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
 from bagwise.methods import attention, auto, baselines, bayesian, distributions, instance_kme, reweighted, statistics
-from bagwise.methods import reweighted as exemplars
 from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
 
 __all__ = [
@@ -13,7 +12,6 @@ __all__ = [
     "bayesian",
     "card",
     "distributions",
-    "exemplars",
     "instance_kme",
     "method",
     "method_names",

@@ -6,8 +6,7 @@ from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register, variant
-from bagwise.methods.instance_kme import second_stage
-from bagwise.methods.learners import default_network
+from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
 # In units of sqrt(median squared distance / 2).
