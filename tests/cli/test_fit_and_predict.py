@@ -307,13 +307,6 @@ def test_weights_and_archives_of_bags(folder, tmp_path):
 # --- a long fit is not lost
 
 
-@pytest.mark.parametrize("engine", [(), ("--engine", "stream")])
-def test_without_skops_nothing_is_fitted(tmp_path, monkeypatch, engine):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    result = run("fit", tmp_path / "none.parquet", "--method", "instance-kme:ridge", *engine, "--bag", "b")
-    assert result.exit_code == 1 and "pip install 'bagwise[save]'" in result.stderr
-
-
 def test_a_method_that_cannot_be_saved_is_not_fitted(folder, monkeypatch):
     """As with a scikit-learn that gives the parts of its trees other names."""
     monkeypatch.setattr("bagwise.model_files.registry.NAMES", {**allowed.NAMES, "LossNode": set()})

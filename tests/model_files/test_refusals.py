@@ -202,12 +202,6 @@ def test_header_values_must_be_plain(tmp_path):
         describe_training(sample()[0], [1.0, 2.0])
 
 
-def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match=r"pip install 'bagwise\[save\]'"):
-        save(small_model(), tmp_path / "m")
-
-
 def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     bags, y = sample()

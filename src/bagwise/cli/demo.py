@@ -18,7 +18,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 import bagwise as bw
-from bagwise.bags import BagKFold
 from bagwise.cli import options as o
 
 
@@ -33,6 +32,8 @@ class Score:
 
 def compare(bags, y, names, *, folds: int, seed: int, console: Console) -> dict[str, Score]:
     """Every method fitted and scored on the same folds of bags."""
+    from bagwise.bags import BagKFold
+
     splits = list(BagKFold(folds, random_state=seed).split(bags))
     columns = (TextColumn("{task.description:16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     scores = {}

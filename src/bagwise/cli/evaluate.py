@@ -15,7 +15,6 @@ import typer
 
 from bagwise.cli import options as o
 from bagwise.cli.console import Resume, refuse_unbegun, stoppable
-from bagwise.evaluation.comparison import against_best
 
 HEADS = {
     "sd_folds": "±folds",
@@ -39,6 +38,8 @@ def scoreboard(results, *, width: int):
     left_out : heads of the columns for which there is no room
     """
     from rich.table import Table
+
+    from bagwise.evaluation.comparison import against_best
 
     rows = against_best(results)
     columns = _columns(rows, results.metric)
