@@ -40,8 +40,7 @@ def names(room: str) -> list[str]:
     module = import_module(f"bagwise.{room}")
     offered = {name: getattr(module, name) for name in getattr(module, "__all__", [])}
     public = [name for name, value in offered.items() if isclass(value) or isroutine(value)]
-    direct = [name for name in public if bagwise._HOME.get(name) == module.__name__]
-    return [f"bagwise.{name}" if name in direct else f"{module.__name__}.{name}" for name in public]
+    return [f"bagwise.{name}" if name in bagwise.__all__ else f"{module.__name__}.{name}" for name in public]
 
 
 def about(room: str) -> str:

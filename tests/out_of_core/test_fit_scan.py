@@ -99,8 +99,8 @@ def test_the_model_is_an_ordinary_one_that_is_saved_and_opened(table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     for name in METHODS:
         model = fit_scan(scanned(table, chunk_rows=200), small(name))
-        bw.save(model, tmp_path / "model.bagwise", method=name)
-        assert (bw.open_model(tmp_path / "model.bagwise").predict(bags) == model.predict(bags)).all()
+        bw.save_model(model, tmp_path / "model.bagwise", method=name)
+        assert (bw.load_model(tmp_path / "model.bagwise").predict(bags) == model.predict(bags)).all()
 
 
 def test_bags_already_in_memory_can_be_scanned():

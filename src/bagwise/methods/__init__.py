@@ -1,8 +1,19 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
-from bagwise.methods import attention, auto, baselines, bayesian, distributions, instance_kme, reweighted, statistics
-from bagwise.methods import reweighted as exemplars
-from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
+from bagwise.methods import (
+    attention,
+    auto,
+    baselines,
+    bayesian,
+    distributions,
+    instance_kme,
+    reweighted,
+    statistics,
+)
+from bagwise.methods import (
+    reweighted as exemplars,
+)
+from bagwise.methods.catalogue import CATALOGUE, Card, method, method_card, method_names
 
 __all__ = [
     "CATALOGUE",
@@ -11,7 +22,7 @@ __all__ = [
     "auto",
     "baselines",
     "bayesian",
-    "card",
+    "method_card",
     "distributions",
     "exemplars",
     "instance_kme",

@@ -63,7 +63,7 @@ def register(card: Card) -> None:
     CATALOGUE[card.name] = card
 
 
-def card(name: str) -> Card:
+def method_card(name: str) -> Card:
     """The card of a method."""
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
@@ -82,7 +82,7 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     [('statistics', 'default'), ('statistics', 'linear')]
     """
     name, _, said = text.partition(":") if isinstance(text, str) else (text, "", "")
-    found = card(name)
+    found = method_card(name)
     if said and preset not in (None, said):
         raise ValueError(f"{text!r} names a preset, and preset={preset!r} is another; give one of them")
     preset = preset or said or found.preset_names[0]

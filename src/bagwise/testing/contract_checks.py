@@ -174,17 +174,17 @@ def check_pickles(estimator):
 
 def check_saves(estimator):
     """A saved model predicts the same; one with parts that a model file cannot hold is refused when it is saved."""
-    from bagwise.model_files import open_model, save
+    from bagwise.model_files import load_model, save_model
 
     bags, y = sample()
     expected = estimator.fit(bags, y).predict(bags)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            save(estimator, f"{folder}/model.bagwise")
+            save_model(estimator, f"{folder}/model.bagwise")
         except ValueError as error:
             assert not type(estimator).__module__.startswith("bagwise."), f"{error}"
             return
-        got = open_model(f"{folder}/model.bagwise").predict(bags)
+        got = load_model(f"{folder}/model.bagwise").predict(bags)
     expect_same(got, expected, "a saved model predicts otherwise")
 
 
