@@ -38,5 +38,5 @@ def once(function: Callable) -> Callable:
         with lock:
             return known(*arguments)
 
-    guarded.cache_clear = known.cache_clear
+    vars(guarded)["cache_clear"] = known.cache_clear
     return guarded
