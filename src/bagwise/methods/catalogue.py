@@ -64,7 +64,19 @@ def register(card: Card) -> None:
 
 
 def method_card(name: str) -> Card:
-    """The card of a method."""
+    """The card of a method: its idea, its citation, what it assumes, costs and offers.
+
+    Parameters
+    ----------
+    name : str
+        One of `method_names()`.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bw.method_card("instance-kme").preset_names[:2]
+    ['default', 'paper']
+    """
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
@@ -118,5 +130,12 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
 
 
 def method_names() -> list[str]:
-    """Names of all methods."""
+    """Names of all methods.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> "instance-kme" in bw.method_names()
+    True
+    """
     return list(CATALOGUE)

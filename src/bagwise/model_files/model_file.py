@@ -141,11 +141,24 @@ def try_saving(model) -> None:
 
 
 def load_model(path: Path | str):
-    """The fitted model in a file that `save` has written.
+    """The fitted model in a file that `save_model` has written.
 
     Only types from a fixed list are made, none by running code from the file; pickle is never read. A file that is
     changed, cut short, of a newer format or not ours is refused with a ValueError. If the versions of
     scikit-learn or bagwise differ from those that saved it, a UserWarning names both.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(20, instances=5)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.bagwise"
+    >>> bw.save_model(bw.method("aggregated").fit(bags, y), path)
+    >>> bw.load_model(path).predict(bags).shape
+    (20,)
     """
     with _opened(path) as stream, refusing(path):
         header, parts = unpack(stream)
