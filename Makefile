@@ -45,6 +45,8 @@ test-oldest: $(OLDEST)/.ready
 lint: $(FULL)/.ready
 	$(FULL)/bin/ruff check .
 	$(FULL)/bin/ruff format --check .
+	$(FULL)/bin/lint-imports --no-cache --no-logo
+	$(FULL)/bin/mypy
 
 # Not an error where it may not or cannot: the tests that need a browser are then skipped.
 browser:
@@ -83,7 +85,7 @@ $(LIGHT)/.ready: pyproject.toml constraints.txt
 
 $(FULL)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(FULL)
-	$(FULL)/bin/python $(PIP) --editable '.[test]'
+	$(FULL)/bin/python $(PIP) --editable '.[test,lint]'
 	touch $@
 
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt

@@ -22,7 +22,7 @@ model = bw.method("instance-kme").set_params(instances__regressor=RandomFeatureR
 model.fit(bags, y)
 
 # %%
-# ``model[:1]`` is the first room, a prediction for every pixel; ``model[-1]`` is the second stage. A bag of a single
+# ``model[:1]`` is the first stage, a prediction for every pixel; ``model[-1]`` is the second stage. A bag of a single
 # value t has the prediction h(t), and that is how the curve is drawn, over a histogram of the pixels' predictions.
 #
 # Where h is the identity, a pixel counts for what it says; where h is flat, its value does not matter. Here h is

@@ -1,6 +1,6 @@
-"""The API reference, written anew at every build: one section per room, one page per public name.
+"""The API reference, written anew at every build: one section per package, one page per public name.
 
-A name that `bagwise` itself has stands under the room it lives in, as ``bagwise.name``.
+A name that `bagwise` itself has stands under the package it is defined in, as ``bagwise.name``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import bagwise
 
-# In the order in which data walks through them (ARCHITECTURE.md), then what stands around.
+# In the order in which data passes them (ARCHITECTURE.md), then those around a fitted method.
 ORDER = (
     *("bags", "io", "kernels", "instances", "embeddings", "regressors", "methods", "auto", "intervals", "explanations"),
     *("model_files", "out_of_core", "datasets", "evaluation", "execution", "reports", "testing"),
@@ -19,7 +19,7 @@ ORDER = (
 HEAD = """API
 ===
 
-Everything public, room by room. What :mod:`bagwise` offers directly is written ``bw.name`` in these pages, after
+Everything public, package by package. What :mod:`bagwise` offers directly is written ``bw.name`` in these pages, after
 ``import bagwise as bw``.
 
 .. toctree::
@@ -28,46 +28,45 @@ Everything public, room by room. What :mod:`bagwise` offers directly is written 
 """
 
 
-def rooms() -> list[str]:
-    """Every room there is, those in ORDER first; the command line has a page of its own."""
+def packages() -> list[str]:
+    """Every package there is, those in ORDER first; the command line has a page of its own."""
     folder = Path(bagwise.__file__).parent
     there = sorted(path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "cli")
-    return [room for room in ORDER if room in there] + [room for room in there if room not in ORDER]
+    return [package for package in ORDER if package in there] + [package for package in there if package not in ORDER]
 
 
-def names(room: str) -> list[str]:
-    """Full names of the classes and functions that a room offers."""
-    module = import_module(f"bagwise.{room}")
+def names(package: str) -> list[str]:
+    """Full names of the classes and functions that a package offers."""
+    module = import_module(f"bagwise.{package}")
     offered = {name: getattr(module, name) for name in getattr(module, "__all__", [])}
     public = [name for name, value in offered.items() if isclass(value) or isroutine(value)]
-    direct = [name for name in public if bagwise._HOME.get(name) == module.__name__]
-    return [f"bagwise.{name}" if name in direct else f"{module.__name__}.{name}" for name in public]
+    return [f"bagwise.{name}" if name in bagwise.__all__ else f"{module.__name__}.{name}" for name in public]
 
 
-def about(room: str) -> str:
-    """The first paragraph of a room's docstring."""
-    return " ".join((import_module(f"bagwise.{room}").__doc__ or "").split("\n\n")[0].split())
+def about(package: str) -> str:
+    """The first paragraph of a package's docstring."""
+    return " ".join((import_module(f"bagwise.{package}").__doc__ or "").split("\n\n")[0].split())
 
 
-def summary(room: str) -> str:
-    """A room in the index: what it is, and the names in it."""
-    linked = " ".join(f":py:obj:`~{name}`" for name in names(room))
-    return f":ref:`{room}/ <room-{room}>`\n   {about(room)}\n\n   {linked}"
+def summary(package: str) -> str:
+    """A package in the index: what it is, and the names in it."""
+    linked = " ".join(f":py:obj:`~{name}`" for name in names(package))
+    return f":ref:`{package}/ <package-{package}>`\n   {about(package)}\n\n   {linked}"
 
 
-def page(room: str) -> str:
-    """A room's own page: a line on every name."""
-    lines = [f".. _room-{room}:", "", f"{room}/", "=" * (len(room) + 1), "", about(room), ""]
+def page(package: str) -> str:
+    """A package's own page: a line on every name."""
+    lines = [f".. _package-{package}:", "", f"{package}/", "=" * (len(package) + 1), "", about(package), ""]
     lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:"]
-    return "\n".join([*lines, "", *(f"   {name}" for name in names(room)), ""])
+    return "\n".join([*lines, "", *(f"   {name}" for name in names(package)), ""])
 
 
 def pages() -> dict[str, str]:
-    """File -> text, for every room that offers something."""
-    offering = [room for room in rooms() if names(room)]
-    tree = "\n".join(f"   {room}" for room in offering)
-    index = "\n\n".join([HEAD + tree, *(summary(room) for room in offering), ""])
-    return {"index": index, **{room: page(room) for room in offering}}
+    """File -> text, for every package that offers something."""
+    offering = [package for package in packages() if names(package)]
+    tree = "\n".join(f"   {package}" for package in offering)
+    index = "\n\n".join([HEAD + tree, *(summary(package) for package in offering), ""])
+    return {"index": index, **{package: page(package) for package in offering}}
 
 
 def write(app, config) -> None:

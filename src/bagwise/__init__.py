@@ -7,50 +7,124 @@
 40
 """
 
-from importlib import import_module
-
-from bagwise.first_use import lock as _first_use
-from bagwise.worker_lifetime import end_with_parent
+from bagwise.worker_lifetime import end_with_parent as _end_with_parent
 
 __version__ = "0.1.0"
 
-# Names and the packages they live in. Loaded when first used: `import bagwise` stays quick.
-_ROOMS = {
-    "bagwise.bags": ("Bags", "from_arrays", "from_awkward", "from_padded"),
-    "bagwise.io": ("from_raster", "from_table", "inspect_table", "load", "save_npz"),
-    "bagwise.execution": ("cluster",),
-    "bagwise.explanations": ("Explanation", "explain"),
-    "bagwise.intervals": ("Intervals",),
-    "bagwise.methods": ("card", "method", "method_names"),
-    "bagwise.evaluation": ("Results", "evaluate"),
-    "bagwise.model_files": ("open_model", "save"),
-    "bagwise.out_of_core": ("fit_scan", "predict_scan", "scan"),
-}
-_HOME = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = (
-    *("auto", "bags", "datasets", "embeddings", "evaluation", "execution", "explanations", "instances", "intervals"),
-    *("io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports", "testing"),
-)
+__all__ = [
+    "BagKFold",
+    "BagPipeline",
+    "Bags",
+    "EmbeddingRidge",
+    "Explanation",
+    "Intervals",
+    "OutOfFold",
+    "Results",
+    "check_bag_estimator",
+    "check_table",
+    "cluster",
+    "datasets",
+    "evaluate",
+    "explain",
+    "fit_scan",
+    "from_arrays",
+    "from_awkward",
+    "from_padded",
+    "from_raster",
+    "from_table",
+    "load",
+    "load_model",
+    "method",
+    "method_card",
+    "method_names",
+    "predict_scan",
+    "save_model",
+    "save_npz",
+    "scan",
+]
 
-__all__ = sorted([*_HOME, "datasets"])
+TYPE_CHECKING = False  # type checkers read it as true, as that of `typing`, whose import takes longer than ours
+# The same names twice. Type checkers and editors read the first. Python follows the second, which imports a
+# name when it is first used, so that `import bagwise` stays quick. A test compares them.
+if TYPE_CHECKING:
+    from bagwise import (
+        auto as auto,
+        bags as bags,
+        datasets,
+        embeddings as embeddings,
+        evaluation as evaluation,
+        execution as execution,
+        explanations as explanations,
+        instances as instances,
+        intervals as intervals,
+        io as io,
+        kernels as kernels,
+        methods as methods,
+        model_files as model_files,
+        out_of_core as out_of_core,
+        regressors as regressors,
+        reports as reports,
+        testing as testing,
+    )
+    from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
+    from bagwise.evaluation import Results, evaluate
+    from bagwise.execution import cluster
+    from bagwise.explanations import Explanation, explain
+    from bagwise.instances import OutOfFold
+    from bagwise.intervals import Intervals
+    from bagwise.io import check_table, from_raster, from_table, load, save_npz
+    from bagwise.methods import method, method_card, method_names
+    from bagwise.model_files import load_model, save_model
+    from bagwise.out_of_core import fit_scan, predict_scan, scan
+    from bagwise.regressors import BagPipeline, EmbeddingRidge
+    from bagwise.reports import plots as plots
+    from bagwise.testing import check_bag_estimator
+else:
+    _PACKAGES = (
+        *("auto", "bags", "datasets", "embeddings", "evaluation", "execution", "explanations", "instances"),
+        *("intervals", "io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports", "testing"),
+    )
+    _NAMES = {
+        "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
+        "evaluation": ("Results", "evaluate"),
+        "execution": ("cluster",),
+        "explanations": ("Explanation", "explain"),
+        "instances": ("OutOfFold",),
+        "intervals": ("Intervals",),
+        "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),
+        "methods": ("method", "method_card", "method_names"),
+        "model_files": ("load_model", "save_model"),
+        "out_of_core": ("fit_scan", "predict_scan", "scan"),
+        "regressors": ("BagPipeline", "EmbeddingRidge"),
+        "testing": ("check_bag_estimator",),
+    }
+    _MODULES = {name: f"bagwise.{name}" for name in _PACKAGES} | {"plots": "bagwise.reports.plots"}
+    _HOMES = {name: package for package, names in _NAMES.items() for name in names}
+    _RENAMED = {"card": "method_card", "inspect_table": "check_table", "open_model": "load_model", "save": "save_model"}
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        from bagwise.first_use import lock
+
+        if name in _RENAMED:
+            from warnings import warn
+
+            new = _RENAMED[name]
+            warn(f"bagwise.{name} is now bagwise.{new}; the old name will be removed", DeprecationWarning, stacklevel=2)
+            return __getattr__(new)
+        if name in _MODULES:
+            with lock:
+                return import_module(_MODULES[name])
+        if name in _HOMES:
+            with lock:
+                value = getattr(import_module(_MODULES[_HOMES[name]]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
+
+    def __dir__():
+        return sorted({*(name for name in globals() if name.startswith("__")), *_MODULES, *_HOMES})
 
 
-def __getattr__(name):
-    if name in _HOME:
-        with _first_use:
-            value = getattr(import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    if name == "plots":
-        return import_module("bagwise.reports.plots")
-    if name in _MODULES:
-        with _first_use:
-            return import_module(f"bagwise.{name}")
-    raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
-
-
-def __dir__():
-    return sorted([*globals(), *_HOME, *_MODULES, "plots"])
-
-
-end_with_parent()  # whatever task of ours a worker is sent, it imports this first
+_end_with_parent()  # whatever task of ours a worker is sent, it imports this first

@@ -131,11 +131,11 @@ def test_fill_values_are_numbers(wrong):
 
 def test_inspect_table_names_them_until_they_are_missing():
     text = "holds -9999 4 times, which looks like a fill value for missing data; fill_values=[-9999] makes it missing"
-    found = bw.inspect_table(table(-9999), bag="site", target="aod")
+    found = bw.check_table(table(-9999), bag="site", target="aod")
     assert [finding.text for finding in found.findings if finding.level == "warning"] == [f"column 'red' {text}"]
-    found = bw.inspect_table(table(-9999), bag="site", target="aod", fill_values=[-9999], missing="drop-instances")
+    found = bw.check_table(table(-9999), bag="site", target="aod", fill_values=[-9999], missing="drop-instances")
     assert found.ok and found.features[0]["missing"] == 4 and "fill value" not in str(found.findings)
-    assert not bw.inspect_table(table(-9999), bag="site", target="aod", fill_values=[-9999]).ok
+    assert not bw.check_table(table(-9999), bag="site", target="aod", fill_values=[-9999]).ok
 
 
 def run(*words):

@@ -10,7 +10,7 @@ from sklearn.linear_model import LinearRegression
 import bagwise as bw
 from bagwise.bags.training_range import FAR, within_range
 from bagwise.instances import EachInstance, OutOfFold
-from bagwise.model_files import open_model, save
+from bagwise.model_files import load_model, save_model
 
 rng = np.random.default_rng(0)
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
@@ -167,8 +167,8 @@ def test_explaining_warns_once():
 def test_a_model_file_carries_the_range_and_one_without_it_opens(tmp_path):
     model = bw.method("instance-kme", preset="ridge").fit(BAGS, Y)
     bad = with_value(NEW, -9999.0)
-    save(model, tmp_path / "m.bagwise")
-    again = open_model(tmp_path / "m.bagwise")
+    save_model(model, tmp_path / "m.bagwise")
+    again = load_model(tmp_path / "m.bagwise")
     assert warnings_of(again.predict, bad) == warnings_of(model.predict, bad) != []
     for step in (again[0], again[1]):  # as files of an earlier version are
         del step.feature_range_in_

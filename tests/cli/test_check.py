@@ -1,4 +1,4 @@
-"""`bagwise check` and `bw.inspect_table`: what a table holds, and what looks wrong."""
+"""`bagwise check` and `bw.check_table`: what a table holds, and what looks wrong."""
 
 import json
 import warnings
@@ -21,12 +21,12 @@ def frame():
 
 
 def findings(frame, level, **options):
-    found = bw.inspect_table(frame, **{"bag": "site", "target": "aod"} | options)
+    found = bw.check_table(frame, **{"bag": "site", "target": "aod"} | options)
     return [finding.text for finding in found.findings if finding.level == level]
 
 
 def test_a_sound_table(frame):
-    found = bw.inspect_table(frame, bag="site", target="aod")
+    found = bw.check_table(frame, bag="site", target="aod")
     assert (found.rows, found.bags, found.sizes, found.findings, found.ok) == (25, 3, (1, 10.0, 14), [], True)
     assert [feature["name"] for feature in found.features] == ["red", "nir"]
     assert found.features[0]["minimum"] == frame.red.min() and found.features[0]["maximum"] == frame.red.max()
@@ -80,7 +80,7 @@ def test_a_sound_table(frame):
 )
 def test_what_is_odd_is_told(frame, change, level, words):
     odd = frame.assign(**change)
-    assert any(words in text for text in findings(odd, level)), bw.inspect_table(odd, bag="site", target="aod").findings
+    assert any(words in text for text in findings(odd, level)), bw.check_table(odd, bag="site", target="aod").findings
     assert findings(frame, level) == []  # and nothing is told of the sound table
 
 
@@ -99,7 +99,7 @@ def test_the_last_word_has_load(frame):
 def test_archives_are_looked_at_too(frame, tmp_path):
     bags, y = bw.load(frame, bag="site", target="aod")
     bw.save_npz(tmp_path / "a.npz", bags, y)
-    found = bw.inspect_table(tmp_path / "a.npz")
+    found = bw.check_table(tmp_path / "a.npz")
     assert (found.bags, found.rows, found.ok, found.target["maximum"]) == (3, 25, True, 2.5)
 
 
@@ -141,13 +141,13 @@ def test_text_that_is_mostly_numbers_is_told_once(frame, tmp_path):
 
 def test_columns_with_another_role_are_no_features(frame):
     other = frame.assign(area=1.5, sza=frame.site.map({"a": 1.5, "b": 2.5, "c": 1.0}))
-    found = bw.inspect_table(other, bag="site", target="aod", weights="area", bag_features=["sza"])
+    found = bw.check_table(other, bag="site", target="aod", weights="area", bag_features=["sza"])
     assert [feature["name"] for feature in found.features] == ["red", "nir"] and found.bag_features == ["sza"]
     assert found.ok and found.left_out == {}
 
 
 def test_what_is_ignored_on_purpose_is_no_finding(frame):
-    found = bw.inspect_table(frame.assign(note="x"), bag="site", target="aod", ignore=["note", "nir"])
+    found = bw.check_table(frame.assign(note="x"), bag="site", target="aod", ignore=["note", "nir"])
     assert found.findings == [] and found.left_out == {"nir": "ignored", "note": "ignored"}
-    found = bw.inspect_table(frame, bag="site", target="aod", features=["red"])
+    found = bw.check_table(frame, bag="site", target="aod", features=["red"])
     assert found.findings == [] and found.left_out == {"nir": "not asked for"}

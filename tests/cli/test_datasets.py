@@ -6,19 +6,19 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.datasets.simulations import SHELF, take
+from bagwise.datasets.simulations import SIMULATIONS, simulate
 
 
 def test_the_list_names_all():
     result = CliRunner().invoke(app, ["datasets"])
-    assert result.exit_code == 0 and all(name in result.stdout for name in SHELF)
+    assert result.exit_code == 0 and all(name in result.stdout for name in SIMULATIONS)
 
 
-@pytest.mark.parametrize("name", SHELF)
+@pytest.mark.parametrize("name", SIMULATIONS)
 def test_every_one_can_be_taken(name):
-    bags, y = take(name, 12, random_state=1)
+    bags, y = simulate(name, 12, random_state=1)
     assert len(bags) == len(y) == 12 and np.isfinite(y).all()
-    again, _ = take(name, 12, random_state=1)
+    again, _ = simulate(name, 12, random_state=1)
     assert again == bags
 
 
@@ -35,6 +35,6 @@ def test_a_written_table_is_the_data(tmp_path, ending):
 
 def test_mistakes():
     with pytest.raises(ValueError, match="there is no data set 'aerosl'; did you mean 'aerosol'?"):
-        take("aerosl")
+        simulate("aerosl")
     with pytest.raises(ValueError, match="at least one bag, not 0"):
-        take("mean", 0)
+        simulate("mean", 0)

@@ -86,7 +86,7 @@ def test_stdout_is_a_table_and_messages_go_elsewhere(folder):
 def test_the_score_is_a_result(folder, tmp_path):
     """It was a message: --quiet hid it, and --json had none."""
     asked = ("predict", folder / "model.bagwise", folder / "new.csv", "--target", "aod", "--quiet")
-    model, (new, y) = bw.open_model(folder / "model.bagwise"), load(folder, "new")
+    model, (new, y) = bw.load_model(folder / "model.bagwise"), load(folder, "new")
     errors = model.predict(new) - y
     rmse, mae = np.sqrt(np.mean(errors**2)), np.mean(np.abs(errors))
     share = bw.intervals.coverage(y, model.predict_interval(new))
@@ -334,7 +334,7 @@ def test_a_model_whose_place_is_full_is_kept_elsewhere(folder, tmp_path, monkeyp
     kept = Path(re.search(r"the fitted model is in (\S+m\.bagwise) instead: move it", said)[1])
     new, _ = load(folder, "new")
     np.testing.assert_array_equal(
-        bw.open_model(kept).predict(new), bw.open_model(folder / "model.bagwise").predict(new)
+        bw.load_model(kept).predict(new), bw.load_model(folder / "model.bagwise").predict(new)
     )
     shutil.rmtree(kept.parent)
 

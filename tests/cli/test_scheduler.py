@@ -52,7 +52,7 @@ def test_fit(client, table):
     here, there = said(client, "fit", table, *COLUMNS, "--method", "aggregated")
     assert here["held_out"] == there["held_out"] and here["paragraph"] == there["paragraph"]
     bags, _ = bw.load(table, bag="site", target="aod")
-    predicted = [bw.open_model(table.parent / f"fit {place}").predict_interval(bags) for place in ("here", "there")]
+    predicted = [bw.load_model(table.parent / f"fit {place}").predict_interval(bags) for place in ("here", "there")]
     np.testing.assert_array_equal(*predicted)
 
 

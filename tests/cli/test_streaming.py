@@ -43,7 +43,7 @@ def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engin
     assert "aggregated" in result.output and "Bags held out in turn" in result.output
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = dict(zip(bags.ids, in_memory(lake, "aggregated").predict(bags), strict=True))
-    found = bw.open_model(tmp_path / "m.bagwise").predict(bags)
+    found = bw.load_model(tmp_path / "m.bagwise").predict(bags)
     np.testing.assert_allclose(found, list(expected.values()), rtol=1e-9)
     header = bw.model_files.read_header(tmp_path / "m.bagwise")
     assert header["training"]["bags"] == 40 and header["training"]["instances"] == bags.n_instances
@@ -80,7 +80,7 @@ def test_rows_can_be_chosen(lake, tmp_path):
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["training"]["where"] == "year >= 2020"
     recent = bw.load(lake / "year=2020", bag="site", target="aod")
     expected = bw.method("aggregated").fit(*recent).predict(recent[0])
-    np.testing.assert_allclose(bw.open_model(tmp_path / "m.bagwise").predict(recent[0]), expected, rtol=1e-9)
+    np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(recent[0]), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(

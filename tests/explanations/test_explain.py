@@ -65,7 +65,7 @@ def test_a_contribution_is_what_the_instance_alone_predicts_over_size(name, pres
     np.testing.assert_allclose(explain(model, NEW).contributions, alone, rtol=1e-7, atol=1e-9)
 
 
-QUICK = [name for name in bw.method_names() if bw.card(name).needs is None and name not in ("auto", "bdr")]
+QUICK = [name for name in bw.method_names() if bw.method_card(name).needs is None and name not in ("auto", "bdr")]
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -73,7 +73,7 @@ def test_a_card_says_what_explain_has(name):
     told = tell(fitted(name), NEW)
     has = {kind for kind in ("contributions", "weights") if told[kind] is not None}
     chosen = {"contributions"} if name == "input-kme" else set()  # if the linear second kernel was
-    assert has - chosen == set(bw.card(name).gives) - {"std"} - chosen
+    assert has - chosen == set(bw.method_card(name).gives) - {"std"} - chosen
 
 
 def carrying(bags, seed):

@@ -29,7 +29,7 @@ class Watched:
 def predict(model: str, bags: str) -> np.ndarray:
     import bagwise as bw
 
-    return bw.open_model(model).predict(bw.load(bags)[0])
+    return bw.load_model(model).predict(bw.load(bags)[0])
 
 
 def at_once(function, *arguments) -> list:

@@ -32,7 +32,7 @@ def saved(tmp_path_factory):
     def files(name):
         if name not in known:
             model = bw.method(name, random_state=0).set_params(**SHORT[name]).fit(bags, y)
-            bw.save(model, folder / f"{name}.bagwise")
+            bw.save_model(model, folder / f"{name}.bagwise")
             known[name] = [str(folder / f"{name}.bagwise"), str(folder / "bags.npz")], model.predict(bags)
         return known[name]
 

@@ -25,7 +25,7 @@ MODEL = bw.method("aggregated").fit(*sample())
 TABLE = {"bag": list(range(3000)), "value": [0.1 * i for i in range(3000)]}
 LETTER = {"key": "ab12", "error": "x" * 20_000}
 WRITERS = {
-    "model.bagwise": lambda path: bw.save(MODEL, path),
+    "model.bagwise": lambda path: bw.save_model(MODEL, path),
     "bags.npz": lambda path: bw.save_npz(path, BAGS, Y),
     "table.csv": lambda path: write_table(path, TABLE),
     "table.parquet": lambda path: write_table(path, TABLE),
@@ -38,7 +38,7 @@ WRITERS = {
 @pytest.fixture(scope="module", autouse=True)
 def saved_once(tmp_path_factory):
     """What saving imports is imported by root: nobody may not be allowed to enter the environment."""
-    bw.save(MODEL, tmp_path_factory.mktemp("once") / "model.bagwise")
+    bw.save_model(MODEL, tmp_path_factory.mktemp("once") / "model.bagwise")
 
 
 @pytest.fixture(params=WRITERS)
@@ -115,7 +115,7 @@ def test_a_pipe_is_written_to_and_not_replaced(name, tmp_path):
 
 def test_nothing_is_made_where_there_is_no_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"there is no folder {tmp_path}/no to write model.bagwise to"):
-        bw.save(MODEL, tmp_path / "no" / "model.bagwise")
+        bw.save_model(MODEL, tmp_path / "no" / "model.bagwise")
     assert list(tmp_path.iterdir()) == []
 
 

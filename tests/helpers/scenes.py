@@ -1,4 +1,4 @@
-"""Small rasters and polygons, placed by column and row, for the tests of this room."""
+"""Small rasters and polygons, placed by column and row, for the tests of rasters."""
 
 import geopandas
 import numpy as np

@@ -47,6 +47,6 @@ def hostile_run(out=None):
 
 
 def instance_kme(folds=4):
-    """The rooms of instance-kme with a line as the instance learner: quick."""
+    """The stages of instance-kme with a line as the instance learner: quick."""
     model = bw.method("instance-kme")
     return model.set_params(instances=OutOfFold(LinearRegression(), folds=folds))

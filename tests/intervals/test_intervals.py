@@ -19,7 +19,7 @@ from bagwise.auto import AutoRegressor
 from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
 from bagwise.intervals import Intervals
-from bagwise.model_files import open_model, save
+from bagwise.model_files import load_model, save_model
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.testing import bag_estimator_checks
 
@@ -118,9 +118,9 @@ def test_n_jobs_changes_no_interval():
 @pytest.mark.parametrize("kind", ["cv+", "jackknife+"])
 def test_a_saved_model_gives_the_same_intervals(kind, tmp_path):
     model = Intervals(kind=kind, folds=3).fit(BAGS, Y)
-    save(model, tmp_path / "model.bagwise")
+    save_model(model, tmp_path / "model.bagwise")
     np.testing.assert_array_equal(
-        open_model(tmp_path / "model.bagwise").predict_interval(NEW), model.predict_interval(NEW)
+        load_model(tmp_path / "model.bagwise").predict_interval(NEW), model.predict_interval(NEW)
     )
 
 
@@ -242,8 +242,8 @@ class TestTooFewBags:
         with pytest.warns(UserWarning, match=f"of at most {highest};? ?.*no intervals of this level"):
             model = Intervals(kind=kind, level=0.95).fit(BAGS[:8], Y[:8])
         same = Intervals(kind=kind, level=highest, folds=2 if kind == "split" else "auto").fit(BAGS[:8], Y[:8])
-        save(model, tmp_path / "m.bagwise")
-        for one in (model, open_model(tmp_path / "m.bagwise")):
+        save_model(model, tmp_path / "m.bagwise")
+        for one in (model, load_model(tmp_path / "m.bagwise")):
             np.testing.assert_array_equal(one.predict_interval(NEW, level=highest), same.predict_interval(NEW))
             with pytest.raises(ValueError, match=f"level {highest + 0.05:g} needs at least"):
                 one.predict_interval(NEW, level=highest + 0.05)

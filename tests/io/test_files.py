@@ -455,7 +455,7 @@ def test_ids_come_out_as_they_came_in(library, ids, tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("site,group,x\n" + "".join(f"{one},{one},{k}\n" for k, one in enumerate(ids * 2)))
     bags, _ = bw.load(tmp_path / "t.csv", bag="site", groups="group")
     assert bags.ids.tolist() == ids and bags.groups.tolist() == ids and bags.sizes.tolist() == [2] * len(ids)
-    assert bw.inspect_table(tmp_path / "t.csv", bag="site", groups="group").bags == len(ids)
+    assert bw.check_table(tmp_path / "t.csv", bag="site", groups="group").bags == len(ids)
 
 
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bagwise import from_table, inspect_table, load
+from bagwise import check_table, from_table, load
 
 NAN, INF = float("nan"), float("inf")
 BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
@@ -408,7 +408,7 @@ def test_ids_that_look_the_same_are_named(ids, pair):
     with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks or in Unicode form") as said:
         bags, _ = from_table(frame, bag="site")
     assert bags.ids.tolist() == ids and len(said) == 1
-    found = inspect_table(frame, bag="site")
+    found = check_table(frame, bag="site")
     assert [one.text for one in found.findings if "differ" in one.text] == [str(said[0].message)] and found.ok
 
 

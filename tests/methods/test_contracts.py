@@ -27,7 +27,7 @@ COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of
 
 def cases():
     for name in bw.method_names():
-        needs = bw.card(name).needs
+        needs = bw.method_card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
         for what, check in bag_estimator_checks(laws=() if name in COUNTS_INSTANCES else (REPEATS,)):
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]

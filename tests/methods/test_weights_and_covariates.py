@@ -28,7 +28,7 @@ WEIGHTED = BAGS.with_weights(rng.uniform(0.01, 3.0, size=BAGS.n_instances))
 
 def catalogue():
     for name in bw.method_names():
-        needs = bw.card(name).needs
+        needs = bw.method_card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
         marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
         yield pytest.param(name, marks=marks + [pytest.mark.slow] * (name in COSTLY))

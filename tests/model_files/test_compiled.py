@@ -20,7 +20,7 @@ from tests.helpers.saved_files import (
 )
 
 from bagwise.instances import EachInstance, NetworkRegressor
-from bagwise.model_files import open_model
+from bagwise.model_files import load_model
 from bagwise.regressors import PoolPredictions
 from bagwise.regressors.pipeline import BagPipeline
 from bagwise.testing.contract_checks import sample
@@ -32,7 +32,7 @@ BOOSTED = file_of(small_model(HistGradientBoostingRegressor(max_iter=2, min_samp
 def refused(data: bytes, words: str, tmp_path) -> None:
     (tmp_path / "m").write_bytes(data)
     with pytest.raises(ValueError, match=words):
-        open_model(tmp_path / "m")
+        load_model(tmp_path / "m")
 
 
 def edited(arrays, name: str, change) -> None:
@@ -186,4 +186,4 @@ def test_the_arrays_of_a_network_have_its_shape(tmp_path):
 def test_unharmed_they_open(tmp_path):
     for data in (TREE, BOOSTED, small_file(), network_file()):
         (tmp_path / "m").write_bytes(data)
-        assert open_model(tmp_path / "m").n_features_in_ == 3
+        assert load_model(tmp_path / "m").n_features_in_ == 3

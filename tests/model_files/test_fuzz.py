@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.helpers.saved_files import resealed, small_file
 
-from bagwise.model_files import open_model
+from bagwise.model_files import load_model
 
 
 def mutated(data: bytes, rng) -> bytes:
@@ -29,7 +29,7 @@ def mutated(data: bytes, rng) -> bytes:
 def check_refused(data: bytes, path) -> None:
     path.write_bytes(data)
     with pytest.raises(ValueError, match="cannot open") as caught:
-        open_model(path)
+        load_model(path)
     assert str(caught.value).startswith(f"cannot open {path}: ") and "\n" not in str(caught.value)
 
 
@@ -85,7 +85,7 @@ def check_resealed(count: int, tmp_path) -> None:
     for _ in range(count):
         path.write_bytes(resealed(small_file(), change))
         try:
-            open_model(path)
+            load_model(path)
         except ValueError as error:
             assert str(error).startswith(f"cannot open {path}: ") and "\n" not in str(error)
 

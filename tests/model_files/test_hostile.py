@@ -28,7 +28,7 @@ from tests.helpers.saved_files import (
 )
 
 from bagwise.embeddings import KernelMean
-from bagwise.model_files import open_model
+from bagwise.model_files import load_model
 from bagwise.model_files.archive import pack, pack_parts, unpack
 from bagwise.model_files.registry import is_allowed
 from bagwise.model_files.schema import nodes
@@ -72,7 +72,7 @@ class Bomb:
 def refused(data: bytes, words: str, tmp_path) -> None:
     (tmp_path / "m").write_bytes(data)
     with pytest.raises(ValueError, match=words) as caught:
-        open_model(tmp_path / "m")
+        load_model(tmp_path / "m")
     assert "\n" not in str(caught.value)
 
 
@@ -84,7 +84,7 @@ def with_head(**state) -> bytes:
 def test_resealing_alone_changes_nothing(tmp_path):
     (tmp_path / "m").write_bytes(resealed(small_file(), lambda plan, arrays: None))
     bags, _ = sample()
-    np.testing.assert_array_equal(open_model(tmp_path / "m").predict(bags), small_model().predict(bags))
+    np.testing.assert_array_equal(load_model(tmp_path / "m").predict(bags), small_model().predict(bags))
 
 
 def any_node(loader: str, name: str) -> dict:
@@ -269,7 +269,7 @@ def test_the_state_of_an_object_is_made_of_attributes(other, tmp_path):
 def test_a_default_of_the_class_may_be_chosen_otherwise(tmp_path):
     model = small_model(LassoLars(0.01, positive=True))  # the class says: positive = False, for a relative of it
     (tmp_path / "m").write_bytes(file_of(model))
-    assert open_model(tmp_path / "m")[-1].positive
+    assert load_model(tmp_path / "m")[-1].positive
 
 
 def test_stored_bags_are_checked_like_those_of_a_user(tmp_path):

@@ -20,7 +20,7 @@ from sklearn.svm import SVR
 from tests.helpers.saved_files import file_of, small_file, small_model
 
 import bagwise as bw
-from bagwise.model_files import describe_training, open_model, read_header, save
+from bagwise.model_files import describe_training, load_model, read_header, save_model
 from bagwise.model_files.archive import pack, pack_parts, unpack
 from bagwise.testing.contract_checks import check_saves, sample
 
@@ -43,7 +43,7 @@ def cut(data: bytes) -> bytes:
 
 
 FOREIGN = {
-    "empty": (lambda: b"", "it is empty; give a file that bagwise.save has written"),
+    "empty": (lambda: b"", "it is empty; give a file that bagwise.save_model has written"),
     "pickle": (lambda: pickle.dumps(small_model()), "looks like a pickle, which could run any code"),
     "table": (lambda: b"bag,x,y\n1,2,3\n", r"not a bagwise model \(it starts with b'bag,'\)"),
     "picture": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(50), r"not a bagwise model \(it starts with b'\\x89PNG'\)"),
@@ -60,7 +60,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("read", [open_model, read_header])
+@pytest.mark.parametrize("read", [load_model, read_header])
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_what_is_no_model_file_is_refused(kind, read, tmp_path):
     make, words = FOREIGN[kind]
@@ -79,7 +79,7 @@ def test_every_changed_part_is_named(tmp_path):
         path = tmp_path / "m"
         path.write_bytes(pack_parts({"header.json": json.dumps(header).encode(), **changed}))
         with pytest.raises(ValueError, match=f"its part '{name}' does not match its checksum"):
-            open_model(path)
+            load_model(path)
 
 
 @pytest.mark.parametrize("edit", [lambda parts: parts.pop("0.npy"), lambda parts: parts.update({"more": b""})])
@@ -88,12 +88,12 @@ def test_missing_and_added_parts_are_refused(edit, tmp_path):
     edit(parts)
     (tmp_path / "m").write_bytes(pack_parts({"header.json": json.dumps(header).encode(), **parts}))
     with pytest.raises(ValueError, match="its parts are not those its header lists"):
-        open_model(tmp_path / "m")
+        load_model(tmp_path / "m")
 
 
 def test_a_path_without_a_file_says_so(tmp_path):
-    for read in (open_model, read_header):
-        with pytest.raises(FileNotFoundError, match="^there is no file .*nothing.bagwise; give one that bagwise.save"):
+    for read in (load_model, read_header):
+        with pytest.raises(FileNotFoundError, match="^there is no file .*bagwise; give one that bagwise.save_model"):
             read(tmp_path / "nothing.bagwise")
         with pytest.raises(IsADirectoryError, match=f"^{tmp_path} is a folder; give the model file in it"):
             read(tmp_path)
@@ -101,9 +101,9 @@ def test_a_path_without_a_file_says_so(tmp_path):
 
 def test_a_place_that_cannot_be_written_to_says_so(tmp_path):
     with pytest.raises(IsADirectoryError, match=f"^{tmp_path} is a folder; give the name of a file, such as"):
-        save(small_model(), tmp_path)
+        save_model(small_model(), tmp_path)
     with pytest.raises(FileNotFoundError, match="^there is no folder .*none to write m.bagwise to; make it first"):
-        save(small_model(), tmp_path / "none" / "m.bagwise")
+        save_model(small_model(), tmp_path / "none" / "m.bagwise")
 
 
 @pytest.mark.parametrize("package", ["scikit-learn", "bagwise"])
@@ -113,7 +113,7 @@ def test_another_version_warns_with_both(package, tmp_path):
     (tmp_path / "m").write_bytes(pack(header, parts))
     here = {"scikit-learn": sklearn.__version__, "bagwise": bw.__version__}[package]
     with pytest.warns(UserWarning, match=rf"saved with {package} 0\.0\.1 \(here it is {here}\)") as caught:
-        open_model(tmp_path / "m")
+        load_model(tmp_path / "m")
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
@@ -154,7 +154,7 @@ UNFIT = {
 def test_what_a_file_cannot_hold_is_refused_when_saving(kind, tmp_path):
     head, words = UNFIT[kind]
     with pytest.raises(ValueError, match=words + ".*build the model from these"):
-        save(small_model(head), tmp_path / "m")
+        save_model(small_model(head), tmp_path / "m")
     assert not list(tmp_path.iterdir())
 
 
@@ -162,42 +162,42 @@ def test_a_table_of_arrays_is_refused(tmp_path):
     model = small_model()
     model[-1].table_ = np.array([[np.zeros(3), "b"]], dtype=object)
     with pytest.raises(ValueError, match=r"holds more than plain values and trees\); build it from parts of bagwise"):
-        save(model, tmp_path / "m")
+        save_model(model, tmp_path / "m")
     model[-1].table_ = np.array([["a", "b"]], dtype=object)
-    save(model, tmp_path / "m")
-    assert open_model(tmp_path / "m")[-1].table_.tolist() == [["a", "b"]]
+    save_model(model, tmp_path / "m")
+    assert load_model(tmp_path / "m")[-1].table_.tolist() == [["a", "b"]]
 
 
 def test_a_model_that_holds_itself_is_refused(tmp_path):
     model = small_model()
     model[-1].me_ = model
     with pytest.raises(ValueError, match="this BagPipeline cannot be saved"):
-        save(model, tmp_path / "m")
+        save_model(model, tmp_path / "m")
 
 
 def test_an_unfitted_model_is_refused(tmp_path):
     with pytest.raises(NotFittedError, match="not fitted yet, so there is nothing to save; call fit"):
-        save(bw.method("aggregated"), tmp_path / "m")
+        save_model(bw.method("aggregated"), tmp_path / "m")
     with pytest.raises(TypeError, match="expected a fitted estimator, not 'model'"):
-        save("model", tmp_path / "m")
+        save_model("model", tmp_path / "m")
 
 
 def test_what_predicts_nothing_is_refused(tmp_path):
     bags, y = sample()
     with pytest.raises(ValueError, match="holds a Pool, which predicts nothing"):
-        save(small_model()[0].fit(bags, y), tmp_path / "m")
+        save_model(small_model()[0].fit(bags, y), tmp_path / "m")
 
 
 def test_header_values_must_be_plain(tmp_path):
     model = small_model()
     with pytest.raises(TypeError, match="method must be text or None, not int"):
-        save(model, tmp_path / "m", method=3)
+        save_model(model, tmp_path / "m", method=3)
     with pytest.raises(TypeError, match="target must be text or None, not list"):
-        save(model, tmp_path / "m", target=["y"])
+        save_model(model, tmp_path / "m", target=["y"])
     with pytest.raises(TypeError, match=r"training must be a dict, such as describe_training\(bags, y\) gives"):
-        save(model, tmp_path / "m", training=[1])
+        save_model(model, tmp_path / "m", training=[1])
     with pytest.raises(ValueError, match="training must be numbers, text and lists that JSON can hold"):
-        save(model, tmp_path / "m", training={"mean": np.float32(1)})
+        save_model(model, tmp_path / "m", training={"mean": np.float32(1)})
     with pytest.raises(ValueError, match="y has 2 values for 24 bags"):
         describe_training(sample()[0], [1.0, 2.0])
 
@@ -210,7 +210,7 @@ def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypat
     monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.ensemble_fit", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="this model needs torch; install it"):
-        open_model(tmp_path / "m")
+        load_model(tmp_path / "m")
 
 
 def test_the_contract_takes_a_refusal_only_from_others():

@@ -25,7 +25,7 @@ from bagwise.auto import AutoRegressor
 from bagwise.embeddings import KernelMean
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian
-from bagwise.model_files import describe_training, open_model, read_header, save
+from bagwise.model_files import describe_training, load_model, read_header, save_model
 from bagwise.model_files.model_file import dump
 from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contract_checks import sample
@@ -36,19 +36,19 @@ COSTLY = {"attention", "instance-kme", "instance-kme-attention", "instance-kme-s
 
 def presets():
     for name in bw.method_names():
-        needs = bw.card(name).needs
+        needs = bw.method_card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
-        for preset in bw.card(name).preset_names[1:]:
+        for preset in bw.method_card(name).preset_names[1:]:
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
             marks += [pytest.mark.slow] if name in COSTLY or preset in ("ensemble", "forest", "second-kernel") else []
             yield pytest.param(name, preset, marks=marks)
 
 
 def opened(model, path):
-    save(model, path)
+    save_model(model, path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return open_model(path)
+        return load_model(path)
 
 
 @pytest.mark.parametrize(("name", "preset"), list(presets()))
@@ -134,7 +134,7 @@ def test_the_fitted_features_are_still_required(tmp_path):
 
 def test_the_header_tells_what_the_model_is(tmp_path):
     bags, y = sample(feature_names=["a", "b", "c"])
-    save(small_model(), tmp_path / "m", method="statistics", target="η", training=describe_training(bags, y))
+    save_model(small_model(), tmp_path / "m", method="statistics", target="η", training=describe_training(bags, y))
     header = read_header(tmp_path / "m")
     told = {key: header[key] for key in ("format", "method", "estimator", "feature_names", "n_features", "target")}
     assert told == {
@@ -154,7 +154,7 @@ def test_the_header_tells_what_the_model_is(tmp_path):
 
 def test_the_same_model_gives_the_same_parts(tmp_path):
     for name in ("one", "two"):
-        save(small_model(), tmp_path / name)
+        save_model(small_model(), tmp_path / name)
     assert read_header(tmp_path / "one")["parts"] == read_header(tmp_path / "two")["parts"]
 
 
@@ -168,10 +168,10 @@ def test_an_array_used_twice_is_stored_once():
 def test_a_fresh_process_predicts_the_same(tmp_path):
     bags, y = sample()
     model = bw.method("aggregated").fit(bags, y)
-    save(model, tmp_path / "m")
+    save_model(model, tmp_path / "m")
     code = (
-        "import sys; from bagwise.model_files import open_model; from bagwise.testing.contracts import sample; "
-        "print(*map(float.hex, open_model(sys.argv[1]).predict(sample()[0])))"
+        "import sys; from bagwise.model_files import load_model; from bagwise.testing.contracts import sample; "
+        "print(*map(float.hex, load_model(sys.argv[1]).predict(sample()[0])))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], capture_output=True, text=True, check=True)
     assert [float.fromhex(word) for word in done.stdout.split()] == model.predict(bags).tolist()

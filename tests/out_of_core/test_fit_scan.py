@@ -99,8 +99,8 @@ def test_the_model_is_an_ordinary_one_that_is_saved_and_opened(table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     for name in METHODS:
         model = fit_scan(scanned(table, chunk_rows=200), small(name))
-        bw.save(model, tmp_path / "model.bagwise", method=name)
-        assert (bw.open_model(tmp_path / "model.bagwise").predict(bags) == model.predict(bags)).all()
+        bw.save_model(model, tmp_path / "model.bagwise", method=name)
+        assert (bw.load_model(tmp_path / "model.bagwise").predict(bags) == model.predict(bags)).all()
 
 
 def test_bags_already_in_memory_can_be_scanned():
@@ -222,10 +222,10 @@ def test_folds_that_each_need_sums_are_not_many(table):
 
 
 def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatch):
-    from bagwise.out_of_core import predict_scan as predicting
+    from bagwise.out_of_core import scan_predictions
 
     model, source = fit_scan(scanned(table), "aggregated"), scanned(table, chunk_rows=100)
-    monkeypatch.setattr(predicting, "PART_BAGS", 30)
+    monkeypatch.setattr(scan_predictions, "PART_BAGS", 30)
     found = predict_scan(model, source, out=tmp_path / "parts")
     assert [path.name for path in sorted((tmp_path / "parts").iterdir())] == [f"part-0000{k}.parquet" for k in range(3)]
     written = pq.read_table(tmp_path / "parts")

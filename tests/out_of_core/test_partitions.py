@@ -68,8 +68,8 @@ def test_partition_columns_have_any_role_that_is_given_them(lake):
     assert bw.load(lake, bag="region", features=["x", "year"])[0] == expected
     by_year = bw.load(lake, bag="year", ignore="region")[0]
     assert by_year == bw.load(whole(), bag="year", ignore="region")[0] and by_year.ids.dtype == np.int64
-    assert bw.inspect_table(lake, bag="region", features=["x", "year"]).ok
-    assert [one["name"] for one in bw.inspect_table(lake, bag="region").features] == ["site", "x", "aod"]
+    assert bw.check_table(lake, bag="region", features=["x", "year"]).ok
+    assert [one["name"] for one in bw.check_table(lake, bag="region").features] == ["site", "x", "aod"]
 
 
 def test_partition_columns_are_no_features_unless_named_as_such(lake):

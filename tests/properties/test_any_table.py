@@ -81,7 +81,7 @@ def test_a_look_at_a_table_agrees_with_loading_it(effort):
     def check(columns):
         frame = pd.DataFrame(columns)
         loaded = told(bw.load, frame, bag="bag", target="y")
-        found = bw.inspect_table(frame, bag="bag", target="y")
+        found = bw.check_table(frame, bag="bag", target="y")
         if loaded is None or len(loaded[0]) < 2:  # one bag can be loaded, but not learned from
             assert not found.ok
         else:

@@ -89,7 +89,7 @@ def method_cases() -> list[str]:
     """ "method" for a first preset, "method:preset" for the others."""
     cases = []
     for name in bw.method_names():
-        first, *others = bw.card(name).preset_names
+        first, *others = bw.method_card(name).preset_names
         cases += [name, *(f"{name}:{preset}" for preset in others)]
     return cases
 
@@ -130,7 +130,7 @@ def answers(model, bags, *, std: bool = False) -> dict[str, list[float]]:
 
 def gives_std(case: str) -> bool:
     name = case.partition(":")[0]
-    return name in bw.method_names() and "std" in bw.card(name).gives
+    return name in bw.method_names() and "std" in bw.method_card(name).gives
 
 
 def distance(one: dict, other: dict) -> float:

@@ -42,7 +42,7 @@ def cases():
 def marks(case: str) -> list:
     """Skipped where the extra of the method is not installed."""
     name = case.partition(":")[0]
-    needs = bw.card(name).needs if name in bw.method_names() else None
+    needs = bw.method_card(name).needs if name in bw.method_names() else None
     absent = needs is not None and importlib.util.find_spec(needs) is None
     return [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
 
@@ -73,7 +73,7 @@ def model_files(tmp_path_factory):
 @pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case)) for case in KEPT_MODELS["cases"]])
 def test_model_files_of_earlier_versions_open(case, model_files):
     with quiet():  # other versions of scikit-learn are warned of, and are no error here
-        model = bw.open_model(model_files / case)
+        model = bw.load_model(model_files / case)
     found = answers(model, split(case, "beside")[2], std=gives_std(case))
     assert distance(found, KEPT_MODELS["cases"][case]) <= tolerance(KEPT_MODELS, case)
 

@@ -144,7 +144,7 @@ def write_models() -> None:
         for name, model in found.items():
             path = Path(folder) / name
             with quiet():
-                bw.save(model, path)
+                bw.save_model(model, path)
             archive.add(path, name)
             kept[name] = answers(model, split(name, "beside")[2], std=gives_std(name))
     write(ANSWERS, {"fingerprint": fingerprint(), "cases": kept})

@@ -171,7 +171,7 @@ def test_the_benchmark_of_law_in_small():
 
 def test_the_catalogue_makes_them():
     for name in ("blr", "shrinkage", "bdr", "instance-kme-shrinkage"):
-        assert "std" in bw.card(name).gives
+        assert "std" in bw.method_card(name).gives
     assert bw.method("shrinkage", preset="nonstationary").prior == "nonstationary"
     assert bw.method("bdr", preset="between", random_state=3).shrinkage.prior == "between"
     model = bw.method("instance-kme-shrinkage", random_state=3, n_jobs=1)

@@ -6,7 +6,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 import bagwise as bw
-from bagwise.model_files import open_model, save
+from bagwise.model_files import load_model, save_model
 from bagwise.regressors import BoostedTrees
 
 RNG = np.random.default_rng(0)
@@ -59,7 +59,7 @@ def test_statistics_of_few_bags_beat_the_mean(n):
 def test_a_saved_model_of_few_bags_predicts_the_same(tmp_path):
     bags, y = bw.datasets.make_problem("mean", 25, random_state=0)
     model = bw.method("statistics").fit(bags, y)
-    save(model, tmp_path / "m.bagwise")
-    found = open_model(tmp_path / "m.bagwise").predict(bags)
+    save_model(model, tmp_path / "m.bagwise")
+    found = load_model(tmp_path / "m.bagwise").predict(bags)
     np.testing.assert_array_equal(found, model.predict(bags))
     assert np.ptp(found) > 0

@@ -84,7 +84,8 @@ def test_weighted_median_by_its_definition():
 
 
 @pytest.mark.parametrize(
-    ("name", "preset"), [(name, preset) for name in ("prime", "pruning", "em") for preset in bw.card(name).presets]
+    ("name", "preset"),
+    [(name, preset) for name in ("prime", "pruning", "em") for preset in bw.method_card(name).presets],
 )
 def test_methods(name, preset):
     bags, y = make_problem("noisy", 40, random_state=0)

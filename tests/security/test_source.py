@@ -17,7 +17,7 @@ PACKAGE = Path(bw.__file__).parent
 ALLOWED = {
     ("evaluation/table1.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
     ("testing/contract_checks.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
-    ("__init__.py", "importlib.import_module"): "rooms of the package, by a table in the same file",
+    ("__init__.py", "importlib.import_module"): "packages of ours, by a table in the same file",
     (
         "model_files/registry.py",
         "importlib.import_module",
@@ -83,7 +83,7 @@ import bagwise as bw
 def read():
     for path in sorted(Path(sys.argv[1]).iterdir()):
         if path.suffix == ".bagwise":
-            bw.open_model(path)
+            bw.load_model(path)
         else:
             bw.load(path, **({} if path.suffix == ".npz" else {"bag": 0 if path.suffix == ".mat" else "bag"}))
 
@@ -105,7 +105,7 @@ def test_reading_runs_nothing(tmp_path):
     from scipy.io import savemat
 
     bags, y = sample()
-    bw.save(bw.method("aggregated").fit(bags, y), tmp_path / "model.bagwise")
+    bw.save_model(bw.method("aggregated").fit(bags, y), tmp_path / "model.bagwise")
     bw.save_npz(tmp_path / "bags.npz", bags, y)
     savemat(tmp_path / "bags.mat", {"X": np.column_stack([bags.expand(np.arange(24)), bags.instances, bags.expand(y)])})
     columns = {"bag": bags.expand(np.arange(24)).tolist(), "red": bags.instances[:, 0].tolist()}

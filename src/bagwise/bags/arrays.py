@@ -22,8 +22,21 @@ def from_arrays(
 ) -> Bags:
     """Bags from a list of 2-D arrays or data frames, one per bag (a 1-D array is a bag of scalars).
 
-    Data frames need the same columns in the same order; their names become the feature names. ``weights`` is a list of
-    the weights of each bag's instances, ``covariates`` a row per bag; the rest as for `Bags`.
+    Data frames need the same columns in the same order; their names become the feature names.
+
+    Parameters
+    ----------
+    arrays : list of arrays (instances, features), or of data frames
+    ids, groups : sequences, a label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "drop-instances", "keep"}
+        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
+    weights : list of arrays, optional
+        The weights of each bag's instances.
+    covariates : array (bags, covariates) or data frame, optional
+        Numbers that belong to the bag as a whole.
+    covariate_names : list of str, optional
 
     Examples
     --------
@@ -56,6 +69,17 @@ def from_arrays(
 def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
     """Bags from a padded array (bags, longest bag, features) and the number of real instances in each bag.
 
+    Parameters
+    ----------
+    array : array (bags, longest bag, features)
+    sizes : array of int
+        The number of real instances of each bag; the rows behind them are not read.
+    ids, groups : sequences, a label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "drop-instances", "keep"}
+        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw
@@ -86,6 +110,15 @@ def unpad(array, sizes) -> tuple[np.ndarray, np.ndarray]:
 
 def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
     """Bags from an awkward array of ``bags * var * features * number``, or of records with a field per feature.
+
+    Parameters
+    ----------
+    array : awkward array
+    ids, groups : sequences, a label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "drop-instances", "keep"}
+        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
 
     Examples
     --------

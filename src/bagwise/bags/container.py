@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from typing import Any, overload
 
 import numpy as np
 
@@ -368,7 +369,12 @@ class Bags(Deriving):
 
     # Selecting ----------------------------------------------------------------------------------------------
 
-    def __getitem__(self, key) -> Bags | np.ndarray:
+    @overload
+    def __getitem__(self, key: int | np.integer) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, key: Any) -> Bags: ...
+
+    def __getitem__(self, key):
         """One bag as an array for an integer; `Bags` for a slice, a list of positions or a boolean mask."""
         if isinstance(key, tuple):  # bags[ids, ...], the form scikit-learn uses
             if len(key) != 2 or key[1] is not Ellipsis:

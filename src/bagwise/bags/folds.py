@@ -73,12 +73,19 @@ def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
 class BagKFold(BaseEstimator):
     """Folds of bags as a scikit-learn splitter, for ``cv=``; groups carried by the bags stay together.
 
+    Parameters
+    ----------
+    folds : int, "auto" or "each"
+        "auto" is 10, or as many as there are bags (groups) if those are fewer; "each" leaves out one bag (group) at a
+        time.
+    random_state : int
+        Decides, with the ids of the bags, which fold a bag is in.
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> from bagwise.bags import BagKFold
     >>> bags = bw.from_arrays([np.zeros((2, 1))] * 6)
-    >>> [len(test) for _, test in BagKFold(3).split(bags)]
+    >>> [len(test) for _, test in bw.BagKFold(3).split(bags)]
     [2, 2, 2]
     """
 

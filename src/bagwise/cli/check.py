@@ -34,7 +34,7 @@ def check(
     from bagwise.cli.console import Terminal, as_options, speaking
 
     with speaking("check", quiet=False):
-        found = bw.inspect_table(o.sources(table), **o.columns(context))
+        found = bw.check_table(o.sources(table), **o.columns(context))
     found.findings = [replace(finding, text=as_options(finding.text)) for finding in found.findings]
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))

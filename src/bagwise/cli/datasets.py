@@ -11,11 +11,11 @@ from bagwise.cli import options as o
 
 
 def _known(name: str | None) -> str | None:
-    from bagwise.datasets.simulations import maker
+    from bagwise.datasets.simulations import simulation
 
     try:
         if name is not None:
-            maker(name)
+            simulation(name)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return name
@@ -34,17 +34,17 @@ def datasets(
     from rich.table import Table
 
     from bagwise.cli.console import Terminal, speaking
-    from bagwise.datasets.simulations import SHELF, take
+    from bagwise.datasets.simulations import SIMULATIONS, simulate
 
     if name is None:
         shown = Table("data set", "what it is", box=None, padding=(0, 2, 0, 0))
-        for one, (_, what) in SHELF.items():
+        for one, (_, what) in SIMULATIONS.items():
             shown.add_row(one, what)
         Terminal().print(shown)
         return
     with speaking("datasets", quiet=False) as voice:
         o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
-        data, y = take(name, bags, random_state=seed)
+        data, y = simulate(name, bags, random_state=seed)
         if out is None:
             voice.say(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
             return

@@ -34,7 +34,7 @@ def load(tables: list[str], columns: dict, voice):
         raise ValueError("there is no target to learn: name its column with --target")
     voice.say(f"{o.stem(tables)}: {bags}.")
     if frame is not None and not voice.quiet:
-        _doubt(bw.inspect_table(frame, **columns), voice)
+        _doubt(bw.check_table(frame, **columns), voice)
     return bags, y
 
 
@@ -74,11 +74,11 @@ def keep(model, out: Path, **header) -> None:
     import bagwise as bw
 
     try:
-        bw.save(model, out, **header)
+        bw.save_model(model, out, **header)
     except OSError as error:
         place = Path(tempfile.mkdtemp(prefix="bagwise-")) / out.name
         try:
-            bw.save(model, place, **header)
+            bw.save_model(model, place, **header)
         except OSError:
             raise error from None
         raise OSError(f"{error}; the fitted model is in {place} instead: move it to where it can stay") from error

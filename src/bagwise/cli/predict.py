@@ -111,7 +111,7 @@ def predict(
         o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         if parts:
             refuse_place(out)
-        fitted, header = bw.open_model(model), bw.model_files.read_header(model)
+        fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None

@@ -73,7 +73,7 @@ def fit(model_name: str, scan, who, *, seed: int) -> tuple:
     """The model, what it was trained on, and what is said of it."""
     from bagwise.cli.fit import tell
     from bagwise.model_files.header import describe_counts
-    from bagwise.out_of_core.fit_scan import fit_and_survey
+    from bagwise.out_of_core.scan_fit import fit_and_survey
 
     model, found = fit_and_survey(scan, model_name, executor=who, random_state=seed)
     last = model[-1] if hasattr(model, "steps") else model

@@ -1,11 +1,14 @@
-"""Distribution regression: every bag is a sample of a distribution, the target a property of that distribution.
+"""Simulations of published papers.
 
-Wang et al. (2012): one-dimensional bags around a hidden value, without and with outliers.
-
-Park et al. (2020): one instance of every bag carries the target, the others are noise.
+- `make_gaussian`, `make_outlier2` (Wang et al. 2012): scalars around a hidden value, without and with outliers.
+- `make_bmir` (Park et al. 2020): one instance of every bag carries the target, the others are noise.
+- `make_modes` (as in Meunier et al. 2022), `make_entropy` (as in Szabó et al. 2015): the target is a property of the
+  distribution that the bag is a sample of.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -227,5 +230,5 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
     root = turn @ base
     rows = rng.standard_normal((n_bags, instances, 2)) @ root.transpose(0, 2, 1)
     variance = (root[:, 0] ** 2).sum(axis=1)
-    y = 0.5 * np.log(2 * np.pi * np.e * variance)
+    y = 0.5 * np.log(2 * math.pi * math.e * variance)
     return Bags(rows.reshape(-1, 2), instances * np.arange(n_bags + 1)), y

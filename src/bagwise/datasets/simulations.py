@@ -1,4 +1,4 @@
-"""The simulations by name, each with a line on what it is: what the command line offers."""
+"""The simulations by name, with a line on each, for `bagwise datasets`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bagwise.datasets.aerosol import make_aerosol
 from bagwise.datasets.problems import make_problem
 from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
 
-SHELF = {
+SIMULATIONS = {
     "aerosol": (partial(make_aerosol, ragged=True), "satellite pixels around ground stations, clouds included"),
     "gaussian": (make_gaussian, "noisy copies of a hidden value (Wang et al. 2012)"),
     "outlier": (make_outlier2, "the same with outliers among the instances (Wang et al. 2012)"),
@@ -18,30 +18,30 @@ SHELF = {
     "entropy": (make_entropy, "the entropy of the distribution behind a bag (as in Szabó et al. 2015)"),
     "noisy": (partial(make_problem, "noisy"), "every instance a nonlinear view of the target, some corrupted"),
     "mean": (partial(make_problem, "mean"), "the target is linear in the mean instance"),
-    "shape": (partial(make_problem, "shape"), "the target is the spread along one direction; the mean says nothing"),
+    "shape": (partial(make_problem, "shape"), "the target is the spread along one direction; the mean does not help"),
     "prime": (partial(make_problem, "prime"), "one key instance carries the target"),
 }
 
 
-def take(name: str, n_bags: int = 200, *, random_state=0):
+def simulate(name: str, n_bags: int = 200, *, random_state=0):
     """Bags and targets of a simulation, by its name.
 
     Examples
     --------
-    >>> bags, y = take("prime", 50)
+    >>> bags, y = simulate("prime", 50)
     >>> bags.shape
     (50, 8)
     """
-    make = maker(name)
+    make = simulation(name)
     if n_bags < 1:
         raise ValueError(f"a data set needs at least one bag, not {n_bags}")
     return make(n_bags, random_state=random_state)
 
 
-def maker(name: str):
+def simulation(name: str):
     """The function that makes the simulation of this name."""
-    if name not in SHELF:
-        close = difflib.get_close_matches(name, SHELF, n=1)
+    if name not in SIMULATIONS:
+        close = difflib.get_close_matches(name, SIMULATIONS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise ValueError(f"there is no data set {name!r}{hint} The data sets are: {', '.join(SHELF)}")
-    return SHELF[name][0]
+        raise ValueError(f"there is no data set {name!r}{hint} The data sets are: {', '.join(SIMULATIONS)}")
+    return SIMULATIONS[name][0]

@@ -15,7 +15,13 @@ POOLS = ("max", "mean")
 
 
 class MinusDistance(Kernel):
-    r"""s(a, b) = -‖a - b‖, so that the largest similarity is the smallest distance; it has no bandwidth."""
+    r"""s(a, b) = -‖a - b‖, so that the largest similarity is the smallest distance; it has no bandwidth.
+
+    Examples
+    --------
+    >>> MinusDistance()([[0.0, 0.0]], [[3.0, 4.0]]).tolist()
+    [[-5.0]]
+    """
 
     smooth = False
 

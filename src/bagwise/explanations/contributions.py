@@ -1,7 +1,7 @@
-"""What a fitted method can tell of its instances: the optional verbs, asked of the step that has them.
+"""What a fitted method knows of its instances: contributions, weights and instance predictions.
 
-`contributions(bags)`, `instance_weights(bags)` and `predict_instances(bags)` exist or do not. A Pipeline is asked by
-way of its last step, on the bags as that step sees them; an average of additive methods is additive.
+The methods `contributions(bags)`, `instance_weights(bags)` and `predict_instances(bags)` are optional. A Pipeline is
+asked through its last step, on the bags as that step sees them; an average of additive methods is additive.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def unwrapped(model):
 
 
 def tell(model, bags: Bags) -> dict[str, np.ndarray | None]:
-    """What the model says of every instance: contributions, weights, instance predictions; None where it does not."""
-    last, bags, column = _walk(unwrapped(model), bags)
+    """Contributions, weights and predictions of every instance; None for what the model does not have."""
+    last, bags, column = _last_step(unwrapped(model), bags)
     if not isinstance(bags, Bags):
         return dict.fromkeys(TOLD)
     if _is_average(last):
@@ -49,7 +49,7 @@ def by_rows(stage) -> bool:
     return isinstance(stage, EachInstance | OutOfFold)
 
 
-def _walk(model, bags):
+def _last_step(model, bags):
     """The last step, what it is given, and the instance predictions on the way there, if any."""
     column = None
     while isinstance(model, Pipeline):
@@ -68,8 +68,8 @@ def _predicts(stage) -> bool:
     return by_rows(stage) and not hasattr(getattr(stage, "estimator_", None), "transform")
 
 
-def _ask(step, verb: str, bags: Bags):
-    return getattr(step, verb)(bags) if hasattr(step, verb) else None
+def _ask(step, name: str, bags: Bags):
+    return getattr(step, name)(bags) if hasattr(step, name) else None
 
 
 def _is_average(model) -> bool:

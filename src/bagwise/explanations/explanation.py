@@ -1,10 +1,7 @@
-"""`explain`: which instance matters, by the best answer that a method has.
+"""`explain`: what every instance of a bag has to do with its prediction.
 
-The answer of `explain`: numbers for every instance, side by side.
-
-The learned function: what a head makes of an instance prediction, at values where instances lie.
-
-What a prediction would be without an instance, for every instance in turn and any method, many bags at a time.
+Contributions and weights are those that the method has (`bagwise.explanations.contributions`). Leave-one-out effects,
+ŷ(bag) - ŷ(bag without the instance), exist for any method; many bags are predicted at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +22,11 @@ from bagwise.explanations.contributions import by_rows, tell, unwrapped
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
 COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
+BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
+BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
+ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
+MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,42 +88,78 @@ class Explanation:
         return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
 
 
-MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
+def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
+    r"""What every instance has to do with the prediction of its bag, for any fitted method.
 
+    Three kinds of answer:
 
-def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """h on a grid over instance predictions: what a bag of that one instance and of mean covariates is predicted.
+    - contributions c_il, for methods with an additive form: ŷ_i = Σ_l c_il exactly;
+    - weights w_il ≥ 0, Σ_l w_il = 1: attention, the chance to be the primary instance, or the weight in a median;
+    - leave-one-out effects, for any method: e_il = ŷ(bag i) - ŷ(bag i without instance l). A bag of one instance has
+      nothing to compare with: its effect is 0, and ``alone`` of the explanation marks it.
 
     Parameters
     ----------
-    head : fitted last step of a method such as instance-kme, ``model[-1]``
-    predictions : Bags of one column, ``model[:-1].transform(bags)``
-    points : int
-
-    Returns
-    -------
-    grid, h : arrays (points,)
+    model : fitted bag regressor
+        Of the catalogue, or your own: it is asked for ``contributions(bags)``, ``instance_weights(bags)`` and
+        ``predict_instances(bags)``, those that it has. Intervals and searches are looked into.
+    bags : Bags
+    kind : {"auto", "contributions", "weights", "leave-one-out"}
+        "auto" is the first of the three that the method has. Contributions, weights and instance predictions are in
+        the answer whenever the method has them, whatever the kind; effects only if they are asked for.
+    max_instances : int
+        The largest bag that leave-one-out accepts: one of L instances is predicted L times.
+    n_jobs : int, optional
+        Processes that leave-one-out may use. The numbers do not depend on it.
 
     Examples
     --------
-    >>> import bagwise as bw
-    >>> from bagwise.regressors import PoolPredictions
-    >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
-    >>> grid, h = function_on_grid(PoolPredictions().fit(bags, [0.5, 2.0]), bags, points=3)
-    >>> bool((grid == h).all())
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.explanations import explain
+    >>> bags, y = bw.datasets.make_gaussian(40, instances=5)
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> explanation = explain(model, bags)
+    >>> bool(np.allclose(explanation.values.reshape(40, 5).sum(axis=1), model.predict(bags), rtol=1e-12))
     True
+    >>> explain(model, bags, kind="leave-one-out").effects.shape
+    (200,)
     """
-    grid = np.linspace(*np.quantile(predictions.instances[:, 0], MOST), points)
-    alone = from_arrays(list(grid[:, None]))
-    if predictions.covariates is not None:
-        mean = np.tile(predictions.covariates.mean(axis=0), (points, 1))
-        alone = alone.with_covariates(mean, predictions.covariate_names)
-    return grid, head.predict(alone)
+    if kind not in ("auto", *KINDS):
+        raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
+    model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    predictions = np.asarray(model.predict(bags), dtype=np.float64)
+    bags = compared(bags)  # by predict, which has warned
+    told = tell(model, bags)
+    kind = _chosen(kind, told, model)
+    if told["contributions"] is not None:
+        told["contributions"] = _balanced(told["contributions"], predictions, bags)
+    if kind == "leave-one-out":
+        told["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
+    return Explanation(kind, bags, predictions, **told)
 
 
-MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
-BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
-BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
+def _chosen(kind: str, told: dict, model) -> str:
+    offered = [name for name in KINDS if name == "leave-one-out" or told[name] is not None]
+    if kind == "auto":
+        return offered[0]
+    if kind not in offered:
+        raise ValueError(
+            f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
+            "pass one of these as kind, or 'auto'"
+        )
+    return kind
+
+
+def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
+    """Contributions that sum to the prediction, what rounding left over divided among the instances of the bag."""
+    over = predictions - segment_sum(parts, bags.offsets)
+    size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
+    if (np.abs(over) > ROUNDING * size).any():
+        raise ValueError(
+            f"contributions miss the prediction by {np.abs(over).max():.3g}; contributions(bags) of a method must sum "
+            "to predict(bags) in every bag"
+        )
+    return parts + bags.expand(over / bags.sizes)
 
 
 def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: int, n_jobs=None) -> np.ndarray:
@@ -207,78 +245,32 @@ def _refuse_large(bags: Bags, max_instances: int) -> None:
         )
 
 
-ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
-
-
-def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
-    r"""What every instance has to do with the prediction of its bag, for any fitted method.
-
-    Three kinds of answer:
-
-    - contributions c_il, for methods with an additive form: ŷ_i = Σ_l c_il exactly;
-    - weights w_il ≥ 0, Σ_l w_il = 1: attention, the chance to be the primary instance, or the weight in a median;
-    - leave-one-out effects, for any method: e_il = ŷ(bag i) - ŷ(bag i without instance l). A bag of one instance has
-      nothing to compare with: its effect is 0, and ``alone`` of the explanation marks it.
+def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """h on a grid over instance predictions: what a bag of that one instance and of mean covariates is predicted.
 
     Parameters
     ----------
-    model : fitted bag regressor
-        Of the catalogue, or your own: it is asked for ``contributions(bags)``, ``instance_weights(bags)`` and
-        ``predict_instances(bags)``, those that it has. Intervals and searches are looked into.
-    bags : Bags
-    kind : {"auto", "contributions", "weights", "leave-one-out"}
-        "auto" is the first of the three that the method has. Contributions, weights and instance predictions are in
-        the answer whenever the method has them, whatever the kind; effects only if they are asked for.
-    max_instances : int
-        The largest bag that leave-one-out accepts: one of L instances is predicted L times.
-    n_jobs : int, optional
-        Processes that leave-one-out may use. The numbers do not depend on it.
+    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    predictions : Bags of one column, ``model[:-1].transform(bags)``
+    points : int
+
+    Returns
+    -------
+    grid, h : arrays (points,)
 
     Examples
     --------
-    >>> import numpy as np, bagwise as bw
-    >>> from bagwise.explanations import explain
-    >>> bags, y = bw.datasets.make_gaussian(40, instances=5)
-    >>> model = bw.method("aggregated").fit(bags, y)
-    >>> explanation = explain(model, bags)
-    >>> bool(np.allclose(explanation.values.reshape(40, 5).sum(axis=1), model.predict(bags), rtol=1e-12))
+    >>> import bagwise as bw
+    >>> from bagwise.regressors import PoolPredictions
+    >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
+    >>> grid, h = function_on_grid(PoolPredictions().fit(bags, [0.5, 2.0]), bags, points=3)
+    >>> bool((grid == h).all())
     True
-    >>> explain(model, bags, kind="leave-one-out").effects.shape
-    (200,)
     """
-    if kind not in ("auto", *KINDS):
-        raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
-    model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    predictions = np.asarray(model.predict(bags), dtype=np.float64)
-    bags = compared(bags)  # by predict, which has warned
-    told = tell(model, bags)
-    kind = _chosen(kind, told, model)
-    if told["contributions"] is not None:
-        told["contributions"] = _balanced(told["contributions"], predictions, bags)
-    if kind == "leave-one-out":
-        told["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
-    return Explanation(kind, bags, predictions, **told)
-
-
-def _chosen(kind: str, told: dict, model) -> str:
-    offered = [name for name in KINDS if name == "leave-one-out" or told[name] is not None]
-    if kind == "auto":
-        return offered[0]
-    if kind not in offered:
-        raise ValueError(
-            f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
-            "pass one of these as kind, or 'auto'"
-        )
-    return kind
-
-
-def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
-    """Contributions that sum to the prediction, what rounding left over divided among the instances of the bag."""
-    over = predictions - segment_sum(parts, bags.offsets)
-    size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
-    if (np.abs(over) > ROUNDING * size).any():
-        raise ValueError(
-            f"contributions miss the prediction by {np.abs(over).max():.3g}; contributions(bags) of a method must sum "
-            "to predict(bags) in every bag"
-        )
-    return parts + bags.expand(over / bags.sizes)
+    low, high = np.quantile(predictions.instances[:, 0], MOST)
+    grid = np.linspace(low, high, points)
+    alone = from_arrays(list(grid[:, None]))
+    if predictions.covariates is not None:
+        mean = np.tile(predictions.covariates.mean(axis=0), (points, 1))
+        alone = alone.with_covariates(mean, predictions.covariate_names)
+    return grid, head.predict(alone)

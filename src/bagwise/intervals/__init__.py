@@ -1,4 +1,4 @@
-"""Uncertainty at bag level: intervals that hold what they promise, and how well the promised ones do."""
+"""Intervals around predictions that cover a given share of new bags, and the coverage of any intervals."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
-"""Held-out predictions of the training bags, and what predicts new bags without them: one function per way.
+"""Calibration: predictions of training bags by models that never saw them, and those models' predictions of new bags.
 
-Models that never saw some of the bags: trained fold by fold, or kept by the method itself.
-
-Leave-one-bag-out ridge regression at new bags, without fitting again.
+`by_folds` trains a model per fold, or takes those that the method has kept; `by_split` trains one model without the
+first fold; `by_ridge` has leave-one-bag-out ridge regression in closed form, at training bags and at new ones.
 """
 
 from __future__ import annotations
@@ -24,6 +23,54 @@ from bagwise.intervals.order_statistics import units_of
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
 from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What every kind of interval is made of.
+
+    Attributes
+    ----------
+    method : fitted; what predicts new bags
+    left_out : offers ``predict_folds(bags) -> (folds, bags)``, each row by a model that never saw that fold
+    positions : the training bags with a held-out prediction
+    fold, held_out : of each of those, the row of ``left_out`` and what it predicts
+    """
+
+    method: Any
+    left_out: Any
+    positions: np.ndarray
+    fold: np.ndarray
+    held_out: np.ndarray
+
+
+def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
+    """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
+    fitted = fit_once(method, bags, y, weights)
+    everything = np.arange(len(bags))
+    if kept and keeps_folds(fitted, bags):
+        return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
+    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
+    return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
+
+
+def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
+    """For "jackknife+", in closed form; None where that would not be honest."""
+    ridge = leave_out_of_ridge(method, bags, y, weights, any_grid=any_grid)
+    if ridge is None:
+        return None
+    return Calibration(ridge.method, ridge, np.arange(len(bags)), units_of(bags), y - ridge.residuals)
+
+
+def by_split(method, bags: Bags, y, weights, fold) -> Calibration:
+    """For "split": a model trained on all folds but the first, which is held out."""
+    held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
+    model = fit_once(method, bags[train], y[train], None if weights is None else weights[train])
+    nought = np.zeros(len(held_out), dtype=np.int64)
+    return Calibration(model, FoldModels((model,)), held_out, nought, model.predict(bags[held_out]))
+
+
+# Models without a fold ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -75,6 +122,9 @@ def gives_std(method) -> bool:
     return "return_std" in inspect.signature(last_step(method).predict).parameters
 
 
+# Ridge regression without a bag, in closed form --------------------------------------------------------------------
+
+
 class LeavingOut(RidgePath):
     r"""`RidgePath` that remembers its rows, and so can say what it would have predicted without a bag.
 
@@ -96,12 +146,13 @@ class LeavingOut(RidgePath):
         rows, w = self.seen_
         w = weights_or_ones(w, rows)
         penalty = self.penalty_ * (np.count_nonzero(w) if self.scaling == "n" else 1.0)
-        path = (_FeaturePath if self.kernel == "linear" else _GramPath)(
-            rows, np.zeros(len(rows)), w, self.fit_intercept
-        )
+        problem = rows, np.zeros(len(rows)), w, self.fit_intercept
+        path: _FeaturePath | _GramPath
         if self.kernel == "linear":
+            path = _FeaturePath(*problem)
             centre, left = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
         else:
+            path = _GramPath(*problem)
             centre, left = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
         share = w / w.sum() if self.fit_intercept else np.zeros(len(rows))
         return Smoother(share, centre, left @ (path.U.T * np.sqrt(w)))
@@ -192,48 +243,3 @@ def _with_last(method, ridge):
     changed = copy(method)
     changed.steps = [*method.steps[:-1], (method.steps[-1][0], ridge)]
     return changed
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What every kind of interval is made of.
-
-    Attributes
-    ----------
-    method : fitted; what predicts new bags
-    left_out : offers ``predict_folds(bags) -> (folds, bags)``, each row by a model that never saw that fold
-    positions : the training bags with a held-out prediction
-    fold, held_out : of each of those, the row of ``left_out`` and what it predicts
-    """
-
-    method: Any
-    left_out: Any
-    positions: np.ndarray
-    fold: np.ndarray
-    held_out: np.ndarray
-
-
-def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
-    """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
-    fitted = fit_once(method, bags, y, weights)
-    everything = np.arange(len(bags))
-    if kept and keeps_folds(fitted, bags):
-        return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
-    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
-    return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
-
-
-def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
-    """For "jackknife+", in closed form; None where that would not be honest."""
-    ridge = leave_out_of_ridge(method, bags, y, weights, any_grid=any_grid)
-    if ridge is None:
-        return None
-    return Calibration(ridge.method, ridge, np.arange(len(bags)), units_of(bags), y - ridge.residuals)
-
-
-def by_split(method, bags: Bags, y, weights, fold) -> Calibration:
-    """For "split": a model trained on all folds but the first, which is held out."""
-    held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    model = fit_once(method, bags[train], y[train], None if weights is None else weights[train])
-    nought = np.zeros(len(held_out), dtype=np.int64)
-    return Calibration(model, FoldModels((model,)), held_out, nought, model.predict(bags[held_out]))

@@ -1,6 +1,6 @@
-"""What share of the targets intervals cover: of ours, and of those a probabilistic method promises by itself.
+"""Quantiles of scores with a finite-sample guarantee, and the coverage of intervals.
 
-Finite-sample quantiles of scores, where the unit that counts is the bag, or the group of bags.
+The unit that counts is the bag, or the group of bags: a score of a group of N bags counts 1/N.
 """
 
 from __future__ import annotations

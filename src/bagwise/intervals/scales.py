@@ -1,6 +1,6 @@
-"""The scale of a bag's error for every fold: fitted without the fold, given by its model, or one.
+"""The scale of a bag's error: `BagScale` from its size and spread, the method's standard deviation, or one for all.
 
-How large an error to expect of a bag, from its size and the spread of its instances.
+Every fold has a scale of its own, fitted without the bags of that fold.
 """
 
 from __future__ import annotations

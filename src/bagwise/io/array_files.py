@@ -55,6 +55,13 @@ def save_npz(path, bags: Bags, y=None) -> None:
     ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. It is written beside its place and moved
     there when complete.
 
+    Parameters
+    ----------
+    path : str or path
+        It must end in ``.npz``.
+    bags : Bags
+    y : array, a target per bag, optional
+
     Examples
     --------
     >>> import tempfile, pathlib, bagwise as bw

@@ -51,7 +51,7 @@ class Inspection:
         return asdict(self) | {"ok": self.ok}
 
 
-def inspect_table(source, *, bag=None, target=None, **options) -> Inspection:
+def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     """Look at a table as `load` would, and go on after the first thing that is wrong.
 
     Parameters
@@ -63,7 +63,7 @@ def inspect_table(source, *, bag=None, target=None, **options) -> Inspection:
     --------
     >>> import pandas as pd, bagwise as bw
     >>> frame = pd.DataFrame({"site": [1, 1, 2], "red": [1.0, 2.0, 2.5], "day": 20190423, "aod": [0.1, 0.2, 0.3]})
-    >>> found = bw.inspect_table(frame, bag="site", target="aod")
+    >>> found = bw.check_table(frame, bag="site", target="aod")
     >>> found.bags, found.ok
     (2, False)
     >>> found.findings[0].text

@@ -237,7 +237,7 @@ class MarginalPseudolikelihood(BaseEstimator):
 
 
 def _density(parts: list[tuple], bandwidth: float) -> tuple[float, float]:
-    return largest_density([Features(*part, bandwidth) for part in parts])
+    return largest_density([Features(*(*part, bandwidth)) for part in parts])
 
 
 def _maximise(function, about: float) -> float:

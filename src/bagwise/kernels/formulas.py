@@ -19,6 +19,21 @@ class Kernel(BaseEstimator):
     """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
 
     A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ in the formulas, above zero.
+
+    Examples
+    --------
+    >>> class Triangle(Kernel):
+    ...     smooth = False
+    ...
+    ...     def _of_squared_distance(self, d2):
+    ...         return np.maximum(0.0, 1.0 - np.sqrt(d2) / self.bandwidth)
+    >>> Triangle(4.0)([[0.0]], [[1.0], [5.0]]).tolist()
+    [[0.75, 0.0]]
     """
 
     smooth = True
@@ -42,10 +57,15 @@ class Kernel(BaseEstimator):
 class Gaussian(Kernel):
     r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth.
 
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a length.
+
     Examples
     --------
-    >>> float(Gaussian(2.0)([[0.0]], [[2.0]])[0, 0]).__round__(4)
-    0.6065
+    >>> Gaussian(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.6065]]
     """
 
     def _of_squared_distance(self, d2):
@@ -53,28 +73,72 @@ class Gaussian(Kernel):
 
 
 class InverseMultiquadric(Kernel):
-    r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse"."""
+    r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse".
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a length.
+
+    Examples
+    --------
+    >>> InverseMultiquadric(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.3536]]
+    """
 
     def _of_squared_distance(self, d2):
         return 1.0 / _sqrt(d2 + self.bandwidth**2)
 
 
 class RationalQuadratic(Kernel):
-    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), as in Szabó et al. (2015). Here θ is a squared length."""
+    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), as in Szabó et al. (2015). Here θ is a squared length.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a squared length.
+
+    Examples
+    --------
+    >>> RationalQuadratic(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.3333]]
+    """
 
     def _of_squared_distance(self, d2):
         return self.bandwidth / (d2 + self.bandwidth)
 
 
 class Cauchy(Kernel):
-    r"""k(a, b) = 1 / (1 + r² / θ²)."""
+    r"""k(a, b) = 1 / (1 + r² / θ²).
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a length.
+
+    Examples
+    --------
+    >>> Cauchy(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.5]]
+    """
 
     def _of_squared_distance(self, d2):
         return 1.0 / (1.0 + d2 / self.bandwidth**2)
 
 
 class Student(Kernel):
-    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel. Here θ is an exponent; above 2 it is no kernel."""
+    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel. Here θ is an exponent; above 2 it is no kernel.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, an exponent, at most 2 for a positive definite kernel.
+
+    Examples
+    --------
+    >>> Student(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.2]]
+    """
 
     @property
     def smooth(self) -> bool:  # type: ignore[override]
@@ -89,7 +153,18 @@ class Student(Kernel):
 
 
 class Exponential(Kernel):
-    r"""k(a, b) = exp(-r / (2 θ²)), as in Szabó et al. (2015). It has a kink at zero."""
+    r"""k(a, b) = exp(-r / (2 θ²)), as in Szabó et al. (2015). It has a kink at zero.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ; 2 θ² is a length.
+
+    Examples
+    --------
+    >>> Exponential(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.7788]]
+    """
 
     smooth = False
 
@@ -98,7 +173,18 @@ class Exponential(Kernel):
 
 
 class Matern32(Kernel):
-    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ."""
+    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a length.
+
+    Examples
+    --------
+    >>> Matern32(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.4834]]
+    """
 
     smooth = False
 
@@ -108,7 +194,18 @@ class Matern32(Kernel):
 
 
 class Matern52(Kernel):
-    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ."""
+    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a length.
+
+    Examples
+    --------
+    >>> Matern52(2.0)([[0.0]], [[2.0]]).round(4).tolist()
+    [[0.524]]
+    """
 
     smooth = False
 
@@ -118,7 +215,20 @@ class Matern52(Kernel):
 
 
 class Polynomial(Kernel):
-    r"""k(a, b) = (<a, b> + θ)^p. Unbounded, so a mean embedding need not exist: Szabó et al. (2015) saw it fail."""
+    r"""k(a, b) = (<a, b> + θ)^p. Unbounded, so a mean embedding need not exist: Szabó et al. (2015) saw it fail.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, what is added to the inner product.
+    degree : int
+        p.
+
+    Examples
+    --------
+    >>> Polynomial(1.0, degree=2)([[1.0, 2.0]], [[3.0, 0.5]]).tolist()
+    [[25.0]]
+    """
 
     def __init__(self, bandwidth: float = 1.0, degree: int = 2):
         self.bandwidth = bandwidth
@@ -130,7 +240,13 @@ class Polynomial(Kernel):
 
 
 class Linear(Kernel):
-    r"""k(a, b) = <a, b>: the mean embedding is the mean of the instances."""
+    r"""k(a, b) = <a, b>: the mean embedding is the mean of the instances.
+
+    Examples
+    --------
+    >>> Linear()([[1.0, 2.0]], [[3.0, 0.5]]).tolist()
+    [[4.0]]
+    """
 
     def __init__(self):
         pass
@@ -145,6 +261,18 @@ class PrintedInverse(Kernel):
     It equals (1 + θ) / (r² + θ) - 1, a scaled rational quadratic minus a constant, and is NOT positive definite: it
     has no feature map, and is usable as a Gram matrix only (``KernelMean(columns="gram")``). A warning says so. What
     was computed for the paper is `InverseMultiquadric`.
+
+    Parameters
+    ----------
+    bandwidth : float
+        θ, a squared length.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     PrintedInverse(2.0)([[0.0]], [[2.0]]).tolist()
+    [[-0.5]]
     """
 
     @property

@@ -1,7 +1,7 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
 from bagwise.methods import attention, auto, baselines, bayesian, distributions, instance_kme, reweighted, statistics
-from bagwise.methods.catalogue import CATALOGUE, Card, card, method, method_names
+from bagwise.methods.catalogue import CATALOGUE, Card, method, method_card, method_names
 
 __all__ = [
     "CATALOGUE",
@@ -10,7 +10,7 @@ __all__ = [
     "auto",
     "baselines",
     "bayesian",
-    "card",
+    "method_card",
     "distributions",
     "instance_kme",
     "method",

@@ -63,8 +63,20 @@ def register(card: Card) -> None:
     CATALOGUE[card.name] = card
 
 
-def card(name: str) -> Card:
-    """The card of a method."""
+def method_card(name: str) -> Card:
+    """The card of a method: its idea, its citation, what it assumes, costs and offers.
+
+    Parameters
+    ----------
+    name : str
+        One of `method_names()`.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bw.method_card("instance-kme").preset_names[:2]
+    ['default', 'paper']
+    """
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
@@ -82,7 +94,7 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     [('statistics', 'default'), ('statistics', 'linear')]
     """
     name, _, said = text.partition(":") if isinstance(text, str) else (text, "", "")
-    found = card(name)
+    found = method_card(name)
     if said and preset not in (None, said):
         raise ValueError(f"{text!r} names a preset, and preset={preset!r} is another; give one of them")
     preset = preset or said or found.preset_names[0]
@@ -118,5 +130,12 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
 
 
 def method_names() -> list[str]:
-    """Names of all methods."""
+    """Names of all methods.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> "instance-kme" in bw.method_names()
+    True
+    """
     return list(CATALOGUE)

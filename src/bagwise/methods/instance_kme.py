@@ -5,6 +5,8 @@ With the same networks, a comparison of two methods on instance predictions is n
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bagwise.embeddings import KernelMean
@@ -89,7 +91,7 @@ def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
     scoring folds.
     """
     learner = paper_network(random_state=random_state)
-    as_is = {"weighting": "instance", "beyond": "regressor"}
+    as_is: dict[str, Any] = {"weighting": "instance", "beyond": "regressor"}
     stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="none", fit_intercept=False)
     embedding = KernelMean(Gaussian(70.0), units="label")
@@ -103,7 +105,7 @@ def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
     equal sizes it is the same.
     """
     learner = notebook_network(random_state=random_state)
-    as_is = {"weighting": "instance", "beyond": "regressor", "predictor": "last-fold"}
+    as_is: dict[str, Any] = {"weighting": "instance", "beyond": "regressor", "predictor": "last-fold"}
     stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="n", fit_intercept=False)
     embedding = KernelMean(InverseMultiquadric(100.0), units="label")

@@ -6,14 +6,14 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.model_files.header import describe_training
-    from bagwise.model_files.model_file import open_model, read_header, save, try_saving
+    from bagwise.model_files.model_file import load_model, read_header, save_model, try_saving
 
-__all__ = ["describe_training", "open_model", "read_header", "save", "try_saving"]
+__all__ = ["describe_training", "load_model", "read_header", "save_model", "try_saving"]
 
 __getattr__, __dir__ = exported(
     __name__,
     {
         "header": ("describe_training",),
-        "model_file": ("open_model", "read_header", "save", "try_saving"),
+        "model_file": ("load_model", "read_header", "save_model", "try_saving"),
     },
 )

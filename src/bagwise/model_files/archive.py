@@ -84,7 +84,7 @@ OLDEST = 2  # that can be read
 KIND = "bagwise model"
 HEADER = "header.json"
 SEAL = len(hashlib.sha256().hexdigest())
-OURS = "give a file that bagwise.save has written"
+OURS = "give a file that bagwise.save_model has written"
 # What every header has; the values may be anything JSON can say where no type stands.
 FIELDS = {"kind": str, "format": int, "versions": dict, "parts": dict, "checksum": str}
 

@@ -59,7 +59,7 @@ def _load(parts: dict[str, bytes]):
     return model
 
 
-def save(
+def save_model(
     model,
     path: Path | str,
     *,
@@ -84,12 +84,12 @@ def save(
     Examples
     --------
     >>> import tempfile, bagwise as bw
-    >>> from bagwise.model_files import describe_training, open_model, save
+    >>> from bagwise.model_files import describe_training, load_model, save_model
     >>> bags, y = bw.datasets.make_gaussian(40, instances=10)
     >>> model = bw.method("aggregated").fit(bags, y)
     >>> path = tempfile.mkdtemp() + "/model.bagwise"
-    >>> save(model, path, method="aggregated", training=describe_training(bags, y))
-    >>> bool((open_model(path).predict(bags) == model.predict(bags)).all())
+    >>> save_model(model, path, method="aggregated", training=describe_training(bags, y))
+    >>> bool((load_model(path).predict(bags) == model.predict(bags)).all())
     True
     """
     _refuse_unfitted(model)
@@ -120,12 +120,25 @@ def try_saving(model) -> None:
     dump(HistGradientBoostingRegressor(max_iter=1).fit([[0.0], [1.0]], [0.0, 1.0]))
 
 
-def open_model(path: Path | str):
-    """The fitted model in a file that `save` has written.
+def load_model(path: Path | str):
+    """The fitted model in a file that `save_model` has written.
 
     Only types from a fixed list are made, none by running code from the file; pickle is never read. A file that is
     changed, cut short, of a newer format or not ours is refused with a ValueError. If the versions of
     scikit-learn or bagwise differ from those that saved it, a UserWarning names both.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(20, instances=5)
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.bagwise"
+    >>> bw.save_model(bw.method("aggregated").fit(bags, y), path)
+    >>> bw.load_model(path).predict(bags).shape
+    (20,)
     """
     with _opened(path) as stream, refusing(path):
         header, parts = unpack(stream)
@@ -148,7 +161,9 @@ def _opened(path: Path | str) -> BinaryIO:
     try:
         return open(path, "rb")
     except FileNotFoundError:
-        raise FileNotFoundError(f"there is no file {path}; give one that bagwise.save or `bagwise fit` wrote") from None
+        raise FileNotFoundError(
+            f"there is no file {path}; give one that bagwise.save_model or `bagwise fit` wrote"
+        ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{path} is a folder; give the model file in it") from None
 

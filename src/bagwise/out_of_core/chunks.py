@@ -1,12 +1,10 @@
-"""`Bags` that are in memory already, as chunks: what streams also runs on them.
+"""A chunk: part of a table that reads itself, block by block, in whichever process it is.
 
-What is read of a table: the columns by their roles, chosen as `load` chooses them, and their types.
-
-Where the rows of a chunk lie: row groups of a Parquet file, or a table in memory.
-
-What the footers of Parquet files say: the columns, on which all must agree, and the row groups worth reading.
-
-A chunk: a few row groups of a file, or a slice of a table, that reads itself block by block, wherever it lands.
+- `Chunk`: rows of a table; `BagsChunk`: instances of `Bags` that are in memory.
+- `FileRows`, `TableRows`: where the rows of a chunk are, in row groups of a Parquet file or in a table in memory.
+- `Layout`: which columns are read, in which types; they are chosen by the rules of `load`.
+- `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
+  row can satisfy the conditions are not read.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import and_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -31,215 +29,7 @@ from bagwise.io.readers import reading
 from bagwise.io.tables import refuse_no_labels, refuse_no_target
 from bagwise.out_of_core.conditions import Where
 
-
-@dataclass(frozen=True)
-class Layout:
-    """What is read of every chunk of a scan: which columns, which rows, and in which types."""
-
-    bag: str
-    target: str | None
-    groups: str | None
-    features: tuple[str, ...]
-    dtype: np.dtype
-    labels: dict  # the types of bag and groups, in which all files agree
-    where: Where | None = None
-
-    @classmethod
-    def of(cls, schema, roles: dict, features: list, where: Where | None) -> Layout:
-        columns = FrameColumns(schema.empty_table())
-        dtype = np.dtype(np.float32 if all(columns.single(name) for name in features) else np.float64)
-        labels = {name: _plain(schema.field(name).type) for name in (roles["bag"], roles["groups"]) if name is not None}
-        return cls(**roles, features=tuple(features), dtype=dtype, labels=labels, where=where)
-
-    def column(self, role: str) -> str:
-        """The column that has a role; refused if none has."""
-        name = getattr(self, role)
-        if name is None:
-            raise ValueError(f"the scan has no {role}; name the column with scan(..., {role}=...)")
-        return name
-
-
-def asked_for(roles: dict, features, ignore, where: Where | None) -> list:
-    """Every column that is named somewhere."""
-    named = [name for name in roles.values() if name is not None]
-    others = as_list([] if features is None else features) + as_list(ignore) + (where.names if where else [])
-    return list(dict.fromkeys(named + others))
-
-
-def choose(columns: FrameColumns, roles: dict, features, ignore) -> list:
-    """The feature columns, by the rules of `load`, without columns of lists; every other role is fit for it."""
-    names = choose_features(columns, **roles, features=features, ignore=ignore)
-    lists = [name for name in names if columns.kind(name) in ("list", "vector")]
-    if lists:
-        raise TypeError(
-            f"column {lists[0]!r} holds lists, which are not read chunk by chunk; write a row per instance and a "
-            "column per feature, ignore it, or read the table whole with bagwise.load"
-        )
-    as_feature_names(names, len(names))  # no name twice
-    refuse_no_labels(columns, roles["bag"], "bag ids")
-    if roles["groups"] is not None:
-        refuse_no_labels(columns, roles["groups"], "groups")
-    if roles["target"] is not None:
-        refuse_no_target(columns, roles["target"])
-    return names
-
-
-def _plain(kind):
-    """The type of the labels themselves, where a file holds their numbers in a dictionary."""
-    import pyarrow as pa
-
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """Consecutive row groups of one Parquet file. Only its path, their numbers and their rows travel."""
-
-    part: Part
-    groups: tuple[int, ...]
-    n_rows: int
-
-    @property
-    def name(self) -> str:
-        first, last = self.groups[0], self.groups[-1]
-        return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
-
-    def tables(self, columns: list[str], rows: int) -> Iterator:
-        """Tables of these columns and about that many rows; of the file little more than their pages is held."""
-        import pyarrow as pa
-
-        # buffered, and not fetched ahead: a row group may be larger than what we may hold of it
-        with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
-            self._refuse_change(file.metadata)
-            own = [name for name in columns if name in file.schema_arrow.names]
-            with reading(self.name):
-                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=own, use_threads=False):
-                    yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
-
-    def _refuse_change(self, metadata) -> None:
-        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
-        if sum(there) != self.n_rows:
-            raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
-
-
-@dataclass(frozen=True)
-class TableRows:
-    """A slice of a pyarrow table in memory."""
-
-    table: object
-    first: int
-
-    @property
-    def n_rows(self) -> int:
-        return self.table.num_rows
-
-    @property
-    def name(self) -> str:
-        return f"rows {self.first:,} to {self.first + self.n_rows - 1:,} of the table"
-
-    def tables(self, columns: list[str], rows: int) -> Iterator:
-        for start in range(0, self.n_rows, rows):
-            yield self.table.select(columns).slice(start, rows)
-
-    def __reduce__(self):
-        return _unpack, (_pack(self.table), self.first)
-
-
-def _pack(table) -> bytes:
-    """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def _unpack(packed: bytes, first: int) -> TableRows:
-    import pyarrow as pa
-
-    return TableRows(pa.ipc.open_stream(packed).read_all(), first)
-
-
 AT_ONCE = 16  # footers of distant files are waited for together
-
-
-@dataclass(frozen=True)
-class Footer:
-    """What is known of one file: its columns, and the number of rows of every row group."""
-
-    part: Part
-    schema: object
-    sizes: tuple[int, ...]
-
-    @property
-    def names(self) -> list[str]:
-        """The columns of the file, then those its folders name."""
-        return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
-
-    def empty(self, asked: list, only: bool) -> nw.DataFrame:
-        """A table of the columns that are seen, without rows."""
-        with reading(self.part.name):  # names that appear twice show themselves here
-            table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
-            return nw.from_native(self.part.add_values(table, asked), eager_only=True)
-
-    def kept(self, where: Where | None, schema) -> list[int]:
-        """The row groups that are not empty, and may have a row that satisfies the conditions."""
-        expression = None if where is None else where.by_statistics(schema)
-        groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
-        return [k for k in groups if self.sizes[k]]
-
-    def _possible(self, expression, schema) -> list[int]:
-        import pyarrow.compute as pc
-        from pyarrow.dataset import ParquetFileFormat
-
-        values = [v for v in self.part.values if v.column not in self.schema.names and v.value is not None]
-        said = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
-        with reading(self.part.name):
-            path, system = self.part.place()
-            known = reduce(and_, said) if said else None
-            fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=known)
-            return [one.row_groups[0].id for one in fragment.split_by_row_group(expression, schema=schema)]
-
-
-def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
-    first = _read(parts[0])  # in this thread: what reading imports is there for the others
-    with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
-        return [first, *pool.map(_read, parts[1:])]
-
-
-def _read(part: Part) -> Footer:
-    with part.open() as file:
-        groups = range(file.metadata.num_row_groups)
-        return Footer(part, file.schema_arrow, tuple(file.metadata.row_group(k).num_rows for k in groups))
-
-
-def agree(footers: list[Footer], asked: list, *, only: bool):
-    """The schema of all files: every column that is seen, in a type that holds its values in all of them.
-
-    The rules are those by which `load` stacks tables; here the tables have no rows.
-    """
-    kinds: dict = {}  # the first file of every kind: thousands may be of one
-    for footer in footers:
-        kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
-    frames = [footer.empty(asked, only) for footer in kinds.values()]
-    return stack(frames, [footer.part.name for footer in kinds.values()]).to_arrow().schema
-
-
-def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
-    """Runs of consecutive row groups of at most that many rows in all; a larger row group is a run of its own."""
-    for _, run in groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
-        held: list[int] = []
-        for _, k in run:
-            if held and sum(footer.sizes[i] for i in [*held, k]) > most:
-                yield _rows(footer, held)
-                held = []
-            held.append(k)
-        yield _rows(footer, held)
-
-
-def _rows(footer: Footer, groups: list[int]) -> FileRows:
-    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups))
 
 
 class Block(NamedTuple):
@@ -371,7 +161,8 @@ def _rebatch(tables: Iterator, rows: int) -> Iterator:
     """The same rows in tables of exactly that many, so that blocks do not depend on how a library cuts a file."""
     import pyarrow as pa
 
-    held, count = [], 0
+    held: list = []
+    count = 0
     for table in tables:
         while count + table.num_rows >= rows:
             cut = rows - count
@@ -448,3 +239,219 @@ def _chunk(bags: Bags, y, start: int, stop: int) -> BagsChunk:
     codes = np.repeat(np.arange(high - low), np.diff(ends))
     values = [None if one is None else one[low:high] for one in (y, bags.groups)]
     return BagsChunk(start, instances, bags.ids[low:high], codes, *values)
+
+
+# Where the rows are -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Consecutive row groups of one Parquet file. Only its path, their numbers and their rows travel."""
+
+    part: Part
+    groups: tuple[int, ...]
+    n_rows: int
+
+    @property
+    def name(self) -> str:
+        first, last = self.groups[0], self.groups[-1]
+        return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
+
+    def tables(self, columns: list[str], rows: int) -> Iterator:
+        """Tables of these columns and about that many rows; of the file little more than their pages is held."""
+        import pyarrow as pa
+
+        # buffered, and not fetched ahead: a row group may be larger than what we may hold of it
+        with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
+            self._refuse_change(file.metadata)
+            own = [name for name in columns if name in file.schema_arrow.names]
+            with reading(self.name):
+                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=own, use_threads=False):
+                    yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
+
+    def _refuse_change(self, metadata) -> None:
+        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
+        if sum(there) != self.n_rows:
+            raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A slice of a pyarrow table in memory."""
+
+    table: Any  # of pyarrow
+    first: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def name(self) -> str:
+        return f"rows {self.first:,} to {self.first + self.n_rows - 1:,} of the table"
+
+    def tables(self, columns: list[str], rows: int) -> Iterator:
+        for start in range(0, self.n_rows, rows):
+            yield self.table.select(columns).slice(start, rows)
+
+    def __reduce__(self):
+        return _unpack, (_pack(self.table), self.first)
+
+
+def _pack(table) -> bytes:
+    """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
+    import pyarrow as pa
+
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def _unpack(packed: bytes, first: int) -> TableRows:
+    import pyarrow as pa
+
+    return TableRows(pa.ipc.open_stream(packed).read_all(), first)
+
+
+# What is read of them -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is read of every chunk of a scan: which columns, which rows, and in which types."""
+
+    bag: str
+    target: str | None
+    groups: str | None
+    features: tuple[str, ...]
+    dtype: np.dtype
+    labels: dict  # the types of bag and groups, in which all files agree
+    where: Where | None = None
+
+    @classmethod
+    def of(cls, schema, roles: dict, features: list, where: Where | None) -> Layout:
+        columns = FrameColumns(schema.empty_table())
+        dtype = np.dtype(np.float32 if all(columns.single(name) for name in features) else np.float64)
+        labels = {name: _plain(schema.field(name).type) for name in (roles["bag"], roles["groups"]) if name is not None}
+        return cls(**roles, features=tuple(features), dtype=dtype, labels=labels, where=where)
+
+    def column(self, role: str) -> str:
+        """The column that has a role; refused if none has."""
+        name = getattr(self, role)
+        if name is None:
+            raise ValueError(f"the scan has no {role}; name the column with scan(..., {role}=...)")
+        return name
+
+
+def asked_for(roles: dict, features, ignore, where: Where | None) -> list:
+    """Every column that is named somewhere."""
+    named = [name for name in roles.values() if name is not None]
+    others = as_list([] if features is None else features) + as_list(ignore) + (where.names if where else [])
+    return list(dict.fromkeys(named + others))
+
+
+def choose(columns: FrameColumns, roles: dict, features, ignore) -> list:
+    """The feature columns, by the rules of `load`, without columns of lists; every other role is fit for it."""
+    names = choose_features(columns, **roles, features=features, ignore=ignore)
+    lists = [name for name in names if columns.kind(name) in ("list", "vector")]
+    if lists:
+        raise TypeError(
+            f"column {lists[0]!r} holds lists, which are not read chunk by chunk; write a row per instance and a "
+            "column per feature, ignore it, or read the table whole with bagwise.load"
+        )
+    as_feature_names(names, len(names))  # no name twice
+    refuse_no_labels(columns, roles["bag"], "bag ids")
+    if roles["groups"] is not None:
+        refuse_no_labels(columns, roles["groups"], "groups")
+    if roles["target"] is not None:
+        refuse_no_target(columns, roles["target"])
+    return names
+
+
+def _plain(kind):
+    """The type of the labels themselves, where a file holds their numbers in a dictionary."""
+    import pyarrow as pa
+
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+# Footers of Parquet files -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What is known of one file: its columns, and the number of rows of every row group."""
+
+    part: Part
+    schema: Any  # of pyarrow
+    sizes: tuple[int, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the file, then those its folders name."""
+        return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
+
+    def empty(self, asked: list, only: bool) -> nw.DataFrame:
+        """A table of the columns that are seen, without rows."""
+        with reading(self.part.name):  # names that appear twice show themselves here
+            table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
+            return nw.from_native(self.part.add_values(table, asked), eager_only=True)
+
+    def kept(self, where: Where | None, schema) -> list[int]:
+        """The row groups that are not empty, and may have a row that satisfies the conditions."""
+        expression = None if where is None else where.by_statistics(schema)
+        groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
+        return [k for k in groups if self.sizes[k]]
+
+    def _possible(self, expression, schema) -> list[int]:
+        import pyarrow.compute as pc
+        from pyarrow.dataset import ParquetFileFormat
+
+        values = [v for v in self.part.values if v.column not in self.schema.names and v.value is not None]
+        said = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
+        with reading(self.part.name):
+            path, system = self.part.place()
+            known = reduce(and_, said) if said else None
+            fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=known)
+            return [one.row_groups[0].id for one in fragment.split_by_row_group(expression, schema=schema)]
+
+
+def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
+    first = _read(parts[0])  # in this thread: what reading imports is there for the others
+    with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
+        return [first, *pool.map(_read, parts[1:])]
+
+
+def _read(part: Part) -> Footer:
+    with part.open() as file:
+        groups = range(file.metadata.num_row_groups)
+        return Footer(part, file.schema_arrow, tuple(file.metadata.row_group(k).num_rows for k in groups))
+
+
+def agree(footers: list[Footer], asked: list, *, only: bool):
+    """The schema of all files: every column that is seen, in a type that holds its values in all of them.
+
+    The rules are those by which `load` stacks tables; here the tables have no rows.
+    """
+    kinds: dict = {}  # the first file of every kind: thousands may be of one
+    for footer in footers:
+        kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
+    frames = [footer.empty(asked, only) for footer in kinds.values()]
+    return stack(frames, [footer.part.name for footer in kinds.values()]).to_arrow().schema
+
+
+def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
+    """Runs of consecutive row groups of at most that many rows in all; a larger row group is a run of its own."""
+    for _, run in groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
+        held: list[int] = []
+        for _, k in run:
+            if held and sum(footer.sizes[i] for i in [*held, k]) > most:
+                yield _rows(footer, held)
+                held = []
+            held.append(k)
+        yield _rows(footer, held)
+
+
+def _rows(footer: Footer, groups: list[int]) -> FileRows:
+    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups))

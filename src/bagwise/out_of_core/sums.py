@@ -1,15 +1,15 @@
-"""Rows of embeddings, a row per bag, from sums over the instances of bags that are cut and spread.
+"""Stages and embeddings fitted from sums over chunks, where the rows of a bag may be in several of them.
 
-Out-of-fold predictions of random-feature ridge, from sums: Σ w d dᵀ of every fold, and no row twice in memory.
-
-Moments and extremes of every feature in every bag, in two passes: about its own mean, so nothing cancels.
+- Out-of-fold predictions of random-feature ridge, from Σ w d dᵀ of every fold.
+- Moments and extremes of every feature in every bag, in two passes: about the bag's own mean, so that nothing cancels.
+- Rows of `FeatureMean`, `LandmarkMean` and `KernelMean`: Σ φ(x) over the instances of a bag.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -23,7 +23,7 @@ from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Walk, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, sum_rows
 from bagwise.out_of_core.survey import ColumnSums, Survey
 
 CACHED_ROWS = 2048
@@ -31,10 +31,10 @@ MOST_FOLDS = 64
 
 
 @dataclass(frozen=True)
-class FoldModels:
+class FoldRidges:
     """(β, b) without each fold, for one or several penalties; picklable, and small whatever the number of rows."""
 
-    features: object
+    features: Any  # fitted random features
     models: dict[int, tuple[np.ndarray, np.ndarray]]
 
     @property
@@ -49,7 +49,7 @@ class FoldModels:
             out[rows] = self.features.transform(X[rows]).astype(np.float64) @ coef + intercept
         return out
 
-    def only(self, candidate: int) -> FoldModels:
+    def only(self, candidate: int) -> FoldRidges:
         chosen = {k: (coef[:, [candidate]], b[[candidate]]) for k, (coef, b) in self.models.items()}
         return replace(self, models=chosen)
 
@@ -58,13 +58,13 @@ class FoldModels:
 class Predicted:
     """The out-of-fold predictions of all instances: whose they are, their range and spread, and their bag means."""
 
-    models: FoldModels
+    models: FoldRidges
     columns: ColumnSums
     bags: Bags
     fold: np.ndarray
 
 
-def fit_out_of_fold(stage: OutOfFold, walk: Walk, survey: Survey) -> tuple[OutOfFold, Predicted]:
+def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Predicted]:
     """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
@@ -78,10 +78,10 @@ def fit_out_of_fold(stage: OutOfFold, walk: Walk, survey: Survey) -> tuple[OutOf
     origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
     weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
     known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
-    sums = walk.total(_fold_sums, features, origin, known=known, add=_add_folds)
+    sums = passes.total(_fold_sums, features, origin, known=known, add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
-    models = FoldModels(features, without)
-    means, found = _predictions(walk, survey, stage.fold_, models)
+    models = FoldRidges(features, without)
+    means, found = _predictions(passes, survey, stage.fold_, models)
     predicted = stage.adopt(replace(result, predictions=means), bags, y)
     chosen = result.candidates.index(stage.candidate_)
     one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
@@ -113,17 +113,19 @@ def _add_folds(left: dict, right: dict) -> dict:
     return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
 
 
-def _predictions(walk: Walk, survey: Survey, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:
+def _predictions(passes: Passes, survey: Survey, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
     """The mean prediction of every bag for every penalty, and the sums of all predictions."""
-    total, columns = np.zeros((walk.n_bags, models.n_penalties)), None
-    for own, (sums, found) in zip(walk.own, walk.each(_chunk_predictions, models, known=(fold,)), strict=True):
+    total = np.zeros((passes.n_bags, models.n_penalties))
+    columns: Any = None
+    for own, (sums, found) in zip(passes.own, passes.each(_chunk_predictions, models, known=(fold,)), strict=True):
         total[own] += sums
         columns = found if columns is None else columns.merge(found)
     return total / survey.sizes[:, None], columns
 
 
-def _chunk_predictions(chunk: Chunk, fold, models: FoldModels) -> tuple[np.ndarray, ColumnSums]:
-    sums, parts = 0.0, []
+def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
+    sums: Any = 0.0
+    parts = []
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
         sums = sums + sum_rows(block.bag, predictions, len(fold))
@@ -149,15 +151,15 @@ class Extremes(NamedTuple):
         self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
 
 
-def statistics_rows(embedding, walk: Walk, sizes: np.ndarray, prepare) -> np.ndarray:
+def statistics_rows(embedding, passes: Passes, sizes: np.ndarray, prepare) -> np.ndarray:
     """The columns of `Pool` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
-    width = len(walk.scan.feature_names)
-    sums, extremes = np.zeros((walk.n_bags, 2 * width)), Extremes.none(walk.n_bags, width)
-    for own, (part, low, high) in zip(walk.own, walk.each(_first, prepare), strict=True):
+    width = len(passes.scan.feature_names)
+    sums, extremes = np.zeros((passes.n_bags, 2 * width)), Extremes.none(passes.n_bags, width)
+    for own, (part, low, high) in zip(passes.own, passes.each(_first, prepare), strict=True):
         sums[own] += part
         extremes.take(own, low, high)
     mean, size = np.hsplit(sums / sizes[:, None], 2)
-    powers = walk.sum_by_bag(_second, prepare, known=(mean,)) / sizes[:, None]
+    powers = passes.sum_by_bag(_second, prepare, known=(mean,)) / sizes[:, None]
     central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
     deviation = np.sqrt(central[2])
     known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(sizes)}
@@ -168,7 +170,9 @@ def statistics_rows(embedding, walk: Walk, sizes: np.ndarray, prepare) -> np.nda
 
 def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
-    sums, (ids, codes), extremes = 0.0, chunk.bags(), None
+    sums: Any = 0.0
+    extremes: Any = None
+    ids, codes = chunk.bags()
     n_bags = len(ids)
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
@@ -183,7 +187,7 @@ def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _second(chunk: Chunk, mean, prepare) -> np.ndarray:
     """Σ (x - mean of its bag)^p for p = 2, 3, 4, side by side."""
-    sums = 0.0
+    sums: Any = 0.0
     for block in chunk.blocks(rows=BLOCK_ROWS):
         centred = prepare(block.X) - mean[block.bag]
         square = centred * centred
@@ -205,34 +209,35 @@ class Prepare:
 Embedded = Iterator[tuple[dict, object, np.ndarray]]  # (setting, fitted embedding, rows)
 
 
-def embed_features(head, walk: Walk, survey: Survey) -> Embedded:
+def embed_features(head, passes: Passes, survey: Survey) -> Embedded:
     """`FeatureMean` for every setting of the head: a pass each."""
     columns = survey.columns
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
         embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
         remember_columns(embedding, survey.bags)
-        yield setting, embedding, walk.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
+        yield setting, embedding, passes.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
 
 
 def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """Σ φ(x) over the rows of every bag of a chunk."""
-    sums, (ids, codes) = 0.0, chunk.bags()
+    sums: Any = 0.0
+    ids, codes = chunk.bags()
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         sums = sums + sum_rows(block.bag, features(block.X), len(ids))
     return sums
 
 
-def embed_landmarks(head, walk: Walk, survey: Survey) -> Embedded:
+def embed_landmarks(head, passes: Passes, survey: Survey) -> Embedded:
     """`LandmarkMean` for every setting of the head, all in one pass."""
     settings = head.settings()
     fitted: list[LandmarkMean] = [
         head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
     ]
     weight = unbiasing(survey.sizes) / survey.sizes
-    seconds = None
-    sums = np.zeros((walk.n_bags, sum(len(one.landmarks_) for one in fitted)))
-    for own, (rows, second) in zip(walk.own, walk.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
+    seconds: Any = None
+    sums = np.zeros((passes.n_bags, sum(len(one.landmarks_) for one in fitted)))
+    for own, (rows, second) in zip(passes.own, passes.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
         sums[own] += rows
         seconds = second if seconds is None else [a + b for a, b in zip(seconds, second, strict=True)]
     ends = np.cumsum([len(one.landmarks_) for one in fitted])[:-1]
@@ -243,7 +248,8 @@ def embed_landmarks(head, walk: Walk, survey: Survey) -> Embedded:
 
 
 def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.ndarray]]:
-    sums, seconds = 0.0, [0.0] * len(fitted)
+    sums: Any = 0.0
+    seconds: list[Any] = [0.0] * len(fitted)
     for block in chunk.blocks(rows=BLOCK_ROWS):
         phis = [one.similarities(block.X) for one in fitted]
         sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight))
@@ -252,7 +258,7 @@ def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.nd
     return sums, seconds
 
 
-def embed_predictions(head, walk: Walk, survey: Survey, predicted: Predicted) -> Embedded:
+def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted) -> Embedded:
     """`KernelMean` of out-of-fold predictions for every setting of the head, all in one pass.
 
     The polynomials of a short series are the first of a longer one on the same interval, so the means of the longest
@@ -265,7 +271,7 @@ def embed_predictions(head, walk: Walk, survey: Survey, predicted: Predicted) ->
     longest = max(fitted, key=lambda one: one.length_)
     known = (predicted.fold,)
     scale = longest.spread_, *longest.range_
-    means = walk.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
+    means = passes.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
     means /= survey.sizes[:, None]  # in place: of all that this process holds, it is the largest
     for setting, embedding in zip(settings, fitted, strict=True):
         # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.

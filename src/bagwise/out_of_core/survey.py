@@ -1,14 +1,11 @@
-"""The first pass: which bags there are, their sizes, targets and mean instances; the spread of every column.
-
-What adds up over rows for every column: count, mean, squared deviations, extremes; and a sample of the rows.
-"""
+"""The first pass over a scan: sizes, targets and means of the bags; moments and extremes of the columns; a sample."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +15,7 @@ from bagwise.bags.validation import LARGEST, name_bags
 from bagwise.io.tables import any_row, one_group, one_target
 from bagwise.kernels.random_features import row_keys, scale_of
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import PerBag, Walk, sum_rows
+from bagwise.out_of_core.passes import Passes, PerBag, sum_rows
 
 
 @dataclass(frozen=True)
@@ -134,43 +131,50 @@ class _Seen(NamedTuple):
     """What is found in one chunk."""
 
     ids: np.ndarray
-    sizes: np.ndarray
-    sums: np.ndarray
-    y: np.ndarray
-    groups: np.ndarray | None
-    columns: ColumnSums
-    sample: Sample
+    sizes: Any = None  # this and what follows: None in a chunk without rows
+    sums: Any = None
+    y: Any = None
+    groups: Any = None
+    columns: ColumnSums | None = None
+    sample: Sample | None = None
 
 
-def survey(walk: Walk, sampling: tuple[int, int] = (0, 0)) -> Survey:
+def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
     """Go over all chunks once; ``sampling`` is how many distinct rows to draw, and the seed."""
-    scan = walk.scan
+    scan = passes.scan
     if scan.target is None:
         raise ValueError("there is no target to learn from; scan the table with target= the name of its column")
-    sizes, sums, columns, sample = PerBag(), PerBag(), None, None
+    counts, sums = PerBag(), PerBag()
+    columns: Any = None
+    sample: Any = None
     y, groups = _Agreed(f"more than one target in column {scan.target!r}"), None
     if scan.groups is not None:
         groups = _Agreed(f"rows of more than one group in column {scan.groups!r}")
-    for own, seen in walk.meet(_look, scan.target, scan.groups, sampling):
-        sizes.rows(walk.n_bags, seen.sizes)[own] += seen.sizes
-        sums.rows(walk.n_bags, seen.sums)[own] += seen.sums
+    for own, seen in passes.meet(_look, scan.target, scan.groups, sampling):
+        counts.rows(passes.n_bags, seen.sizes)[own] += seen.sizes
+        sums.rows(passes.n_bags, seen.sums)[own] += seen.sums
         columns = seen.columns if columns is None else columns.merge(seen.columns)
         sample = seen.sample if sample is None else sample.merge(seen.sample)
-        y.take(own, seen.y, seen.ids, walk.n_bags)
+        y.take(own, seen.y, seen.ids, passes.n_bags)
         if groups is not None:
-            groups.take(own, seen.groups, seen.ids, walk.n_bags)
-    n_bags = walk.n_bags
+            groups.take(own, seen.groups, seen.ids, passes.n_bags)
+    n_bags = passes.n_bags
     if n_bags < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    sizes, means = sizes.upto(n_bags), sums.upto(n_bags) / sizes.upto(n_bags)[:, None]
+    sizes = counts.upto(n_bags)
+    means = sums.upto(n_bags) / sizes[:, None]
     labels = None if groups is None else groups.upto(n_bags)
-    bags = Bags(means, np.arange(n_bags + 1), walk.ids, groups=labels, feature_names=list(scan.feature_names))
+    bags = Bags(means, np.arange(n_bags + 1), passes.ids, groups=labels, feature_names=list(scan.feature_names))
     return Survey(bags, y.upto(n_bags), sizes, columns, sample.rows)
 
 
 def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
     ids, bag = chunk.bags()
-    targets, labels, sums, columns, sample = [], [], 0.0, None, None
+    targets: list[Any] = []
+    labels: list[Any] = []
+    sums: Any = 0.0
+    columns: Any = None
+    sample: Any = None
     for block in chunk.blocks(codes=bag, target=True, groups=groups is not None):
         refuse_unusable(block.X, block.bag, ids, chunk)
         targets.append(block.y)
@@ -180,7 +184,7 @@ def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
         columns = found if columns is None else columns.merge(found)
         sample = drawn if sample is None else sample.merge(drawn)
     if not targets:
-        return _Seen(ids, None, None, None, None, None, None)
+        return _Seen(ids)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
     y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
     group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)

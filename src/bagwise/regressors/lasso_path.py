@@ -26,11 +26,20 @@ class LassoPath(RegressorMixin, BaseEstimator):
     n_penalties : int
         Length of the path, from the α at which all weights are zero down to 1/300 of it.
     folds : int
+        Of bags, for choosing the penalty.
 
     Attributes
     ----------
     penalty_, error_, residuals_ : the α chosen, its mean squared held-out error, and the held-out residuals
     coef_, intercept_ : of the linear function of the columns
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).normal(size=(60, 5))
+    >>> model = LassoPath().fit(Z, 2.0 * Z[:, 1])
+    >>> np.flatnonzero(np.abs(model.coef_) > 0.1).tolist()
+    [1]
     """
 
     def __init__(self, n_penalties: int = 50, *, folds: int = 5):

@@ -20,6 +20,17 @@ class BagPipeline(Pipeline):
     A plain Pipeline wants ``head__sample_weight=...``, so the caller would have to know the steps. All else is that of
     Pipeline: slicing, cloning, ``passthrough``, ``memory``, parameters of steps by name.
 
+    Parameters
+    ----------
+    steps : list of (name, estimator)
+        Stages, of which the first takes `Bags`, and the regressor at the end.
+    transform_input : list of str, optional
+        Arguments of ``fit`` that are transformed as the bags are, such as a validation set (scikit-learn's own).
+    memory : str or object with the joblib.Memory interface, optional
+        Where fitted stages are cached.
+    verbose : bool
+        Print the time that each step takes.
+
     Examples
     --------
     >>> import bagwise as bw

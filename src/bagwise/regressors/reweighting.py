@@ -105,6 +105,20 @@ class Primary(BaseEstimator):
     only fall. It has many local minima (the exact one is NP-hard), so the loop starts from instance-MIR and again from
     ``restarts`` random hyperplanes. Their number and distribution (standard normal slopes on standardised features) are
     our choice.
+
+    Parameters
+    ----------
+    restarts : int
+        Starts from random hyperplanes.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.regressors import Reweighting, Primary
+    >>> bags, y = bw.datasets.make_problem("prime", 40)
+    >>> model = Reweighting(weighting=Primary(restarts=2)).fit(bags, y)
+    >>> model.predict(bags).shape
+    (40,)
     """
 
     soft = False
@@ -137,6 +151,20 @@ class Pruning(BaseEstimator):
 
     The "balanced" version resamples every bag to the size of the largest, with replacement; we give every kept instance
     the weight 1/(number kept in its bag) instead, which is what the resampling does on average, without the noise.
+
+    Parameters
+    ----------
+    rate : float
+        The share of the largest bag that is dropped in a round, between 0 and 1.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.regressors import Reweighting, Pruning
+    >>> bags, y = bw.datasets.make_problem("prime", 40)
+    >>> model = Reweighting(weighting=Pruning(rate=0.1)).fit(bags, y)
+    >>> model.predict(bags).shape
+    (40,)
     """
 
     soft = True
@@ -198,6 +226,15 @@ class Mixture(BaseEstimator):
     floor : float
         The least s², in the same units. The likelihood of a fit that meets one instance of every bag exactly is
         unbounded without it.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.regressors import Reweighting, Mixture
+    >>> bags, y = bw.datasets.make_problem("prime", 40)
+    >>> model = Reweighting(weighting=Mixture()).fit(bags, y)
+    >>> model.predict(bags).shape
+    (40,)
     """
 
     soft = True

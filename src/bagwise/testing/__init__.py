@@ -1,4 +1,4 @@
-"""For tests: contract checks for bag estimators, the zoo of awkward bags, naive references."""
+"""For tests: contract checks for bag estimators, a collection of awkward bags, naive references."""
 
 from bagwise.testing import naive
 from bagwise.testing.contracts import bag_estimator_checks, check_bag_estimator, parametrize_with_checks

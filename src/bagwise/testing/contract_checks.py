@@ -1,10 +1,7 @@
-"""Checks at the edges: tiny and huge, constant, and arrays of every kind.
+"""The checks behind `check_bag_estimator`, one function each; an AssertionError says what is broken.
 
-What every contract check uses: a small problem, and assertions that say what was broken.
-
-Checks of conduct: parameters, seeds, refusals, weights, copies by pickle and in a file.
-
-Checks of the laws: what may not change a prediction.
+Parameters, seeds, errors, weights and copies; the laws, that is what must not change a prediction; and extreme inputs:
+tiny, huge, constant, and arrays of every kind.
 """
 
 from __future__ import annotations
@@ -134,7 +131,7 @@ def check_wrong_targets_are_refused(estimator):
 
 
 def check_bag_weights(estimator):
-    """Only ratios of weights count; a bag of weight zero has no say, whatever its target; wrong weights are refused.
+    """Only ratios of weights count; the target of a bag of weight zero has no influence; wrong weights are refused.
 
     An estimator whose ``fit`` takes no ``sample_weight`` promises nothing.
     """
@@ -174,17 +171,17 @@ def check_pickles(estimator):
 
 def check_saves(estimator):
     """A saved model predicts the same; one with parts that a model file cannot hold is refused when it is saved."""
-    from bagwise.model_files import open_model, save
+    from bagwise.model_files import load_model, save_model
 
     bags, y = sample()
     expected = estimator.fit(bags, y).predict(bags)
     with tempfile.TemporaryDirectory() as folder:
         try:
-            save(estimator, f"{folder}/model.bagwise")
+            save_model(estimator, f"{folder}/model.bagwise")
         except ValueError as error:
             assert not type(estimator).__module__.startswith("bagwise."), f"{error}"
             return
-        got = open_model(f"{folder}/model.bagwise").predict(bags)
+        got = load_model(f"{folder}/model.bagwise").predict(bags)
     expect_same(got, expected, "a saved model predicts otherwise")
 
 

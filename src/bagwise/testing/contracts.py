@@ -42,7 +42,7 @@ def check_bag_estimator(estimator, *, laws: tuple[str, ...] = (), skip: tuple[st
         try:
             check(clone(estimator))
         except Exception as error:
-            error.add_note(f"in the contract check {name!r}: {check.__doc__.splitlines()[0]}")
+            error.add_note(f"in the contract check {name!r}: {(check.__doc__ or '').splitlines()[0]}")
             raise
 
 

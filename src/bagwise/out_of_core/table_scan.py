@@ -1,9 +1,10 @@
-"""`scan`: a table larger than memory as chunks; only schemas and footers are read."""
+"""`scan`: a table larger than memory as chunks, of which only the schema and the footers are read at first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -71,7 +72,7 @@ def scan(
     ----------
     source : path, pattern, folder, URL, list of them, data frame, or Bags
         Parquet files. A folder is searched to the bottom; what starts with ``_`` or ``.`` is no data. URLs are those of
-        fsspec (``s3://bucket/lake``). A folder named ``year=2020`` gives the files in it a column ``year``, which can
+        fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``, which can
         be the bag, the groups, a feature, or stand in ``where``; its values are whole numbers if all are written so,
         and no two become one. In a pattern a wildcard stands for no ``_`` or ``.`` at the start of a name. Of `Bags`
         the ids and groups are taken.
@@ -177,9 +178,10 @@ def _as_arrow(columns: FrameColumns, roles: dict, names: list):
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
 
 
-def _whole(chunk_rows) -> int:
+def _whole(chunk_rows: Any) -> int:
     """As an int, also from 1e6."""
-    if not isinstance(chunk_rows, Real) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+    is_number = isinstance(chunk_rows, Real)
+    if not is_number or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
     return int(chunk_rows)
 

@@ -17,10 +17,10 @@ from bagwise.explanations.contributions import by_rows, unwrapped
 from bagwise.instances import EachInstance
 from bagwise.io.atomic_files import new_folder, refuse_place
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, PerBag, Walk, sum_rows
-from bagwise.out_of_core.scan import Scan
+from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, sum_rows
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
 from bagwise.out_of_core.survey import refuse_unusable
+from bagwise.out_of_core.table_scan import Scan
 
 PART_BAGS = 1_000_000  # to a file
 COLUMNS = ("prediction", "instances")
@@ -61,24 +61,24 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
-    walk, model = Walk(scan, executor), unwrapped(model)
+    passes, model = Passes(scan, executor), unwrapped(model)
     check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
     if out is not None:
         refuse_place(out)
         if scan.bag in COLUMNS:
             raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
-    found = _predict(walk, model)
+    found = _predict(passes, model)
     if out is not None:
         new_folder(out, lambda folder: _write(folder, scan.bag, found))
     return found
 
 
-def _predict(walk: Walk, model) -> Predictions:
+def _predict(passes: Passes, model) -> Predictions:
     stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
     if all(by_rows(stage) for stage in stages) and getattr(last, "additive_", False):
-        return _sum(walk, model)
+        return _sum(passes, model)
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
-        return _from_statistics(walk, stages[0], last)
+        return _from_statistics(passes, stages[0], last)
     raise ValueError(
         "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
         "load the table and use model.predict, or fit a model with bagwise.fit_scan"
@@ -101,15 +101,15 @@ def _write(folder: Path, bag: str, found: Predictions) -> None:
         pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
 
 
-def _sum(walk: Walk, model) -> Predictions:
-    sizes, sums, far = PerBag(), PerBag(), _Far()
-    for own, (_, count, total, *found) in walk.meet(_alone, model, list(walk.scan.feature_names)):
-        sizes.rows(walk.n_bags, count)[own] += count
-        sums.rows(walk.n_bags, total)[own] += total
-        far.take(own, *found, walk.n_bags)
-    sizes, sums = sizes.upto(walk.n_bags), sums.upto(walk.n_bags)
-    far.say(walk.ids)
-    return Predictions(walk.ids, sums / sizes, sizes)
+def _sum(passes: Passes, model) -> Predictions:
+    counts, totals, far = PerBag(), PerBag(), _Far()
+    for own, (_, count, total, marked, firsts) in passes.meet(_alone, model, list(passes.scan.feature_names)):
+        counts.rows(passes.n_bags, count)[own] += count
+        totals.rows(passes.n_bags, total)[own] += total
+        far.take(own, marked, firsts, passes.n_bags)
+    sizes = counts.upto(passes.n_bags)
+    far.say(passes.ids)
+    return Predictions(passes.ids, totals.upto(passes.n_bags) / sizes, sizes)
 
 
 class _Far(PerBag):
@@ -135,13 +135,16 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
     if value is not None:
         marked[bag[rows]] = True
         lowest = bag[rows].min()
-        firsts.setdefault(int(lowest), find_far(X[rows & (bag == lowest)], first, names)[1])
+        found = find_far(X[rows & (bag == lowest)], first, names)[1]
+        if found is not None:
+            firsts.setdefault(int(lowest), found)
 
 
 def _alone(chunk: Chunk, model, names) -> tuple:
     """Of the bags of a chunk: ids, numbers of rows, the sum of what every row is predicted alone, and far values."""
     ids, bag = chunk.bags()
-    sums, marked, firsts = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool), {}
+    sums, marked = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
+    firsts: dict[int, FarValue] = {}
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
@@ -151,22 +154,23 @@ def _alone(chunk: Chunk, model, names) -> tuple:
     return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
 
 
-def _from_statistics(walk: Walk, stage, head) -> Predictions:
-    names = list(walk.scan.feature_names)
+def _from_statistics(passes: Passes, stage, head) -> Predictions:
+    names = list(passes.scan.feature_names)
     compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
     counts, far = PerBag(), _Far()
-    for own, (_, count, *found) in walk.meet(_count, stage, names):
-        counts.rows(walk.n_bags, count)[own] += count
-        far.take(own, *found, walk.n_bags)
-    sizes = counts.upto(walk.n_bags)
-    far.say(walk.ids)
-    rows = statistics_rows(head.embedding_, walk, sizes, Prepare(stage))
-    return Predictions(walk.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+    for own, (_, count, marked, firsts) in passes.meet(_count, stage, names):
+        counts.rows(passes.n_bags, count)[own] += count
+        far.take(own, marked, firsts, passes.n_bags)
+    sizes = counts.upto(passes.n_bags)
+    far.say(passes.ids)
+    rows = statistics_rows(head.embedding_, passes, sizes, Prepare(stage))
+    return Predictions(passes.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
 
 
 def _count(chunk: Chunk, stage, names) -> tuple:
     ids, bag = chunk.bags()
-    marked, firsts = np.zeros(len(ids), dtype=bool), {}
+    marked = np.zeros(len(ids), dtype=bool)
+    firsts: dict[int, FarValue] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
         _far(block.X, block.bag, stage, names, marked, firsts)

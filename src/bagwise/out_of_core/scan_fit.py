@@ -1,9 +1,8 @@
-"""`fit_scan`: the ordinary model of a method, fitted from sums over a scan.
-
-The stage that standardises instances, fitted from the sums of the columns.
-"""
+"""`fit_scan`: the ordinary model of a method, fitted from sums over the chunks of a scan."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -19,8 +18,7 @@ from bagwise.instances import EachInstance, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
-from bagwise.out_of_core.passes import Walk
-from bagwise.out_of_core.scan import Scan
+from bagwise.out_of_core.passes import Passes
 from bagwise.out_of_core.sums import (
     SUMMABLE,
     Prepare,
@@ -31,6 +29,7 @@ from bagwise.out_of_core.sums import (
     statistics_rows,
 )
 from bagwise.out_of_core.survey import Survey, survey
+from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import EmbeddingRidge, EvidenceRidge
 
 
@@ -107,13 +106,13 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
     model = _made(name, random_state)
-    walk = Walk(scan, executor)
+    passes = Passes(scan, executor)
     stages, head = _parts(model)
     if not stages:
-        model, found = _fit_features(head, walk)
+        model, found = _fit_features(head, passes)
     else:
         fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
-        model, found = fit_stages(model, stages[0], head, walk)
+        model, found = fit_stages(model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
     remember_range(_first(model), found.columns.low, found.columns.high)
     return model, found
@@ -142,7 +141,7 @@ def _made(name, random_state: int):
     return model
 
 
-def _parts(model) -> tuple[list, object]:
+def _parts(model) -> tuple[list, Any]:
     """Stages and head."""
     if not isinstance(model, Pipeline):
         return [], model
@@ -189,30 +188,30 @@ def _summable_pool(embedding) -> bool:
 # Fitting ----------------------------------------------------------------------------------------------------------
 
 
-def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, walk: Walk) -> tuple[object, Survey]:
+def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
-    found = survey(walk, stage.regressor.fresh_features().sampling())
-    stage, predicted = fit_out_of_fold(stage, walk, found)
-    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, walk, found, predicted))
+    found = survey(passes, stage.regressor.fresh_features().sampling())
+    stage, predicted = fit_out_of_fold(stage, passes, found)
+    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
     return _with_steps(model, stage, head), found
 
 
-def _fit_features(head, walk: Walk) -> tuple[object, Survey]:
+def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     """The mean of features of the instances: random ones, or similarities to landmarks."""
-    found = survey(walk, _sampling(head.embedding_for(head.settings()[0])))
-    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, walk, found)
+    found = survey(passes, _sampling(head.embedding_for(head.settings()[0])) or (0, 0))
+    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, passes, found)
     return clone(head).fit_rows(found.bags, found.y, embedded), found
 
 
-def _fit_pooled(model, stage, head: EmbeddingRidge, walk: Walk) -> tuple[object, Survey]:
+def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
     """The mean of standardised instances, or other moments of them."""
-    found = survey(walk)
+    found = survey(passes)
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     bags = stage.transform(found.bags)  # scaling is affine: the mean of scaled instances
     if not isinstance(embedding, Statistics):  # the mean of a bag of means is the mean
         return _with_steps(model, stage, clone(head).fit(bags, found.y)), found
     remember_columns(embedding, bags)
-    rows = embedding.keep_varying(statistics_rows(embedding, walk, found.sizes, Prepare(stage)))
+    rows = embedding.keep_varying(statistics_rows(embedding, passes, found.sizes, Prepare(stage)))
     return _with_steps(model, stage, clone(head).fit_rows(bags, found.y, [({}, embedding, rows)])), found
 
 
