@@ -314,11 +314,10 @@ def test_without_skops_nothing_is_fitted(tmp_path, monkeypatch, engine):
     assert result.exit_code == 1 and "pip install 'bagwise[save]'" in result.stderr
 
 
-def test_a_method_that_cannot_be_saved_is_not_fitted(folder, monkeypatch):
-    """As with a scikit-learn that gives the parts of its trees other names."""
+def test_a_method_that_cannot_be_saved_is_not_fitted(tmp_path, monkeypatch):
+    """As with a scikit-learn that gives the parts of its trees other names; the table is not even read."""
     monkeypatch.setattr("bagwise.model_files.registry.NAMES", {**allowed.NAMES, "LossNode": set()})
-    monkeypatch.setattr("bagwise.cli.fit.load", lambda *_: pytest.fail("the table was read"))
-    result = fit(folder, method="auto")
+    result = run("fit", tmp_path / "none.parquet", "--method", "auto", "--bag", "b")
     assert result.exit_code == 1 and "cannot be saved: it holds sklearn._loss._loss.CyHalfSquared" in result.stderr
 
 
@@ -356,7 +355,7 @@ def test_a_model_that_cannot_be_kept_anywhere_says_why(folder, tmp_path, monkeyp
 
 def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("bagwise.model_files.try_saving", lambda model: None)
-    monkeypatch.setattr("bagwise.model_files.registry.ROOMS", ())
+    monkeypatch.setattr("bagwise.model_files.registry.NAMES_OF_OURS", {})
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said
