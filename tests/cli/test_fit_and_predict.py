@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
+from bagwise.cli.console import Messages
 from bagwise.model_files import registry as allowed
 from bagwise.testing.contract_checks import sample
 
@@ -302,6 +304,20 @@ def test_weights_and_archives_of_bags(folder, tmp_path):
     np.testing.assert_allclose(found[0], bw.method("aggregated").fit(bags, y).predict(bags), rtol=1e-9)
     result = run("fit", tmp_path / "t.npz", "--method", "aggregated", "--out", tmp_path / "n.bagwise")
     assert result.exit_code == 0 and run("predict", tmp_path / "n.bagwise", tmp_path / "t.npz").exit_code == 0
+
+
+def test_bags_are_built_once(folder, monkeypatch):
+    """Not once more for the notes on the table."""
+    built, init = [], bw.Bags.__init__
+
+    def counted(self, *parts, **more):
+        built.append(self)
+        init(self, *parts, **more)
+
+    monkeypatch.setattr(bw.Bags, "__init__", counted)
+    verb = import_module("bagwise.cli.fit")  # the package has the function under this name
+    bags, _ = verb.load([str(folder / "old.csv")], {"bag": "site", "target": "aod"}, Messages("fit", quiet=False))
+    assert built == [bags]
 
 
 # --- a long fit is not lost
