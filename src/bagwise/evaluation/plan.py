@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.base import clone
 from bagwise.bags import Bags
 from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
 from bagwise.evaluation.metrics import get_metric
-from bagwise.evaluation.selection import SELECTIONS, as_settings, chooses_by_itself
+from bagwise.evaluation.selection import LABELS, SELECTIONS, as_settings, chooses_by_itself
 from bagwise.evaluation.splits import Split, as_seed
 from bagwise.execution.devices import settled
 from bagwise.instances.out_of_fold import seeded
@@ -73,8 +72,7 @@ def _entry(item, tune: bool) -> Entry:
 
 def _named(text: str, tune: bool) -> Entry:
     found, preset = find(text)
-    if found.needs is not None and find_spec(found.needs) is None:
-        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+    found.refuse_missing_extra()
 
     def make(seed: int):
         return method(text, random_state=seed)
@@ -204,7 +202,7 @@ def differences(old: dict, new: dict) -> list[str]:
     if old["splits"] != new["splits"]:
         found.append("the folds are others")
     if old["selection"] != new["selection"]:
-        found.append(f"hyperparameters were chosen by {SELECTIONS[old['selection']]!r}")
+        found.append(f"hyperparameters were chosen by {LABELS[old['selection']]!r}")
     if old["metric"] != new["metric"]:
         found.append(f"the metric was {old['metric']!r}")
     return found

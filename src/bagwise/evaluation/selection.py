@@ -129,14 +129,13 @@ def _fixed_steps(estimator, settings) -> int:
     return min([names.index(name) for name in touched], default=0)
 
 
-# What every table and file says of each way.
-SELECTIONS = {
-    "nested": "nested",
-    "paper": "paper (optimistic)",
-}
-EXPLAINED = {
+SELECTIONS = ("nested", "paper")
+# What tables and texts write of each; "none" is of a method with one setting, where the protocol chooses nothing.
+LABELS = {"nested": "nested", "paper": "paper (optimistic)", "none": "none"}
+EXPLANATIONS = {
     "nested": "hyperparameters chosen inside the training bags",
     "paper": "hyperparameters are the best on the scoring folds, as in Uriot (2019): optimistic",
+    "none": "nothing is searched; a method is used as it comes, or chooses for itself inside the training bags",
 }
 INNER_FOLDS = 5
 

@@ -19,11 +19,11 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import ArrayColumns
-from bagwise.evaluation.comparison import LABELS, spread
+from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.results import Results
-from bagwise.evaluation.selection import as_settings
+from bagwise.evaluation.selection import LABELS, as_settings
 from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
 from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading

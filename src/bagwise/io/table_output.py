@@ -97,7 +97,7 @@ def as_text(columns: dict[str, list]) -> str:
     aggregated  0.5    1
     prime       12.25  2
     """
-    cells = [[name, *map(_shown, values)] for name, values in columns.items()]
+    cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     lines = zip(*cells, strict=True)
     return "\n".join(
@@ -105,7 +105,8 @@ def as_text(columns: dict[str, list]) -> str:
     )
 
 
-def _shown(value) -> str:
+def shown_cell(value) -> str:
+    """A value of a table as text: four digits of a number, "-" for none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -69,13 +69,19 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     >>> found.findings[0].text
     "bag 1 has more than one target in column 'aod'; a bag has one target, the same on all its rows"
     """
+    found = examine(source, bag=bag, target=target, **options)
+    if found.ok:
+        _try_to_load(found, source, bag, target, options)
+    return found
+
+
+def examine(source, *, bag=None, target=None, **options) -> Inspection:
+    """`inspect_table` for what `load` has taken already: no bags are built."""
     found = Inspection()
     try:
         _look(found, *_columns(source, bag, target, options))
     except (ValueError, TypeError) as error:
         found.say("error", str(error))
-    if found.ok:
-        _try_to_load(found, source, bag, target, options)
     found.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return found
 
@@ -103,7 +109,7 @@ def _try_to_load(found: Inspection, source, bag, target, options) -> None:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             load(source, bag=bag, target=target, **options)
     except (ValueError, TypeError) as error:
-        found.say("error", str(error))
+        found.findings.insert(0, Finding("error", str(error)))
 
 
 def _look(found: Inspection, table, bag, target, options) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 CATALOGUE: dict[str, Card] = {}
@@ -45,6 +46,11 @@ class Card:
     @property
     def preset_names(self) -> list[str]:
         return list(self.presets)
+
+    def refuse_missing_extra(self) -> None:
+        """Raise an error that names the extra if the method needs one that is not installed."""
+        if self.needs is not None and find_spec(self.needs) is None:
+            raise ImportError(f"{self.name} needs {self.needs}: pip install 'bagwise[{self.needs}]'")
 
 
 def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable[..., Any]:

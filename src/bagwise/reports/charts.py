@@ -13,7 +13,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
 from scipy.stats import binom
 
 from bagwise.reports.findings import LEVEL, HeldOut, size_fifths

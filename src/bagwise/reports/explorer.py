@@ -24,7 +24,7 @@ from bagwise.io import load
 from bagwise.io.paths import find_files
 from bagwise.regressors import EmbeddingRidge
 from bagwise.reports.charts import draw_function
-from bagwise.reports.findings import HeldOut, ranked
+from bagwise.reports.findings import HeldOut
 from bagwise.reports.text import duration, shortened
 
 
@@ -266,7 +266,7 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
 
 def _fit_best(results, bags: Bags, y: np.ndarray, tell):
     """The best method of the run that can be made again from its name, fitted on all bags."""
-    names = [row["method"] for row in ranked(results)]
+    names = [row["method"] for row in results.ranked()]
     label = next((name for name in names if unfitted(results, name) is not None), None)
     if label is None:
         raise ValueError(
@@ -276,7 +276,7 @@ def _fit_best(results, bags: Bags, y: np.ndarray, tell):
 
 
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
-    seconds = next(row["seconds"] for row in ranked(results) if row["method"] == label)
+    seconds = next(row["seconds"] for row in results.ranked() if row["method"] == label)
     tell(f"Fitting {label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
     return recall_model(results, label, bags, y)
 
@@ -296,7 +296,7 @@ def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> di
     """h of the model of the explorer, or else of the best method that has one."""
     try:
         if not has_learned_function(model):
-            names = (row["method"] for row in ranked(results))
+            names = (row["method"] for row in results.ranked())
             label = next((name for name in names if has_learned_function(unfitted(results, name))), "")
             if not label:
                 return None

@@ -14,8 +14,7 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from bagwise.evaluation.comparison import WORDS, against_best, distinct_splits, ways
-from bagwise.evaluation.metrics import METRICS
+from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
 from bagwise.io.table_output import to_rows
 from bagwise.reports.text import (
@@ -160,19 +159,6 @@ CHOSEN = "where settings were chosen: inside the training bags, on the scoring f
 SURE = 0.05  # a corrected p-value below this is called more than luck
 
 
-def ranked(results) -> list[dict]:
-    """The rows of `against_best` with every mean of the summary, best first; methods that are not ranked come last."""
-    means = {row["method"]: row for row in to_rows(results.summary())}
-    loss = METRICS[results.metric].loss
-    rows = [means[row["method"]] | row for row in against_best(results)]
-
-    def place(row: dict) -> tuple:
-        score = row[results.metric]
-        return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
-
-    return sorted(rows, key=place)
-
-
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
     """One row per method, best first."""
     main, name = results.metric, METRIC_NAMES[results.metric]
@@ -228,7 +214,7 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
 
 def differences(results) -> dict[str, dict]:
     """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
-    rows = ranked(results)
+    rows = results.ranked()
     found: dict[str, dict] = {}
     if not rows[0]["best"]:
         return found
@@ -313,7 +299,7 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
         return []
     name = METRIC_NAMES[results.metric]
     sd = best[f"{results.metric}_sd_folds"]
-    splits = len(set(distinct_splits(results).tolist()))
+    splits = len(set(results.distinct_splits().tolist()))
     note = f"± {shown(sd, 2)} over {counted(splits, 'split')}" if is_known(sd) else "one split"
     found.append({"name": name, "value": shown(best[results.metric]), "note": note})
     if results.metric != "r2" and is_known(best["r2"]):
@@ -337,10 +323,12 @@ def interval_tiles(held: HeldOut) -> list[dict]:
 def notes(results) -> list[str]:
     """What a reader must know before believing a number."""
     found = []
-    optimistic = ways(results).get("paper", [])
+    optimistic = results.by_selection().get("paper", [])
     if optimistic:
         whose = "" if optimistic == results.methods else f" for {', '.join(optimistic)}"
-        found.append(f"Optimistic{whose}: {WORDS['paper'].removesuffix(': optimistic')}, so no such score is honest.")
+        found.append(
+            f"Optimistic{whose}: {EXPLANATIONS['paper'].removesuffix(': optimistic')}, so no such score is honest."
+        )
     if results.missing:
         cells = len(results.record["cells"])
         found.append(f"Unfinished: {results.missing} of {cells} cells are still to be run; averages are over the rest.")

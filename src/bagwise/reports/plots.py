@@ -339,12 +339,12 @@ def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = Non
     return quiet(axis, xlabel="longitude", ylabel="latitude", title="Where the bags are")
 
 
-def demo_picture(path: Path, bags, y, score, model) -> None:
+def demo_picture(path: Path, bags, y, held_out, model) -> None:
     """Held-out predictions against targets, and the learned function, side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    predicted_against_true(left, y, score.held_out)
+    predicted_against_true(left, y, held_out)
     learned_function(right, model[-1], model[:1].transform(bags))
     figure.savefig(path, dpi=130)

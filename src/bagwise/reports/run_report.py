@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.evaluation import Results
-from bagwise.evaluation.comparison import distinct_splits, explained
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores
 from bagwise.reports.explorer import choose_bags, chosen_settings, explored, find_data
@@ -62,7 +61,7 @@ def facts(results) -> list[tuple[str, str]]:
         ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
         ("Data hash", data["hash"]),
         ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold')}"),
-        ("Selection", explained(results)),
+        ("Selection", results.selection_text()),
         ("Ranked by", METRIC_NAMES[results.metric]),
         ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
         ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
@@ -152,7 +151,7 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
-    ranked = findings.ranked(results)
+    ranked = results.ranked()
     found = {row["method"]: held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
     content = _summarised(results, ranked, held)
@@ -179,9 +178,9 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, findings.differences(results))
     tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
-    chosen = explained(results)
+    chosen = results.selection_text()
     told = {
-        "n_splits": counted(len(set(distinct_splits(results).tolist())), "split"),
+        "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
         "explained": chosen[0].upper() + chosen[1:] + ".",
     }
     aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
