@@ -12,7 +12,7 @@ from importlib import import_module
 from bagwise.first_use import lock as _first_use
 from bagwise.worker_lifetime import end_with_parent
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names and the packages they live in. Loaded when first used: `import bagwise` stays quick.
 _ROOMS = {
