@@ -77,10 +77,10 @@ docs: $(FULL)/.ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-# The light install: no torch, no test tools. A stamp file, so that a broken install is tried again.
+# What `pip install bagwise` brings: no torch, no test tools. A stamp file, so that a broken install is tried again.
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/python $(PIP) --editable '.[plot]'
+	$(LIGHT)/bin/python $(PIP) --editable .
 	touch $@
 
 $(FULL)/.ready: pyproject.toml constraints.txt

@@ -9,7 +9,7 @@
 
 from bagwise.worker_lifetime import end_with_parent as _end_with_parent
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BagKFold",
