@@ -43,7 +43,7 @@ def threads_only():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    for module in ("dask_cluster", "spreading"):
+    for module in ("dask_cluster", "joblib_backend"):
         monkeypatch.setattr(sys.modules[f"bagwise.execution.{module}"], "PATIENCE", 0.5)
 
 

@@ -41,8 +41,8 @@ ORPHANED = {
 @pytest.mark.parametrize("how", ORPHANED)
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
     """They went on with what they did, and waited for more."""
-    program = f"import joblib, pathlib; from deadly_tasks import tireless; folder = pathlib.Path({str(tmp_path)!r}); "
-    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+    program = f"import joblib, pathlib; from tests.helpers.deadly_tasks import tireless; folder = pathlib.Path({str(tmp_path)!r}); "
+    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
     parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=os.environ | path)
     try:
         wait_until(lambda: written(tmp_path) and min(written(tmp_path)) > 0 and len(written(tmp_path)) == 2)
@@ -77,7 +77,7 @@ def test_the_command_line_names_the_cell(tmp_path):
 
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, tmp_path / "bags.npz", tmp_path / "run"],
-        capture_output=True, text=True, timeout=300, env=ENVIRONMENT | {"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True, text=True, timeout=300, env=ENVIRONMENT | {"PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     assert done.returncode == 1 and "Traceback" not in done.stderr
     said = " ".join(done.stderr.split())
