@@ -41,7 +41,8 @@ ORPHANED = {
 @pytest.mark.parametrize("how", ORPHANED)
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
     """They went on with what they did, and waited for more."""
-    program = f"import joblib, pathlib; from tests.helpers.deadly_tasks import tireless; folder = pathlib.Path({str(tmp_path)!r}); "
+    program = "import joblib, pathlib; from tests.helpers.deadly_tasks import tireless; "
+    program += f"folder = pathlib.Path({str(tmp_path)!r}); "
     path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
     parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=os.environ | path)
     try:
