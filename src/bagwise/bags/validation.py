@@ -1,9 +1,4 @@
-"""What bags may carry beside their instances: a weight per instance, and covariates, numbers of the bag as a whole.
-
-How an error names bags: the first one, and how many others.
-
-What each part of a `Bags` must satisfy; one refusal per rule, naming the first offending bag.
-"""
+"""What each part of a `Bags` must satisfy; an error per rule, which names the first offending bag and the way out."""
 
 from __future__ import annotations
 
@@ -272,10 +267,3 @@ def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
     largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
     relative = weights / np.repeat(largest, sizes)
     return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)
-
-
-def spread(bags) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Instances with the covariates of their bag as further columns, and the names of all columns if all have one."""
-    wide = np.hstack([bags.instances, bags.expand(bags.covariates).astype(bags.dtype)])
-    named = bags.feature_names is not None and bags.covariate_names is not None
-    return wide, bags.feature_names + bags.covariate_names if named else None
