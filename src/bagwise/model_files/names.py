@@ -42,6 +42,7 @@ _PLACES = {
         "Pool",
         "Statistics",
     ),
+    "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
     "instances.out_of_fold": (
