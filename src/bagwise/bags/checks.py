@@ -102,8 +102,8 @@ def check_bags(
     if bags.has_missing and not allow_missing:
         marked = bags_of(np.isnan(bags.instances).any(axis=1), bags.offsets)
         raise ValueError(
-            f"{name_bags(bags.ids, marked)} missing feature values (NaN), which this method does not take; "
-            "fill them in, or leave those instances out, which load does with missing='drop-instances'"
+            f"{name_bags(bags.ids, marked)} missing feature values (NaN); fill them in with a method that "
+            "does, bw.method(name, missing='impute'), or leave those instances out: load with missing='drop-instances'"
         )
     if bags.weights is not None and not allow_weights:
         raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 CATALOGUE: dict[str, Card] = {}
+MISSING = ("refuse", "impute")
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,14 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     return found, preset
 
 
-def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None):
+def method(
+    name: str,
+    *,
+    preset: str | None = None,
+    missing: str = "refuse",
+    random_state: int = 0,
+    n_jobs: int | None = None,
+):
     """An unfitted scikit-learn estimator for bags, by the name of the method.
 
     Parameters
@@ -118,6 +126,10 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
         One of `method_names()`, or "name:preset".
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
+    missing : "refuse" (default) or "impute"
+        What becomes of missing values (NaN, kept on loading with ``missing="impute"``): an error that names the bag, or
+        they are filled in by `bagwise.instances.Imputation`, which becomes the first step of the estimator and learns
+        from training bags only.
     random_state : int
         The same seed gives the same answer, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -132,7 +144,21 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     (30,)
     """
     found, preset = find(name, preset)
-    return found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    if missing not in MISSING:
+        raise ValueError(f"missing must be 'refuse' or 'impute', not {missing!r}")
+    estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    return imputed(estimator) if missing == "impute" else estimator
+
+
+def imputed(estimator):
+    """The estimator behind a step that fills in missing values: one more step of a pipeline, or the first of two."""
+    from sklearn.pipeline import Pipeline
+
+    from bagwise.instances import Imputation
+    from bagwise.regressors import BagPipeline
+
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("method", estimator)]
+    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def method_names() -> list[str]:

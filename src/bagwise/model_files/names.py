@@ -45,6 +45,7 @@ _PLACES = {
         "Pool",
         "Statistics",
     ),
+    "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
     "instances.out_of_fold": (
