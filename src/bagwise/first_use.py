@@ -42,8 +42,13 @@ def once(function: Callable) -> Callable:
         with lock:
             return known(*arguments)
 
-    forget = guarded.cache_clear
-    guarded.cache_clear = lambda: (known.cache_clear(), forget())
+    clear = guarded.cache_clear
+
+    def forget() -> None:
+        known.cache_clear()
+        clear()
+
+    vars(guarded)["cache_clear"] = forget
     return guarded
 
 
