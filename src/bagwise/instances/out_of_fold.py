@@ -277,7 +277,7 @@ def seeded(estimator, random_state: int):
 
 
 def fit_options(regressor, **offered) -> dict:
-    """The offered arguments of ``fit`` (None: not offered) that the regressor, or a pipeline's last step, takes.
+    """Those of the offered arguments of ``fit`` (not None) that the regressor takes, or the last step of a pipeline.
 
     Examples
     --------
