@@ -43,9 +43,8 @@ def __getattr__(name):
         return value
     if name == "plots":
         return import_module("bagwise.reports.plots")
-    if name in _MODULES:
-        with _first_use:
-            return import_module(f"bagwise.{name}")
+    if name in _MODULES:  # without the lock, for a module of ours may ask while it is imported
+        return import_module(f"bagwise.{name}")
     raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
 
 
