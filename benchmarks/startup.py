@@ -37,8 +37,9 @@ def write_table(path: Path) -> None:
 
 def cost(arguments: list[str], folder: str) -> tuple[float, float]:
     """CPU seconds and peak memory in MB."""
-    one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    run = subprocess.Popen([sys.executable, *arguments], cwd=folder, env=os.environ | one, stdout=subprocess.DEVNULL)
+    env = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is compiled
+    run = subprocess.Popen([sys.executable, *arguments], cwd=folder, env=env, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(run.pid, 0)
     run.returncode = os.waitstatus_to_exitcode(status)
     if run.returncode:
