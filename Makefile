@@ -25,7 +25,7 @@ TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest 
 test: lint browser
 	$(TESTS)
 
-# The inner loop, under 40 seconds: the parts of the main path, every promise of an estimator on one method,
+# The inner loop, for while you work: the parts of the main path, every promise of an estimator on one method,
 # evaluating, saving, the command line, and what the README shows.
 QUICK   = tests/bags/test_container.py tests/io/test_tables.py tests/embeddings/test_feature_mean.py \
           tests/regressors/test_ridge_path.py tests/methods/test_contracts.py tests/evaluation/test_evaluation.py \

@@ -63,3 +63,19 @@ def test_the_import_loads_nothing_else():
 
 def test_type_checkers_use_our_annotations():
     assert (Path(bw.__file__).parent / "py.typed").exists()
+
+
+@pytest.mark.slow
+def test_mypy_sees_names_and_signatures(tmp_path):
+    """And refuses a name that does not exist, which a module with ``__getattr__`` alone would let pass."""
+    api = pytest.importorskip("mypy.api")
+    lines = ["import bagwise as bw", 'bags, y = bw.load("a.csv", bag="site")', "reveal_type(bags[2:5])", "bw.typo"]
+    lines += ["bw.load(3, nonsense=1)", "reveal_type(bw.save_model)"]
+    (tmp_path / "user.py").write_text("\n".join(lines))
+    root = Path(__file__).parents[1]
+    config = ["--config-file", str(root / "pyproject.toml"), "--cache-dir", str(tmp_path)]
+    said = api.run([*config, "--python-executable", sys.executable, str(tmp_path / "user.py")])[0].splitlines()
+    told = {int(line.split(":")[1]): line for line in said if ": error:" in line or "Revealed" in line}
+    assert set(told) == {3, 4, 5, 6}
+    assert "bagwise.bags.container.Bags" in told[3] and 'no attribute "typo"' in told[4]
+    assert '"nonsense"' in told[5] and "path: pathlib" in told[6]
