@@ -9,7 +9,6 @@ How a verb that runs cells ends: what failed is told, and the exit code says tha
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import unicodedata
@@ -69,13 +68,8 @@ def forgive_encoding() -> None:
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 
 
-# Keywords of `bagwise.load` and their options.
-OPTIONS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "level")}
-OPTIONS |= {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
-KEYWORDS = re.compile(rf"\b({'|'.join(OPTIONS)})=('([\w-]+)'|(?![=\w\[]))")
-
-
-FILL_VALUES = re.compile(r"\bfill_values=\[([^\]]*)\]")
+# Options that are not called as the parameter: they are given once for every value.
+OPTIONS = {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 
 
 class Voice:
@@ -135,17 +129,23 @@ def tell(text: str, *, err: bool = False) -> None:
 
 
 def as_options(text: str) -> str:
-    """A message of the library in the words of the command line: ``missing='keep'`` is ``--missing keep`` there.
+    """A message of the library with its parameters as options: ``missing='keep'`` is ``--missing keep`` here.
 
     Examples
     --------
-    >>> as_options("bag= is needed; load with missing='drop-instances', or features=")
-    '--bag is needed; load with --missing drop-instances, or --feature'
-    >>> as_options("fill_values=[-9999, -999] makes it missing")
+    >>> from bagwise.bags.validation import Message, Parameter
+    >>> as_options(Message(Parameter("bag"), " is needed; load with ", Parameter("missing", "drop-instances")))
+    '--bag is needed; load with --missing drop-instances'
+    >>> as_options(Message(Parameter("fill_values", [-9999, -999]), " makes it missing"))
     '--fill-value -9999 --fill-value -999 makes it missing'
     """
-    text = FILL_VALUES.sub(lambda found: " ".join(f"--fill-value {one}" for one in found[1].split(", ")), text)
-    return KEYWORDS.sub(lambda found: f"--{OPTIONS[found[1]]}" + (f" {found[3]}" if found[3] else ""), text)
+    return "".join(part if isinstance(part, str) else _option(part) for part in getattr(text, "parts", [text]))
+
+
+def _option(parameter) -> str:
+    name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
+    values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
+    return " ".join(name if value is None else f"{name} {value}" for value in values)
 
 
 def as_typed(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
@@ -176,7 +176,7 @@ def speaking(verb: str, *, quiet: bool):
     def show(message, category, *_):
         if category is UserWarning and str(message) not in said:  # ours; libraries warn by classes of their own
             said.add(str(message))
-            voice.say(f"Note: {message}", style="yellow")
+            voice.say("Note: " + message.args[0], style="yellow")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -184,7 +184,8 @@ def speaking(verb: str, *, quiet: bool):
         try:
             yield voice
         except EXPECTED as error:
-            voice.complain(str(error))
+            # the last argument of an error that carries a parameter is its message
+            voice.complain(error.args[-1] if hasattr(error, "parameter") else str(error))
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # lets go of what filled the memory: speaking takes some too

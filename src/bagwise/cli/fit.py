@@ -22,10 +22,11 @@ from bagwise.cli import options as o
 def load(tables: list[str], columns: dict, voice):
     """Bags and targets. Doubts that `bagwise check` would have are voiced on the way, from one reading of the files."""
     import bagwise as bw
-    from bagwise.io.load import read_table
+    from bagwise.io.columns import Roles
+    from bagwise.io.tables import read_files
 
     named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values")}
-    frame = read_table(o.sources(tables), **named)
+    frame = read_files(o.sources(tables), Roles(**named))
     source = o.sources(tables) if frame is None else frame
     # what a frame is warned of stands among the doubts below
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
@@ -41,7 +42,7 @@ def load(tables: list[str], columns: dict, voice):
 def _doubt(found, voice) -> None:
     for finding in found.findings:
         if finding.level == "warning" or "not numeric" in finding.text:
-            voice.say(f"Note: {finding.text}", style="yellow")
+            voice.say("Note: " + finding.text, style="yellow")
 
 
 SMALL = 200_000  # numbers in a table

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bagwise as bw
-from bagwise.bags.fill_values import suspects
+from bagwise.io.columns import suspects
 from bagwise.cli import app
 
 FILLS = [-9999, -999, -99, 9999, -32768, 32767, 65535, 1e20, -3.4e38, 9.96921e36, -9999.9]
