@@ -1,4 +1,4 @@
-"""What the README shows runs as pasted: in this environment, and slowly in a fresh one with the wheel."""
+"""What the README shows runs as pasted: here in little time, and slowly in a fresh environment with the wheel."""
 
 import os
 import re

@@ -11,7 +11,7 @@ class BagModel(mlflow.pyfunc.PythonModel):
         self.model = bw.load_model(context.artifacts["model"])
         self.bag = (context.model_config or {}).get("bag", "bag")
 
-    def predict(self, context, model_input: pd.DataFrame, params=None) -> pd.DataFrame:
+    def predict(self, context, model_input, params=None):
         bags, _ = bw.load(model_input, bag=self.bag, features=list(self.model.feature_names_in_))
         rows = pd.DataFrame({self.bag: bags.ids, "prediction": self.model.predict(bags)})
         if hasattr(self.model, "predict_interval"):
