@@ -100,7 +100,9 @@ def evaluate(
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column that says train or test. Example: split")] = None,
+    split_column: Annotated[
+        str | None, typer.Option(help="Column of train and test. Example: --split-column split")
+    ] = None,
     selection: Annotated[
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",
@@ -168,7 +170,7 @@ def evaluate(
 
 
 def _options(columns: dict, groups: str | None, ignore: list[str]) -> dict:
-    """What `load` is told; the column that makes the groups is not ignored."""
+    """The keywords of `load`; the column that makes the groups is not ignored."""
     return columns | {"groups": groups, "ignore": [name for name in ignore if name != groups]}
 
 
@@ -193,9 +195,9 @@ def _labels(load, column: str | None, what: str):
             warnings.simplefilter("ignore")  # shown when the bags themselves were loaded
             return load(column)[0].groups
     except ValueError as error:
-        said = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
-        said["or leave groups out"] = f"or leave --{what}-column out"
-        raise ValueError(reduce(lambda text, pair: text.replace(*pair), said.items(), str(error))) from error
+        words = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
+        words["or leave groups out"] = f"or leave --{what}-column out"
+        raise ValueError(reduce(lambda text, pair: text.replace(*pair), words.items(), str(error))) from error
 
 
 def print_scores(results, console) -> list[str]:
