@@ -214,7 +214,7 @@ def _files(out: Path, pattern: str) -> list[Path]:
 
 @contextmanager
 def interruptible(messages: Messages, out: Path) -> Iterator[None]:
-    """Inside, Ctrl-C ends the program with exit code 130 and one line that tells what is kept."""
+    """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
     try:
         yield
     except KeyboardInterrupt:

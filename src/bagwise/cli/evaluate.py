@@ -98,7 +98,9 @@ def evaluate(
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column that says train or test. Example: split")] = None,
+    split_column: Annotated[
+        str | None, typer.Option(help="Column of train and test. Example: --split-column split")
+    ] = None,
     selection: Annotated[
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",

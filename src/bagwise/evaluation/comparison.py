@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean paired difference, its corrected standard error, t and two-sided p; NaN where one fold says nothing."""
+    """Mean paired difference, its corrected standard error, t and two-sided p; NaN where there is one fold only."""
 
     mean: float
     error: float
@@ -25,7 +25,7 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
     Training sets overlap, so the differences d_1, ..., d_n are not independent and their plain standard error is too
     small. With s² their sample variance, the variance of the mean is taken to be (1/n + n_test/n_train) s², and
     t = mean / root of it has n - 1 degrees of freedom. Every difference must be of another split: the same split again
-    with another seed tells nothing about other training bags, so take its mean over seeds first. One difference has
+    with another seed has the same training bags, so take its mean over seeds first. One difference has
     no variance, and no p.
 
     References

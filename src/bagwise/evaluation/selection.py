@@ -1,6 +1,6 @@
-"""How hyperparameters are chosen: inside the training bags, or (as the paper did) on the very folds that score.
+"""How hyperparameters are chosen: inside the training bags, or (as the paper did) on the folds that score.
 
-A method with a setting, or with each of many, fitted and asked; what the settings share is fitted once.
+Methods are fitted with one setting, or with each of many; what the settings share is fitted once.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
     """The setting with the best mean score over folds of these (training) bags; groups stay together.
 
     What ``GridSearchCV(estimator, space, cv=BagKFold(5))`` would choose, with the untouched steps fitted once a fold.
-    R², Pearson and coverage say nothing of a fold of few bags: the held-out bags of all folds are scored together. A
+    R², Pearson and coverage mean little on a fold of few bags: the held-out bags of all folds are scored together. A
     setting without a score (NaN) is never chosen.
     """
     if len(settings) == 1:
