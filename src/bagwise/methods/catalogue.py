@@ -91,7 +91,7 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     return found, preset
 
 
-def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None):
+def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None, **options):
     """An unfitted scikit-learn estimator for bags, by the name of the method.
 
     Parameters
@@ -104,6 +104,8 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
         The same seed gives the same answer, whatever ``n_jobs``.
     n_jobs : int, optional
         How many cores may work at once; -1 for all.
+    **options
+        Parameters of the estimator, set after it is made: ``method("auto", time_budget=60)``.
 
     Examples
     --------
@@ -114,7 +116,8 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     (30,)
     """
     found, preset = find(name, preset)
-    return found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    made = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    return made.set_params(**options) if options else made
 
 
 def method_names() -> list[str]:
