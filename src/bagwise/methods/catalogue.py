@@ -117,6 +117,7 @@ def method(
     missing: str = "refuse",
     random_state: int = 0,
     n_jobs: int | None = None,
+    **options,
 ):
     """An unfitted scikit-learn estimator for bags, by the name of the method.
 
@@ -134,6 +135,8 @@ def method(
         The same seed gives the same answer, whatever ``n_jobs``.
     n_jobs : int, optional
         How many cores may work at once; -1 for all.
+    **options
+        Parameters of the estimator, set after it is made: ``method("auto", time_budget=60)``.
 
     Examples
     --------
@@ -147,6 +150,8 @@ def method(
     if missing not in MISSING:
         raise ValueError(f"missing must be 'refuse' or 'impute', not {missing!r}")
     estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    if options:
+        estimator.set_params(**options)
     return imputed(estimator) if missing == "impute" else estimator
 
 
