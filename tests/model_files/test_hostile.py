@@ -410,3 +410,12 @@ def test_a_random_generator_cannot_be_large_or_call(tmp_path):
 
     refused(resealed(whole, large), "pool of unusual size", tmp_path)
     refused(resealed(whole, call), "damaged .*numpy.random.seed", tmp_path)
+
+
+def test_single_numbers_and_tables_are_what_they_say(tmp_path):
+    scalar = any_node("NdArrayNode", "numpy.float64")
+    refused(with_head(more=scalar), "its array '0.npy' is no float64; save the model again", tmp_path)
+    shape = node("TupleNode", "builtins.tuple", content=[plain(10**9)])
+    table = node("NdArrayNode", "numpy.ndarray", type="json", content=[plain(1)], shape=shape)
+    with bounded(8e6):
+        refused(with_head(more=table), r"an array of objects has 1 and the shape \(1000000000,\)", tmp_path)

@@ -217,3 +217,10 @@ def test_the_contract_takes_a_refusal_only_from_others():
     check_saves(Foreign())
     with pytest.raises(AssertionError, match="it holds .*Foreign"):
         check_saves(small_model(Foreign()))
+
+
+def test_keys_that_are_one_as_text_are_refused(tmp_path):
+    model = small_model()
+    model[-1].table_ = {1: "a", "1": "b"}
+    with pytest.raises(ValueError, match=r"cannot be saved \(a dictionary has two keys that are the same as text\)"):
+        save(model, tmp_path / "m")
