@@ -1,4 +1,4 @@
-"""Bag predictions when the algorithm is a loop."""
+"""From rows or bags to targets: ridge and lasso paths, trees, and methods whose algorithm is a loop."""
 
 from bagwise.regressors.attention.attention_regressor import AttentionRegressor
 from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
