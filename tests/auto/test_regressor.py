@@ -259,7 +259,7 @@ def test_no_member_at_all(monkeypatch):
 
 
 def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setattr("bagwise.auto.members.find_spec", lambda name: None)
+    monkeypatch.setattr("bagwise.methods.catalogue.find_spec", lambda name: None)
     with pytest.raises(ImportError, match="attention needs torch"):
         members_of(["attention"])
 

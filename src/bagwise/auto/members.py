@@ -5,13 +5,11 @@ Which members and how many folds is decided by the size of the data alone, and b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 
@@ -19,9 +17,8 @@ from bagwise.auto.preparation import Components, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import OutOfFold
-from bagwise.instances.out_of_fold import seeded
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.methods.catalogue import find, method
+from bagwise.methods.catalogue import NamedMethod, method
 from bagwise.methods.distributions import sliced
 from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import BagPipeline
@@ -30,7 +27,7 @@ MEAN = "mean"  # the name of the member that every other has to beat
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(NamedMethod):
     """A name and a function seed -> unfitted estimator.
 
     A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
@@ -38,8 +35,6 @@ class Member:
     folds are worth (more networks to average).
     """
 
-    name: str
-    make: Callable[[int], Any]
     costly: bool = False
     always: bool = False
     make_whole: Callable[[int], Any] | None = None
@@ -89,30 +84,17 @@ def members_of(listed) -> list[Member]:
         known = ", ".join(map(repr, PLANS))
         raise ValueError(f"members must be {known}, or a list of names or (name, estimator), not {listed!r}")
     members = [mean_member(), *(_member(item) for item in listed)]
-    names = [member.name for member in members]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"two members are called {twice[0]!r}; give each its own name: (name, estimator)")
+    Member.refuse_twins(members, "member")
     return members
 
 
 def _member(item) -> Member:
     if isinstance(item, Member):
         return item
-    if isinstance(item, str):
-        return named(item)
-    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")):
+    own = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
+    if not (own or isinstance(item, str)):
         raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
-    name, estimator = item
-    return Member(name, lambda random_state: seeded(clone(estimator), random_state), costly=True)
-
-
-def named(text: str) -> Member:
-    """The member for "name" or "name:preset" of the catalogue."""
-    found, _ = find(text)  # an unknown name or preset is refused now, not in a fold
-    if found.needs is not None and find_spec(found.needs) is None:
-        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
-    return Member(text, lambda random_state: method(text, random_state=random_state), costly=True)
+    return Member.of(item, costly=True)
 
 
 FEW_BAGS = 30  # below, networks and a long list of members would learn the noise

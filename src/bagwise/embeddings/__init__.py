@@ -1,4 +1,4 @@
-"""One row per bag: pools, and the kernel mean."""
+"""One row per bag: kernel means, feature means, landmarks, quantiles, summaries, similarities."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,7 @@
-"""Phase features: what is left of the kernel mean when symmetric noise is divided out.
+"""The bag mean of an explicit feature map: the kernel mean without pairs of instances.
 
-A few instances that stand for all of them: landmarks of Nyström maps, prototypes of similarity features.
-
-The bag mean of an explicit feature map: the kernel mean without pairs of instances.
+Maps are any transformer (`FeatureMean`), similarities to landmarks (`NystroemMean`) or random frequencies without their
+length (`PhaseMean`). Landmarks and prototypes are instances that stand for all of them (`pick_prototypes`).
 """
 
 from __future__ import annotations

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from bagwise.bags import Bags
 from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
@@ -15,18 +13,19 @@ from bagwise.evaluation.metrics import get_metric
 from bagwise.evaluation.selection import LABELS, SELECTIONS, as_settings, chooses_by_itself
 from bagwise.evaluation.splits import Split, as_seed
 from bagwise.execution.devices import settled
-from bagwise.instances.out_of_fold import seeded
 from bagwise.methods import Card, method
-from bagwise.methods.catalogue import find
+from bagwise.methods.catalogue import NamedMethod, find
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(NamedMethod):
     """A label, a function seed -> unfitted estimator, and the settings to search from outside (one empty: none)."""
 
-    label: str
-    make: Callable[[int], Any]
     settings: tuple[dict, ...] = ({},)
+
+    @property
+    def label(self) -> str:
+        return self.name
 
 
 def as_entries(methods, *, tune: bool = True) -> list[Entry]:
@@ -40,10 +39,7 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     if not methods:
         raise ValueError("there is no method to evaluate; give names such as 'aggregated', or (label, estimator)")
     entries = [item if isinstance(item, Entry) else _entry(item, tune) for item in methods]
-    labels = [entry.label for entry in entries]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise ValueError(f"two methods are called {twice[0]!r}; give each its own label: (label, estimator)")
+    Entry.refuse_twins(entries, "method")
     return entries
 
 
@@ -66,7 +62,7 @@ def _entry(item, tune: bool) -> Entry:
         if not _is_pair(item):
             raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
         label, estimator, *space = item
-        return Entry(label, lambda seed: seeded(clone(estimator), seed), as_settings(space[0] if space else {}))
+        return Entry.of((label, estimator), settings=as_settings(space[0] if space else {}))
     found, preset = find(item)
     found.refuse_missing_extra()
 

@@ -1,4 +1,4 @@
-"""One number per instance: folds of bags, out-of-fold prediction, instance learners."""
+"""One number per instance: out-of-fold prediction, and the regressors of instances."""
 
 from typing import TYPE_CHECKING
 

@@ -155,7 +155,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         """Fit with the penalty of least squared error when each group (the bag of every row) is left out in turn.
 
         Without groups every row is left out by itself, or a tenth of them at a time if they are many: right for
-        independent rows, too hopeful for the rows of bags.
+        independent rows, optimistic for the rows of bags.
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
         features = self.fresh_features()

@@ -1,4 +1,4 @@
-"""The similarity of two instances: kernels by formula, and rules for their bandwidth."""
+"""The similarity of two instances: kernels by formula, rules for their bandwidth, random features."""
 
 from typing import TYPE_CHECKING
 

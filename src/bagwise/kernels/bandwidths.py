@@ -1,8 +1,6 @@
 """Bandwidth rules: from instances to a length, so that a kernel needs no number: ``Gaussian(MedianDistance())``.
 
-Draw a few instances for rules and landmarks, whatever the order of bags and instances and the units of features.
-
-The density behind `MarginalPseudolikelihood`: features of instances about a Gaussian embedding, in closed form.
+Rules look at a few instances, drawn alike whatever the order of bags and instances and the units of features.
 """
 
 from __future__ import annotations

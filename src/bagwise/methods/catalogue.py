@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from sklearn.base import clone
+
+from bagwise.instances.out_of_fold import seeded
+
 CATALOGUE: dict[str, Card] = {}
 MISSING = ("refuse", "impute")
 
@@ -176,3 +180,39 @@ def method_names() -> list[str]:
     True
     """
     return list(CATALOGUE)
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A name, and a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user's own.
+
+    What `AutoRegressor` blends and what `evaluate` compares are such methods, each with a few fields more.
+
+    Examples
+    --------
+    >>> NamedMethod.of("statistics:forest").make(0).steps[-1][1].random_state
+    0
+    """
+
+    name: str
+    make: Callable[[int], Any]
+
+    @classmethod
+    def of(cls, item, **more):
+        """Of "name" or "name:preset", or of a pair (name, estimator), which is cloned and seeded; ``more`` are fields.
+
+        An unknown name, preset or extra is refused now, and not in a fold.
+        """
+        if isinstance(item, str):
+            find(item)[0].refuse_missing_extra()
+            return cls(item, lambda seed: method(item, random_state=seed), **more)
+        name, estimator = item
+        return cls(name, lambda seed: seeded(clone(estimator), seed), **more)
+
+    @staticmethod
+    def refuse_twins(methods: list[NamedMethod], noun: str) -> None:
+        """Raise an error if two of them have the same name."""
+        names = [one.name for one in methods]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two {noun}s are called {twice[0]!r}; give each its own name: (name, estimator)")

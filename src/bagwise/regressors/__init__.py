@@ -1,4 +1,4 @@
-"""Bag predictions when the algorithm is a loop."""
+"""From rows or bags to targets: ridge and lasso paths, trees, and methods whose algorithm is a loop."""
 
 from typing import TYPE_CHECKING
 

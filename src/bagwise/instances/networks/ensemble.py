@@ -277,7 +277,7 @@ def initial_parameters(plan: np.ndarray, rng: np.random.Generator) -> np.ndarray
 
 
 def inverse(scale):
-    """One over the scale; 0 for a constant column, which teaches nothing, so its random weights must not speak."""
+    """One over the scale; 0 for a constant column, which teaches nothing, so its random weights must not count."""
     return np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
 
 
@@ -315,7 +315,7 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
     joblib's that somebody chose: processes, or the workers of a cluster.
     """
     kernels(problem.X.dtype)  # compiled or loaded here, before there are threads
-    # effective_n_jobs: with None, joblib's context counts, also where it speaks of processes and we take threads
+    # effective_n_jobs: with None, joblib's context counts, also where it is about processes and we take threads
     run = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")
     return run(delayed(_train)(problem, recipe, k, n_jobs) for k in range(problem.n_networks))
 

@@ -191,7 +191,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
     def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
         """`cross_fit` of several problems, each (X, y, fold, sample_weight), whose networks are trained as one job.
 
-        That is for a GPU, which has room for the networks of all folds of all repeats of an evaluation. The results
+        That is for a GPU, on which the networks of all folds of all repeats of an evaluation fit. The results
         are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
         """
         recipe, n_jobs = self._recipe(), self.n_jobs if n_jobs is None else n_jobs

@@ -1,6 +1,6 @@
 """Networks trained by one kernel: an epoch of a network is one program, its weights and moments in registers.
 
-As `network_triton`, this module imports triton.
+Importing this module imports triton.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Networks of one wide hidden layer, trained by one kernel: weights and moments in memory, passed block by block.
 
-A step needs the errors of all rows before any gradient, so it walks the hidden units twice: once for the outputs,
-once, with the activations made anew, for gradients and Adam. Making them anew costs half as much arithmetic again,
-and no activation ever leaves the chip. As `network_fused`, this module imports triton.
+A step needs the errors of all rows before any gradient, so it walks the hidden units twice: once for the outputs, once,
+with the activations made anew, for gradients and Adam. Making them anew costs half as much arithmetic again, and no
+activation ever leaves the chip. Importing this module imports triton.
 """
 
 from __future__ import annotations

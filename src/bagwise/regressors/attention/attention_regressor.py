@@ -58,10 +58,10 @@ class Recipe:
     @classmethod
     def of(cls, estimator) -> Recipe:
         """Of an `AttentionRegressor`; every parameter of it is checked."""
-        for name, (holds, words) in RULES.items():
+        for name, (holds, needed) in RULES.items():
             value = getattr(estimator, name)
             if not holds(value):
-                raise ValueError(f"{name} must be {words}, not {value!r}")
+                raise ValueError(f"{name} must be {needed}, not {value!r}")
         same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay", "precision")
         settings = {name: getattr(estimator, name) for name in same}
         return cls(**settings, seed=_seed(estimator.random_state), device=_device(estimator.device))
