@@ -223,4 +223,4 @@ def test_keys_that_are_one_as_text_are_refused(tmp_path):
     model = small_model()
     model[-1].table_ = {1: "a", "1": "b"}
     with pytest.raises(ValueError, match=r"cannot be saved \(a dictionary has two keys that are the same as text\)"):
-        save(model, tmp_path / "m")
+        save_model(model, tmp_path / "m")

@@ -5,8 +5,10 @@ Which members and how many folds is decided by the size of the data alone, and b
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
