@@ -6,6 +6,7 @@
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make portable      the delicate tests under other kernels of linear algebra
 #   make test-oldest   the tests with the oldest versions that pyproject.toml allows
+#   make dist    wheel and sdist, checked, and the README in a fresh environment
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
 LIGHT  := .venv-demo
@@ -13,7 +14,7 @@ FULL   := .venv
 OLDEST := .venv-oldest
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs clean
+.PHONY: demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs dist clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -77,10 +78,19 @@ docs: $(FULL)/.ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
-# The light install: no torch, no test tools. A stamp file, so that a broken install is tried again.
+# Built and checked by tools of their own environment; then every block of the README runs with the wheel in a fresh one.
+dist: $(FULL)/.ready
+	rm -rf dist .venv-dist
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	.venv-dist/bin/python -m build --outdir dist
+	.venv-dist/bin/python -m twine check --strict dist/*
+	$(FULL)/bin/python -m pytest -m slow tests/test_readme.py
+
+# What `pip install bagwise` brings: no torch, no test tools. A stamp file, so that a broken install is tried again.
 $(LIGHT)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/python $(PIP) --editable '.[plot]'
+	$(LIGHT)/bin/python $(PIP) --editable .
 	touch $@
 
 $(FULL)/.ready: pyproject.toml constraints.txt
@@ -94,4 +104,4 @@ $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	touch $@
 
 clean:
-	rm -rf $(LIGHT) $(FULL) $(OLDEST) demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(LIGHT) $(FULL) $(OLDEST) .venv-dist dist demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 # The name asked for, and those that OpenBLAS gives back for it.
 KERNELS = {"Haswell": ("Haswell",), "Nehalem": ("Nehalem",), "Prescott": ("Prescott", "Katmai")}
@@ -15,6 +16,12 @@ LOOK = (
     "import numpy, scipy.linalg, threadpoolctl\n"
     "print(*[i['architecture'] for i in threadpoolctl.threadpool_info() if i['internal_api'] == 'openblas'])"
 )
+
+
+def marked_files() -> list[str]:
+    """The files with a test marked `kernels`: to collect all others takes longer than these tests."""
+    tests = Path(__file__).parent
+    return [str(path) for path in sorted(tests.glob("*/test_*.py")) if "mark.kernels" in path.read_text("utf-8")]
 
 
 def main() -> int:
@@ -32,7 +39,7 @@ def main() -> int:
             )
             return 1
         print(f"portable: kernels of {kernel}", flush=True)
-        tests = [sys.executable, "-m", "pytest", "-m", "kernels and not slow", "tests", *sys.argv[1:]]
+        tests = [sys.executable, "-m", "pytest", "-m", "kernels and not slow", *marked_files(), *sys.argv[1:]]
         if code := subprocess.run(tests, env=environment).returncode:
             return code
     return 0

@@ -9,7 +9,7 @@
 
 from bagwise.worker_lifetime import end_with_parent as _end_with_parent
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "BagKFold",
@@ -113,9 +113,8 @@ else:
             new = _RENAMED[name]
             warn(f"bagwise.{name} is now bagwise.{new}; the old name will be removed", DeprecationWarning, stacklevel=2)
             return __getattr__(new)
-        if name in _MODULES:
-            with lock:
-                return import_module(_MODULES[name])
+        if name in _MODULES:  # without the lock, for a module of ours may ask while it is imported
+            return import_module(_MODULES[name])
         if name in _HOMES:
             with lock:
                 value = getattr(import_module(_MODULES[_HOMES[name]]), name)

@@ -1,9 +1,10 @@
 import csv
+import re
 import subprocess
 import sys
 
 import numpy as np
-import pytest
+import typer
 from typer.testing import CliRunner
 
 import bagwise as bw
@@ -22,6 +23,11 @@ def test_demo_leaves_a_table_and_a_picture(tmp_path):
     bags, y = bw.datasets.make_aerosol(30, instances=8, ragged=True, random_state=0)
     assert [row["bag"] for row in rows] == [str(bag) for bag in bags.ids]
     np.testing.assert_array_equal([float(row["target"]) for row in rows], y)
+    results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=2, tune=False)  # the code that users call
+    found = results.predictions("aggregated")
+    expected = dict(zip(map(str, found["bag"]), found["prediction"], strict=True))
+    np.testing.assert_allclose([float(row["aggregated"]) for row in rows], [expected[row["bag"]] for row in rows])
+    assert f"{results.summary()['rmse'][0]:.3g}" in result.output
     assert all(np.isfinite(float(row["instance-kme"])) for row in rows)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["demo.png", "predictions.csv"]
@@ -39,7 +45,28 @@ def test_methods_lists_the_catalogue():
     assert "Uriot (2019)" in run(app, ["methods", "instance-kme"]).output
 
 
-@pytest.mark.parametrize("module", ["numba", "sklearn", "torch", "pandas", "pyarrow", "matplotlib"])
-def test_help_and_import_load_nothing_heavy(module):
-    code = f"import sys, bagwise, bagwise.cli; sys.exit({module!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def help_texts(command, path=()):
+    """(command, help) of every verb, argument and option."""
+    for part in [command, *command.params]:
+        yield " ".join(path), getattr(part, "help", None) or ""
+    for name, one in getattr(command, "commands", {}).items():
+        yield from help_texts(one, (*path, name))
+
+
+def test_every_method_that_a_help_text_names_exists():
+    """`fit --help` named em:gate, which is none."""
+    texts = list(help_texts(typer.main.get_command(app)))
+    named = {name for _, text in texts for name in re.findall(r"--method ([\w:.-]*[\w])", text)}
+    named |= {name for _, text in texts for name in re.findall(r"\b[a-z][a-z-]*:[a-z][a-z-]*\b", text)} - {
+        "method:preset"
+    }
+    assert {"instance-kme", "instance-kme:paper"} <= named
+    for name in named:
+        bw.method(name)
+
+
+def test_help_and_import_load_nothing_heavy():
+    heavy = {"numba", "sklearn", "torch", "pandas", "pyarrow", "matplotlib"}
+    code = f"import sys, bagwise, bagwise.cli; print(*sorted({heavy} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
+from bagwise.cli.console import Messages
 from bagwise.model_files import registry as allowed
 from bagwise.testing.contract_checks import sample
 
@@ -304,21 +306,27 @@ def test_weights_and_archives_of_bags(folder, tmp_path):
     assert result.exit_code == 0 and run("predict", tmp_path / "n.bagwise", tmp_path / "t.npz").exit_code == 0
 
 
+def test_bags_are_built_once(folder, monkeypatch):
+    """Not once more for the notes on the table."""
+    built, init = [], bw.Bags.__init__
+
+    def counted(self, *parts, **more):
+        built.append(self)
+        init(self, *parts, **more)
+
+    monkeypatch.setattr(bw.Bags, "__init__", counted)
+    verb = import_module("bagwise.cli.fit")  # the package has the function under this name
+    bags, _ = verb.load([str(folder / "old.csv")], {"bag": "site", "target": "aod"}, Messages("fit", quiet=False))
+    assert built == [bags]
+
+
 # --- a long fit is not lost
 
 
-@pytest.mark.parametrize("engine", [(), ("--engine", "stream")])
-def test_without_skops_nothing_is_fitted(tmp_path, monkeypatch, engine):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    result = run("fit", tmp_path / "none.parquet", "--method", "instance-kme:ridge", *engine, "--bag", "b")
-    assert result.exit_code == 1 and "pip install 'bagwise[save]'" in result.stderr
-
-
-def test_a_method_that_cannot_be_saved_is_not_fitted(folder, monkeypatch):
-    """As with a scikit-learn that gives the parts of its trees other names."""
+def test_a_method_that_cannot_be_saved_is_not_fitted(tmp_path, monkeypatch):
+    """As with a scikit-learn that gives the parts of its trees other names; the table is not even read."""
     monkeypatch.setattr("bagwise.model_files.registry.NAMES", {**allowed.NAMES, "LossNode": set()})
-    monkeypatch.setattr("bagwise.cli.fit.load", lambda *_: pytest.fail("the table was read"))
-    result = fit(folder, method="auto")
+    result = run("fit", tmp_path / "none.parquet", "--method", "auto", "--bag", "b")
     assert result.exit_code == 1 and "cannot be saved: it holds sklearn._loss._loss.CyHalfSquared" in result.stderr
 
 
@@ -356,7 +364,7 @@ def test_a_model_that_cannot_be_kept_anywhere_says_why(folder, tmp_path, monkeyp
 
 def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("bagwise.model_files.try_saving", lambda model: None)
-    monkeypatch.setattr("bagwise.model_files.registry.ROOMS", ())
+    monkeypatch.setattr("bagwise.model_files.registry.NAMES_OF_OURS", {})
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said

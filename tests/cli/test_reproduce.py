@@ -17,7 +17,7 @@ from tests.helpers.published_files import crop_frame, matrix, write_aerosol
 from tests.helpers.toy_estimators import TrainMean
 from typer.testing import CliRunner
 
-from bagwise.cli.console import stdout
+from bagwise.cli.console import result_console
 from bagwise.evaluation import table1
 from bagwise.evaluation.plan import Entry
 
@@ -282,7 +282,7 @@ def test_nothing_is_cut_where_the_terminal_is_narrow(width):
 
 def test_a_pipe_has_no_width(folder, quick, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
-    assert stdout().width > 1000
+    assert result_console().width > 1000
     write_aerosol(folder, "MISR1", n_bags=9, instances=5)
     result, _ = typed(folder)
     (line,) = [line for line in result.stdout.splitlines() if line.startswith(MEAN)]

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 
@@ -26,9 +28,30 @@ def table(path, *, site="Stra\u00dfe ", name="r\u00f6t"):
     return ["--bag", "site", "--target", "aod"]
 
 
-def typed(*words, cwd) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "bagwise", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=300, env=os.environ | ASCII)
+# Commands one after the other in one new interpreter, whose start takes longer than most of them. After each its exit
+# code, on both streams.
+TYPED = """
+import json, sys
+from bagwise.cli import run
+for words in json.loads(sys.argv[1]):
+    sys.argv, code = ["bagwise", *words], 0
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code or 0
+    for stream in (sys.stdout, sys.stderr):
+        print(f"<{code}>", file=stream, flush=True)
+"""
+
+
+def typed(commands: list, cwd) -> list[tuple[int, bytes, bytes]]:
+    """Exit code, standard output and standard error of every command."""
+    words = json.dumps([[*map(str, command)] for command in commands])
+    command, environment = [sys.executable, "-c", TYPED, words], os.environ | ASCII
+    done = subprocess.run(command, cwd=cwd, capture_output=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr
+    out, err = (re.split(rb"<(\d)>\n", text) for text in (done.stdout, done.stderr))
+    return list(zip(map(int, out[1::2]), out[:-1:2], err[:-1:2], strict=True))
 
 
 def test_every_verb_prints_to_an_ascii_pipe(tmp_path):
@@ -45,14 +68,14 @@ def test_every_verb_prints_to_an_ascii_pipe(tmp_path):
         "datasets": ["datasets"],
         "methods": ["methods", "--markdown"],
     }
-    done = {name: typed(*command, cwd=tmp_path) for name, command in commands.items()}
-    for name, one in done.items():
-        assert one.returncode == (name == "error"), (name, one.stderr)
-        assert (one.stdout + one.stderr).isascii() and b"Traceback" not in one.stderr, (name, one)
-    assert rb"Features: r\xf6t;" in done["check"].stdout
-    assert rb"r\xf6t" in done["error"].stdout
-    assert b"~folds" in done["evaluate"].stdout
-    rows = list(csv.reader(io.StringIO(done["predict"].stdout.decode())))
+    said = dict(zip(commands, typed(commands.values(), cwd=tmp_path), strict=True))
+    for name, (code, out, err) in said.items():
+        assert code == (name == "error"), (name, err)
+        assert (out + err).isascii() and b"Traceback" not in err, (name, out, err)
+    assert rb"Features: r\xf6t;" in said["check"][1]
+    assert rb"r\xf6t" in said["error"][1]
+    assert b"~folds" in said["evaluate"][1]
+    rows = list(csv.reader(io.StringIO(said["predict"][1].decode())))
     assert [row[0] for row in rows[1:]] == [rf"Stra\xdfe {k}" for k in range(12)]
 
 

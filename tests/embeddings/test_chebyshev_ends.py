@@ -5,7 +5,7 @@ import pytest
 
 import bagwise as bw
 from bagwise.embeddings import KernelMean
-from bagwise.embeddings.chebyshev import Interpolant, fit_interpolant
+from bagwise.embeddings.kernel_mean import Interpolant, fit_interpolant
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.testing import naive
 

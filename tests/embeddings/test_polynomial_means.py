@@ -1,55 +1,48 @@
-"""Means that are remembered are the means."""
+"""The polynomial means of the longest series serve every kernel of a grid."""
 
 import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.embeddings import chebyshev
-from bagwise.embeddings.chebyshev import Interpolant
+from bagwise.embeddings import KernelMean
+from bagwise.embeddings.kernel_mean import Interpolant
+from bagwise.kernels import Exponential, Gaussian, InverseMultiquadric, MedianDistance
 
 VALUES = np.random.default_rng(0).normal(size=3000)
 SIZES = (1, 2, 2500, 97, 400)
+WEIGHTS = [None, np.arange(1.0, 3001.0)]
+KERNELS = [Gaussian(4.0), Gaussian(0.5), InverseMultiquadric(1.0), Exponential(1.0), Gaussian(MedianDistance())]
 
 
-def bags(values=VALUES, **more):
-    return bw.Bags(values[:, None], np.concatenate([[0], np.cumsum(SIZES)]), **more)
+def bags(weights=None):
+    return bw.Bags(VALUES[:, None], np.concatenate([[0], np.cumsum(SIZES)]), weights=weights)
 
 
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch):
-    monkeypatch.setattr(chebyshev, "_remembered", {})
+@pytest.mark.parametrize("weights", WEIGHTS, ids=["equal", "weighted"])
+def test_a_short_series_is_the_beginning_of_a_longer_one(weights):
+    some = bags(weights)
+    longest = Interpolant(-3.0, 2.0, 64).means(some)
+    for length in (8, 24, 64):
+        np.testing.assert_array_equal(Interpolant(-3.0, 2.0, length).means(some), longest[:, :length])
 
 
-@pytest.mark.parametrize("weights", [None, np.arange(1.0, 3001.0)], ids=["equal", "weighted"])
-@pytest.mark.parametrize("lengths", [(64, 8, 24), (8, 64, 24, 64)], ids=["longest first", "shortest first"])
-def test_a_short_series_is_the_beginning_of_a_longer_one(lengths, weights):
-    some = bags(weights=weights)
-    for length in lengths:
-        series = Interpolant(-3.0, 2.0, length)
-        np.testing.assert_array_equal(series.polynomial_means(some), series.means(some))
-    assert len(chebyshev._remembered) == 1
+@pytest.mark.parametrize("weights", WEIGHTS, ids=["equal", "weighted"])
+@pytest.mark.parametrize("columns", ["features", "gram"])
+def test_a_grid_is_fitted_as_its_settings_one_by_one(columns, weights):
+    some, new = bags(weights), bw.from_arrays([np.array([0.3, -0.2]), np.array([1.0])])
+    grid = [{"kernel": kernel, **more} for kernel in KERNELS for more in ({}, {"units": "label"}, {"reach": 1.0})]
+    found = list(KernelMean(columns=columns).fit_grid(some, None, grid))
+    assert [setting for setting, *_ in found] == grid
+    assert {embedding.map_ for _, embedding, _ in found} == {"chebyshev", "exact"}
+    for setting, embedding, rows in found:
+        alone = KernelMean(columns=columns, **setting)
+        np.testing.assert_array_equal(rows, alone.fit_transform(some))
+        np.testing.assert_array_equal(embedding.transform(new), alone.transform(new))
 
 
-def test_only_what_is_the_same_is_taken_for_the_same():
-    values = VALUES.copy()
-    some, others = bags(values), [bags(), bags(weights=np.arange(1.0, 3001.0)), bags()[np.arange(5)[::-1]]]
-    series = Interpolant(-3.0, 2.0, 16)
-    means = series.polynomial_means(some)
-    means[:] = np.nan  # the caller's to change
-    for other in others:
-        np.testing.assert_array_equal(series.polynomial_means(other), series.means(other))
-    wider = Interpolant(-4.0, 4.0, 16)
-    np.testing.assert_array_equal(wider.polynomial_means(some), wider.means(some))
-    values[0] += 0.5  # behind the back of the bags
-    np.testing.assert_array_equal(series.polynomial_means(some), series.means(some))
-
-
-def test_little_is_remembered(monkeypatch):
-    series = Interpolant(-3.0, 2.0, 16)
-    for shift in range(7):
-        series.polynomial_means(bags(VALUES + shift))
-    assert len(chebyshev._remembered) == chebyshev.REMEMBERED
-    monkeypatch.setattr(chebyshev, "LARGEST", 10)
-    before = set(chebyshev._remembered)
-    series.polynomial_means(bags(VALUES - 1.0))
-    assert set(chebyshev._remembered) == before
+def test_the_means_of_a_grid_are_made_once(monkeypatch):
+    made, means = [], Interpolant.means
+    monkeypatch.setattr(Interpolant, "means", lambda self, some: made.append(self.length) or means(self, some))
+    lengths = [one.length_ for _, one, _ in KernelMean().fit_grid(bags(), None, [{"kernel": k} for k in KERNELS[:3]])]
+    assert made == [max(lengths)]
+    assert len(set(lengths)) > 1

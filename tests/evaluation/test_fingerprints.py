@@ -1,6 +1,7 @@
 """Fingerprints change with everything a result depends on, and with nothing else."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
 from bagwise.evaluation.fingerprint import code_hash, describe, digest, of_data, of_library
+from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
 
 
@@ -52,17 +54,60 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
+@pytest.fixture
+def home(tmp_path):
+    """The library, to be changed."""
+    return shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a", encoding="utf-8") as changed:
+        changed.write(text)
+
+
 @pytest.mark.parametrize(
     "file", ["evaluation/metrics", "evaluation/selection", "evaluation/cells", "evaluation/splits", "execution/threads"]
 )
-def test_the_code_that_decides_numbers_is_in_the_key(tmp_path, file):
-    home = shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
+def test_the_code_that_decides_numbers_is_in_the_key(home, file):
     before = code_hash(home)
-    (home / "evaluation" / "progress.py").write_text("# only shown")
+    (home / "evaluation" / "progress.py").write_text("ONLY = 'shown'")
+    append(home / f"{file}.py", "# a comment\n")
     assert code_hash(home) == before
-    with (home / f"{file}.py").open("a") as changed:
-        changed.write("# changed")
+    append(home / f"{file}.py", "CHANGED = 1\n")
     assert code_hash(home) != before
+
+
+def test_a_constant_inside_a_method_is_in_the_key(home):
+    keys = {code_hash(home)}
+    for body in ("return 1", "'Said.'\n        return 1", "return 2"):
+        append(home / "bags" / "container.py", f"\n\nclass More:\n    def one(self):\n        {body}\n")
+        keys.add(code_hash(home))
+    assert len(keys) == 4  # a definition that is there twice counts twice
+
+
+def test_a_moved_module_keeps_the_keys(home):
+    """Moved to another package under another name, or cut in two with imports and docstring anew."""
+    before = code_hash(home)
+    (home / "kernels" / "formulas.py").rename(home / "embeddings" / "kernel_formulas.py")
+    (home / "embeddings" / "__init__.py").write_text('"""Other words."""\n\n__all__ = ["KernelMean"]\n')
+    file = home / "bags" / "segments.py"
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    at = [i for i, line in enumerate(lines) if line.startswith("def ")][3]
+    file.write_text("".join(lines[:at]), encoding="utf-8")
+    append(
+        home / "bags" / "more_segments.py", '"""The other half."""\n\nfrom numpy import add\n\n' + "".join(lines[at:])
+    )
+    assert code_hash(home) == before
+
+
+def test_our_classes_go_by_their_stable_names():
+    """A module path in the text of a method would change its stored results with the layout."""
+    for name in bw.method_names():
+        for preset in bw.card(name).preset_names:
+            named = set(re.findall(r"\bbagwise\.([\w.]+)", describe(bw.method(name, preset=preset))))
+            assert named <= set(PLACES)
+        assert set(re.findall(r"\bbagwise\.([\w.]+)", describe(bw.card(name).search_space))) <= set(PLACES)
+    assert describe(bw.method("aggregated")).startswith("bagwise.BagPipeline(")
 
 
 def test_the_versions_that_decide_numbers_are_in_the_key():

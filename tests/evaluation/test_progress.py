@@ -26,8 +26,8 @@ def test_cells_done_are_always_there(width):
     assert "12/50 cells, 3 failed" in line(width)
 
 
-def test_what_there_is_room_for():
-    assert "best so far: instance-kme:notebook, rmse 0.1235" in line(140) and "2 min 30 s left" in line(80)
+def test_what_fits_the_width():
+    assert "best so far: instance-kme:notebook, rmse 0.1235" in line(140) and "2.5 min left" in line(80)
     assert "━" in line(80) and "━" not in line(40)
     assert line(40).rstrip().endswith("…")
 

@@ -71,8 +71,8 @@ def test_train_and_test_from_a_column():
         ({"repeats": 0}, "repeats must be at least 1, not 0"),
         ({"fold": [0] * 6}, "every bag is in fold 0; fixed folds need at least two"),
         ({"fold": [0, 1]}, r"fold must have one label per bag \(6\), not shape \(2,\)"),
-        ({"split": ["train"] * 6}, r"and both must occur; it says \['train'\]"),
-        ({"split": ["train"] * 5 + ["val"]}, r"it says \['train', 'val'\]"),
+        ({"split": ["train"] * 6}, r"and both must occur; it has \['train'\]"),
+        ({"split": ["train"] * 5 + ["val"]}, r"it has \['train', 'val'\]"),
         ({"split": ["train"] * 6, "fold": [0] * 6}, "not both"),
     ],
 )

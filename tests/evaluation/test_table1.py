@@ -72,7 +72,7 @@ def test_invalid_crop_values_are_kept_or_dropped(folder):
     assert not np.isin(clean.instances, [0, -32767]).any() and "hold 0 or -32767" in note
     assert dict(zip(clean.ids, targets, strict=True)).items() <= dict(zip(bags.ids, y, strict=True)).items()
     crop_frame(invalid=0.9).to_csv(path.parent / "other.csv", index=False)
-    with pytest.raises(ValueError, match="hardly a bag has an instance without invalid values"):
+    with pytest.raises(ValueError, match="fewer than two bags have an instance without invalid values"):
         read_file("WHEAT", path.parent / "other.csv", invalid="drop")
     with pytest.raises(ValueError, match="invalid must be 'keep' or 'drop', not 'no'"):
         read_file("WHEAT", path, invalid="no")

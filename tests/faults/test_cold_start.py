@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ import bagwise as bw
 from bagwise.execution.threads import Shared
 from bagwise.first_use import once
 
-SCRIPT = str(Path(__file__).parent / "cold_start.py")
 SHORT = {
     "instance-kme": {"instances__regressor__epochs": (1,), "instances__regressor__n_jobs": 2},
     "attention": {"epochs": 1, "restarts": 1},
@@ -41,7 +39,7 @@ def saved(tmp_path_factory):
 
 def started(tmp_path, *arguments):
     """What the threads of a new interpreter computed, and what was imported outside its main thread."""
-    command = [sys.executable, SCRIPT, *arguments, str(tmp_path / "out.npy")]
+    command = [sys.executable, "-m", "tests.helpers.cold_start", *arguments, str(tmp_path / "out.npy")]
     environment = ENVIRONMENT | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -150,7 +148,7 @@ def test_a_shared_setting_is_undone_when_all_have_left():
 
 def test_attention_in_two_threads_leaves_the_threads_of_torch_as_they_were():
     torch = pytest.importorskip("torch")
-    from bagwise.regressors.attention.joint_training import one_order
+    from bagwise.regressors.attention.ensemble_fit import one_order
 
     before, inside, left = torch.get_num_threads(), threading.Event(), threading.Event()
     torch.set_num_threads(2)

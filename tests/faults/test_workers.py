@@ -4,14 +4,13 @@ Beside these: that no other task is lost, and a whole evaluation with a method t
 tests/evaluation/test_executors.py; kill -9 of the whole run, in tests/evaluation/test_resume.py.
 """
 
-import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from tests.helpers.deadly_tasks import mortal
+from tests.helpers.breaking import ENVIRONMENT
+from tests.helpers.deadly_tasks import COMMAND, mortal
 
 from bagwise.execution import Lost, Processes
 
@@ -41,9 +40,9 @@ ORPHANED = {
 @pytest.mark.parametrize("how", ORPHANED)
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
     """They went on with what they did, and waited for more."""
-    program = f"import joblib, pathlib; from deadly_tasks import tireless; folder = pathlib.Path({str(tmp_path)!r}); "
-    path = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
-    parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=os.environ | path)
+    program = f"import joblib, pathlib; folder = pathlib.Path({str(tmp_path)!r}); "
+    program += "from tests.helpers.deadly_tasks import tireless; "
+    parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=ENVIRONMENT)
     try:
         wait_until(lambda: written(tmp_path) and min(written(tmp_path)) > 0 and len(written(tmp_path)) == 2)
     finally:
@@ -72,12 +71,9 @@ def wait_until(true) -> None:
 @pytest.mark.slow
 def test_the_command_line_names_the_cell(tmp_path):
     """The first cell that was lost, how many others, and the exit code."""
-    from tests.helpers.breaking import ENVIRONMENT
-    from tests.helpers.deadly_tasks import COMMAND
-
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, tmp_path / "bags.npz", tmp_path / "run"],
-        capture_output=True, text=True, timeout=300, env=ENVIRONMENT | {"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True, text=True, timeout=300, env=ENVIRONMENT,
     )  # fmt: skip
     assert done.returncode == 1 and "Traceback" not in done.stderr
     said = " ".join(done.stderr.split())

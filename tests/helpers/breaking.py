@@ -7,7 +7,9 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = str(Path(__file__).parents[2])  # so that a new interpreter finds tests.helpers
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "500"}
+ENVIRONMENT["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
 BAGWISE = [sys.executable, "-c", "from bagwise.cli import run; run()"]
 
 

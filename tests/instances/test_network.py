@@ -17,9 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from bagwise.instances.cross_fit import CrossFitting
-from bagwise.instances.networks.ensemble import kernels, layers, layout
+from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
 from bagwise.instances.networks.estimator import NetworkRegressor
-from bagwise.instances.networks.training_data import initial_parameters
 
 
 def problem(n=240, d=3, seed=0, bag=8):

@@ -13,18 +13,23 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 
-from bagwise.instances.networks import engines as network_devices  # noqa: E402
+from bagwise.instances.networks import estimator as network_devices  # noqa: E402
 from bagwise.instances.networks import gpu as network_orders  # noqa: E402
 from bagwise.instances.networks import gpu as network_together  # noqa: E402
-from bagwise.instances.networks.engines import train_networks  # noqa: E402
-from bagwise.instances.networks.ensemble import frozen, kernels  # noqa: E402
+from bagwise.instances.networks.ensemble import (  # noqa: E402  # noqa: E402
+    Problem,
+    Recipe,
+    frozen,
+    inverse,
+    kernels,
+    train_networks,
+)
 from bagwise.instances.networks.estimator import NetworkRegressor  # noqa: E402
 from bagwise.instances.networks.gpu import (  # noqa: E402
     Batched,
     gather,
     upload,
 )
-from bagwise.instances.networks.training_data import Problem, Recipe, inverse  # noqa: E402
 
 SHAPES = [(), (8,), (20, 7), (9, 17, 4)]
 
@@ -289,10 +294,10 @@ def test_divergence_is_an_error():
 
 def test_what_is_worth_a_gpu():
     small, large = recipe(), recipe(hidden=(512,), epochs=(10**6,))
-    assert not network_devices._worth([problem(small)] * 9, small) and network_devices._worth(
+    assert not network_devices.worth_a_gpu([problem(small)] * 9, small) and network_devices.worth_a_gpu(
         [problem(large)] * 9, large
     )
-    assert not network_devices._worth([problem(large)], large)  # three networks
+    assert not network_devices.worth_a_gpu([problem(large)], large)  # three networks
 
 
 def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refused(monkeypatch):

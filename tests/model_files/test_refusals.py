@@ -202,18 +202,12 @@ def test_header_values_must_be_plain(tmp_path):
         describe_training(sample()[0], [1.0, 2.0])
 
 
-def test_without_skops_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(ImportError, match=r"pip install 'bagwise\[save\]'"):
-        save_model(small_model(), tmp_path / "m")
-
-
 def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     bags, y = sample()
     model = bw.method("attention").set_params(epochs=1, restarts=1, read=(4,)).fit(bags, y)
     (tmp_path / "m").write_bytes(file_of(model))
-    monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.joint_training", raising=False)
+    monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.ensemble_fit", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="this model needs torch; install it"):
         load_model(tmp_path / "m")
@@ -223,3 +217,10 @@ def test_the_contract_takes_a_refusal_only_from_others():
     check_saves(Foreign())
     with pytest.raises(AssertionError, match="it holds .*Foreign"):
         check_saves(small_model(Foreign()))
+
+
+def test_keys_that_are_one_as_text_are_refused(tmp_path):
+    model = small_model()
+    model[-1].table_ = {1: "a", "1": "b"}
+    with pytest.raises(ValueError, match=r"cannot be saved \(a dictionary has two keys that are the same as text\)"):
+        save_model(model, tmp_path / "m")

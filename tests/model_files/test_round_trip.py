@@ -115,10 +115,11 @@ def test_wrapped_in_intervals_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(bags), model.predict_interval(bags))
 
 
-@pytest.mark.slow
-def test_the_automatic_choice_predicts_the_same(tmp_path):
+@pytest.mark.parametrize("members", [["aggregated"], pytest.param(None, marks=pytest.mark.slow)])
+def test_the_automatic_choice_predicts_the_same(tmp_path, members):
     bags, y = sample(40)
-    model = AutoRegressor(time_budget=5).fit(bags, y)
+    model = AutoRegressor(members=members, time_budget=5).fit(bags, y)
+    assert model.curve_ is not None  # it is saved, too
     again = opened(model, tmp_path / "m")
     np.testing.assert_array_equal(again.predict(bags), model.predict(bags))
     assert again.summary() == model.summary()
@@ -175,3 +176,35 @@ def test_a_fresh_process_predicts_the_same(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], capture_output=True, text=True, check=True)
     assert [float.fromhex(word) for word in done.stdout.split()] == model.predict(bags).tolist()
+
+
+def test_plain_values_of_every_kind_are_the_same(tmp_path):
+    model, rng = small_model(), np.random.default_rng(3)
+    rng.normal(size=5)
+    kept = {
+        "numbers": [1, 2.5, float("inf"), None, True, "η"],
+        "scalars": (np.float32(1.5), np.int8(-3), np.bool_(True), np.str_("name")),
+        "keys": {2: "a", 2.5: "b", True: "c", "d": "e", np.int64(7): "f"} | {False: "g"},
+        "set": {"a", "b"},
+        "slice": slice(None, 4, 2),
+        "types": [np.float64, int, np.dtype("<i4")],
+        "objects": np.array([["a", 1], [None, 2.5]], dtype=object),
+        "ragged": np.array([[1, 2], [3, 4, 5]], dtype=object),
+        "lists": np.array([None, None], dtype=object),
+        "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "none": np.empty((0, 3)),
+        "log": np.log1p,
+    }
+    kept["lists"][:] = [[1, 2]], [[3, 4]]
+    for name, value in kept.items():
+        setattr(model[-1], f"{name}_", value)
+    model[-1].masked_, model[-1].rng_ = np.ma.MaskedArray([1.0, 2.0], [False, True]), rng
+    model[-1].state_ = np.random.RandomState(5)
+    head = opened(model, tmp_path / "m")[-1]
+    for name, value in kept.items():
+        found = getattr(head, f"{name}_")
+        assert type(found) is type(value) and repr(found) == repr(value), name
+    assert {type(key) for key in head.keys_} == {int, float, bool, str, np.int64}
+    assert head.columns_.flags.f_contiguous
+    assert head.masked_.tolist() == [1.0, None]
+    assert head.rng_.normal() == rng.normal() and head.state_.normal() == model[-1].state_.normal()

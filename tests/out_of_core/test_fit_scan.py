@@ -1,5 +1,7 @@
 """A fit from sums is the ordinary fit, however the rows are cut, in whatever order, whoever adds them up."""
 
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -222,10 +224,8 @@ def test_folds_that_each_need_sums_are_not_many(table):
 
 
 def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatch):
-    from bagwise.out_of_core import scan_predictions
-
     model, source = fit_scan(scanned(table), "aggregated"), scanned(table, chunk_rows=100)
-    monkeypatch.setattr(scan_predictions, "PART_BAGS", 30)
+    monkeypatch.setattr(sys.modules[predict_scan.__module__], "PART_BAGS", 30)
     found = predict_scan(model, source, out=tmp_path / "parts")
     assert [path.name for path in sorted((tmp_path / "parts").iterdir())] == [f"part-0000{k}.parquet" for k in range(3)]
     written = pq.read_table(tmp_path / "parts")

@@ -29,7 +29,7 @@ ANSWERS = HERE / "models.json"
 
 # How far answers may be from those kept, on the kernels that wrote them. Elsewhere rounding differs, and some methods
 # amplify it: answers may differ by MARGIN times the largest difference that was seen between kernels, and by FLOOR at
-# least. Where that was more than CHAOTIC (a chain, or landmarks by a hash of the rows, goes another way) nothing is
+# least. Where that was more than CHAOTIC (a chain goes another way) nothing is
 # compared elsewhere.
 STRICT, MARGIN, FLOOR, CHAOTIC = 1e-10, 100.0, 1e-7, 1e-3
 

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 
 import bagwise as bw
 from bagwise.embeddings import LandmarkMean
+from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.kernels import Gaussian, InverseMultiquadric, MarginalPseudolikelihood
 from bagwise.testing import zoo
 
@@ -89,3 +91,20 @@ def test_refusals():
         LandmarkMean(placement="quantiles").fit(bags)
     with pytest.raises(ValueError, match="was fitted on 2"):
         LandmarkMean().fit(bags).transform(zoo()["ragged"])
+
+
+@pytest.mark.kernels
+def test_rounding_does_not_choose_the_landmarks():
+    """Rows that are nearest to one another are equally good to begin with, and the last digit chose between them."""
+    X = np.random.default_rng(0).normal(size=(80, 5))
+    plain = k_means_centres(X, 60, np.random.RandomState(0))
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        other = X * (1 + 2e-16 * rng.integers(-1, 2, size=X.shape))
+        np.testing.assert_allclose(k_means_centres(other, 60, np.random.RandomState(0)), plain, atol=1e-12)
+
+
+def test_centres_are_those_of_k_means_where_nothing_ties():
+    X = np.random.default_rng(1).normal(size=(400, 4))
+    plain = KMeans(10, n_init=1, random_state=3).fit(X).cluster_centers_
+    np.testing.assert_allclose(k_means_centres(X, 10, np.random.RandomState(3)), plain, atol=1e-12)

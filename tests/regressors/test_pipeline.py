@@ -10,8 +10,8 @@ from sklearn.pipeline import Pipeline
 import bagwise as bw
 from bagwise.embeddings import Pool, Statistics
 from bagwise.instances import EachInstance, OutOfFold
-from bagwise.methods.learners import standardised
 from bagwise.regressors import BagPipeline, EmbeddingRidge, PoolPredictions
+from bagwise.regressors.pipeline import standardised
 
 BAGS, Y = bw.datasets.make_gaussian(30, instances=5)
 W = np.random.default_rng(0).uniform(0.1, 3.0, size=30)

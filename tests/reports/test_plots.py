@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.stats import binom
@@ -61,7 +62,7 @@ def test_intervals_that_miss_are_another_colour(axis):
 def test_residuals_against_size(axis):
     assert plots.residuals_against_size(axis, Y, PREDICTED, BAGS.sizes) is axis
     np.testing.assert_allclose(scattered(axis)[0], np.column_stack([BAGS.sizes, Y - PREDICTED]))
-    bands = [c for c in axis.collections if "Fill" in type(c).__name__]
+    bands = [c for c in axis.collections if isinstance(c, PolyCollection)]
     order = np.argsort(BAGS.sizes, kind="stable")
     errors = [np.sqrt(np.mean((Y - PREDICTED)[part] ** 2)) for part in np.array_split(order, 5)]
     np.testing.assert_allclose([band.get_paths()[0].vertices[:, 1].max() for band in bands], errors)
@@ -84,7 +85,7 @@ def test_fold_scores(axis):
 def test_calibration(axis):
     assert plots.calibration(axis, [0.9, 0.5], [0.85, 0.55], n=80) is axis
     np.testing.assert_allclose(axis.lines[1].get_xydata(), [[0.5, 0.55], [0.9, 0.85]])
-    (band,) = (c for c in axis.collections if "Fill" in type(c).__name__)
+    (band,) = (c for c in axis.collections if isinstance(c, PolyCollection))
     corners = band.get_paths()[0].vertices
     at = corners[np.isclose(corners[:, 0], 0.5), 1]
     np.testing.assert_allclose([at.min(), at.max()], binom.ppf([0.025, 0.975], 80, 0.5) / 80)

@@ -10,7 +10,6 @@ from tests.helpers.page_reading import Report
 from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run, instance_kme
 
 import bagwise as bw
-from bagwise.evaluation.comparison import against_best
 from bagwise.reports import write_report
 from bagwise.reports.text import shown, shown_p
 from bagwise.testing.contract_checks import sample
@@ -42,7 +41,7 @@ def write(results, tmp_path, **options):
 
 
 def test_numbers_are_those_of_the_results(results, report):
-    rows = {row["method"]: row for row in against_best(results)}
+    rows = {row["method"]: row for row in results.against_best()}
     for name, rmse, gap, p in zip(
         report.words("methods", "method"),
         report.values("methods", "RMSE"),
@@ -59,7 +58,7 @@ def test_numbers_are_those_of_the_results(results, report):
 
 
 def test_the_first_words_are_the_best_method_and_its_lead(results, report):
-    best, second, _ = sorted(against_best(results), key=lambda row: row["rmse"])
+    best, second, _ = sorted(results.against_best(), key=lambda row: row["rmse"])
     assert f"{best['method']} has the best score" in report.text
     assert f"RMSE {shown(best['rmse'])} ±" in report.text
     assert f"over the next, {second['method']}, is {shown(second['from_best'], 2)}" in report.text
@@ -73,7 +72,7 @@ def test_the_first_words_are_the_best_method_and_its_lead(results, report):
 def test_any_metric_ranks(data, tmp_path, metric, name):
     results = bw.evaluate(*data, METHODS, repeats=1, folds=4, metric=metric)
     report = write(results, tmp_path)
-    best = next(row["method"] for row in against_best(results) if row["from_best"] is None and row[metric] is not None)
+    best = next(row["method"] for row in results.against_best() if row["from_best"] is None and row[metric] is not None)
     assert report.words("methods", "method")[0] == best
     means = dict(zip(results.summary()["method"], results.summary()[metric], strict=True))
     assert report.values("methods", name)[0] == means[best]

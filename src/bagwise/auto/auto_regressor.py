@@ -1,22 +1,24 @@
-"""`AutoRegressor`: many methods on the same folds, an honest blend of those that earn their place, and the account."""
+"""`AutoRegressor`: many methods on the same folds of bags, and an honest blend of those that earn their place."""
 
 from __future__ import annotations
+
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise.auto.blend import blend
-from bagwise.auto.cross_validation import Clock, Curve, Screen, Trial, learning_curve
-from bagwise.auto.members import Member, count_folds, members_of, plan
+from bagwise.auto.blend import METRICS, blend
+from bagwise.auto.cross_validation import Clock, CrossValidation, Curve, Trial, learning_curve
+from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, without_equal_weights
-from bagwise.auto.summary import paragraph_of, rows_of, scores_of, summary_of, watching
+from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.auto.target_transforms import Choice, choose_transform, transformed
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.training_range import compared
 from bagwise.execution.threads import one_thread
 
-TASTERS = 2  # members on which a transform of the targets is tried
+TRANSFORMED = 2  # members on which a transform of the targets is tried
 PREDICTORS = ("refit", "fold-mean")
 
 
@@ -29,21 +31,30 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
         ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1,
 
-    the mean of the targets being a member, so that its weight is how far the others are shrunk. A costly member that is
-    of no use on the first fold is given up there; one that is not missed in the blend has no weight. If the blend,
-    decided without the fold it is tried on, does not beat the member chosen in the same way, that one is used alone.
-    New bags are predicted by the chosen members, fitted once more to all bags.
+    the mean of the targets being a member, so that its weight is how far the others are shrunk. Members run in order of
+    cost. A costly one that the blend of those before it would not want on the first fold is given up there; one that is
+    not missed in the blend has no weight. If the blend, decided without the fold it is tried on, does not beat the
+    member chosen in the same way, that one is used alone. New bags are predicted by the chosen members, fitted once
+    more to all bags.
 
     Parameters
     ----------
-    members : "auto", or a list of names ("statistics:forest") and pairs (name, unfitted estimator)
-        "auto" chooses by the number of bags, instances and features, and by whether torch is installed.
+    members : {"auto", "quick", "best", "additive"} or a list
+        "auto" chooses by the number of bags, instances and features, and by whether torch is installed; "quick" leaves
+        networks out; "best" tries more members, each of them on all folds; "additive" only those whose prediction of a
+        bag is an exact sum over its instances (no transform of the targets then, and no limit to their range). A list
+        has names ("statistics:forest") or pairs (name, unfitted estimator).
+    metric : {"rmse", "mae"}
+        The error that is made small: it decides on the weights, the choice and the order of the table.
     time_budget : float, optional
-        Seconds. Two linear models always run; any other member if a fit to a few bags says that it will be done in
-        time. A fit is never cut off, so it may take somewhat longer. None: all of them, and the same seed gives the
-        same model.
+        Seconds. Two linear models always run; any other member if a fit to a few bags says that it, and a fit to all
+        bags of every member that may be chosen, will be done in time. A fit is never cut off. None: all of them, and
+        the same seed gives the same model.
     folds : int or "auto"
-        "auto" is 10 from 30 to 300 bags, 3 from 10,000 on, else 5, and no more than there are bags (groups).
+        "auto" is 5, 3 from 10,000 bags on, and no more than there are bags (groups).
+    repeats : int
+        How often the bags are dealt to folds anew. Weights are decided on the held-out predictions averaged over all
+        deals; ``fold_``, ``held_out_`` and the fold models are those of the first.
     predictor : {"refit", "fold-mean"}
         What predicts new bags: the members in the blend, fitted once more to all bags; or the average of their fold
         models, which costs no fit and is a little worse, as each has seen fewer bags. A time budget that is spent makes
@@ -54,7 +65,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     n_jobs : int, optional
         Folds fitted at once. The numbers do not depend on it.
     progress : bool
-        Whether to show a live line in the terminal.
+        Whether to show a live line in the terminal: members done, the best so far, seconds used and left.
 
     Attributes
     ----------
@@ -63,7 +74,9 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         the targets is chosen once, on all folds)
     fold_ : the fold of every training bag
     routing_ : which features never vary within a bag, and so went to the head as covariates
-    account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not
+    account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
+        ``leaderboard``
+    scores_ : dict, held-out errors of the blend, of the single best member chosen in the same way, and of the mean
     transform_ : name of the transform of the targets, or None
     curve_ : what half the bags and half the instances would cost, or None
     models_ : dict, the fitted models of every member in the blend that predict new bags
@@ -89,8 +102,10 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         self,
         members="auto",
         *,
+        metric: str = "rmse",
         time_budget: float | None = None,
         folds: int | str = "auto",
+        repeats: int = 1,
         predictor: str = "refit",
         transforms: bool = True,
         random_state: int = 0,
@@ -98,8 +113,10 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         progress: bool = False,
     ):
         self.members = members
+        self.metric = metric
         self.time_budget = time_budget
         self.folds = folds
+        self.repeats = repeats
         self.predictor = predictor
         self.transforms = transforms
         self.random_state = random_state
@@ -115,12 +132,23 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         remember_columns(self, bags)
         self.routing_ = Routing.of(bags)
         bags = compared(self.routing_(without_equal_weights(bags)))
-        self.fold_ = bag_folds(bags, self._count_folds(bags), random_state=self.random_state)
-        screen = Screen(bags, y, self.fold_, weight, self.random_state, self.n_jobs, clock)
-        self.range_ = screen.limits()
-        trials = self._try(screen, plan(bags) if self._by_plan() else members_of(self.members))
-        self._blend(trials, screen)
-        self.curve_ = self._curve(trials, screen)
+        cv = CrossValidation(
+            bags,
+            y,
+            self._deals(bags),
+            weight,
+            self.random_state,
+            self.n_jobs,
+            clock,
+            metric=self.metric,
+            race=self.members != "best",
+            clipped=self.members != "additive",
+        )
+        self.fold_, self.range_ = cv.fold, cv.limits()
+        cv.start_workers()
+        trials = self._try(cv, plan(bags, self.members) if self._by_plan() else members_of(self.members))
+        self._blend(trials, cv)
+        self.curve_ = self._curve(trials, cv)
         self.seconds_ = clock.passed
         return self
 
@@ -128,6 +156,15 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         """One number per bag."""
         bags = self.prepare(bags)
         return self._blended(self.models_, bags).mean(axis=0)
+
+    def predict_members(self, bags) -> dict[str, np.ndarray]:
+        """The predictions of every member in the blend, by name; ``predict`` is their sum by ``weights_``."""
+        bags = self.prepare(bags)
+        with one_thread():
+            return {
+                name: np.mean([self._predicted(one, bags) for one in some], axis=0)
+                for name, some in self.models_.items()
+            }
 
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
@@ -139,6 +176,28 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return summary_of(self)
 
+    def leaderboard(self, bags=None, y=None):
+        """The members as a data frame, the best first, below the row of the blend.
+
+        Columns: ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its
+        fold), ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
+        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed).
+
+        Parameters
+        ----------
+        bags, y : optional
+            Further bags and their targets. A column ``new_error`` is the error on them, NaN for members that are not in
+            the blend and so have no model.
+
+        Returns
+        -------
+        A data frame of pandas, or of polars, whichever is installed; else a dict of columns.
+        """
+        check_is_fitted(self)
+        if (bags is None) != (y is None):
+            raise ValueError("leaderboard needs bags and their targets y together, or neither")
+        return leaderboard_of(self, bags, y)
+
     def paragraph(self) -> str:
         """What was done and chosen, in one paragraph for a paper."""
         check_is_fitted(self)
@@ -149,67 +208,74 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if self.predictor not in PREDICTORS:
             raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
+        if self.metric not in METRICS:
+            raise ValueError(f"metric must be 'rmse' or 'mae', not {self.metric!r}")
         if self.time_budget is not None and not self.time_budget > 0:
             raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
+        if isinstance(self.repeats, bool) or not isinstance(self.repeats, Integral) or self.repeats < 1:
+            raise ValueError(f"repeats must be a whole number above zero, not {self.repeats!r}")
 
     def _by_plan(self) -> bool:
-        return isinstance(self.members, str) and self.members == "auto"
+        return isinstance(self.members, str) and self.members in PLANS
 
-    def _count_folds(self, bags: Bags) -> int | str:
-        return count_folds(bags) if isinstance(self.folds, str) and self.folds == "auto" else self.folds
+    def _deals(self, bags: Bags) -> np.ndarray:
+        """The fold of every bag, a row for each repeat."""
+        folds = count_folds(bags) if isinstance(self.folds, str) and self.folds == "auto" else self.folds
+        return np.array([bag_folds(bags, folds, random_state=self.random_state + r) for r in range(self.repeats)])
 
-    def _try(self, screen: Screen, members: list[Member]) -> list[Trial]:
+    def _try(self, cv: CrossValidation, members: list[Member]) -> list[Trial]:
         """Every member on the folds, the mean first; a transform of the targets is tried on the next two."""
-        with watching(self.progress, len(members)) as watch:
+        with live_line(self.progress, len(members), cv) as show:
 
             def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
                 trials = list(so_far)
                 for member in some:
-                    watch(member.name, _best_so_far(trials, screen))
-                    trials.append(screen.try_member(member, trials))
+                    show(member.name, trials)
+                    trials.append(cv.try_member(member, trials, reserve=_refit_seconds(trials)))
                 return trials
 
-            trials, rest = run(members[: 1 + TASTERS], []), members[1 + TASTERS :]
-            choice = choose_transform(screen, trials[1:]) if self.transforms else Choice(None, [], trials[1:])
+            trials, rest = run(members[: 1 + TRANSFORMED], []), members[1 + TRANSFORMED :]
+            tried = self.transforms and self.members != "additive"
+            choice = choose_transform(cv, trials[1:]) if tried else Choice(None, [], trials[1:])
             self.transform_, self.transforms_ = choice.formula, choice.rows
             if choice.formula is not None:
                 rest = [transformed(member, choice.formula) for member in rest]
             return run(rest, [trials[0], *choice.trials])
 
-    def _blend(self, trials: list[Trial], screen: Screen) -> None:
+    def _blend(self, trials: list[Trial], cv: CrossValidation) -> None:
         """Weights, honest predictions, and the models that are needed; the others are let go."""
         done = [trial for trial in trials if trial.done]
         if not done:
             raise ValueError(f"no member could be fitted; {trials[0].member.name} {trials[0].status}: {trials[0].why}")
-        Z = np.column_stack([trial.held_out for trial in done])
-        found = blend(Z, screen.y, screen.fold, screen.sample_weight)
+        averaged, Z = (np.column_stack([getattr(t, what) for t in done]) for what in ("averaged", "held_out"))
+        found = blend(averaged, cv.y, cv.fold, cv.sample_weight, self.metric, shown=Z)
         names = [trial.member.name for trial in done]
         self.weights_ = {trial.member.name: 0.0 for trial in trials} | dict(
             zip(names, found.weights.tolist(), strict=True)
         )
         self.held_out_, self.kind_ = found.held_out, found.kind
-        self.account_ = rows_of(trials, self.weights_, screen)
-        self.scores_ = scores_of(names, Z, found.held_out, screen.y, screen.sample_weight)
-        self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], screen)
+        self.account_ = rows_of(trials, self.weights_, cv)
+        self.scores_ = scores_of(names, Z, found, cv)
+        self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], cv)
 
-    def _keep(self, chosen: list[Trial], screen: Screen) -> None:
+    def _keep(self, chosen: list[Trial], cv: CrossValidation) -> None:
         """The models of the members in the blend; the others are let go."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
-        seconds = sum(trial.seconds for trial in chosen) / (screen.fold.max() + 1)
-        self.predictor_ = self.predictor if seconds <= screen.clock.left else "fold-mean"
+        self.predictor_ = self.predictor if _refit_seconds(chosen) <= cv.clock.left else "fold-mean"
         if self.predictor_ == "refit":
-            fits = screen.fit_whole([trial.member for trial in chosen])
+            fits = cv.fit_whole([trial.member for trial in chosen])
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
-    def _curve(self, trials: list[Trial], screen: Screen) -> Curve | None:
+    def _curve(self, trials: list[Trial], cv: CrossValidation) -> Curve | None:
         """What more data would bring, from the quickest member that explains half of what the best does, or more."""
-        worst, best = self.scores_["mean_rmse"] ** 2, self.scores_["best_rmse"] ** 2
-        good = [t for t in trials if t.done and screen.loss(t.held_out).mean() < (worst + best) / 2]
+        done = [trial for trial in trials if trial.done]
+        mean, best = (fn(cv.loss(t.held_out).mean() for t in done) for fn in (max, min))
+        good = [t for t in done if cv.loss(t.held_out).mean() < (mean + best) / 2]
         quickest = min(good, key=lambda trial: trial.seconds, default=None)
-        if quickest is None or 2 * quickest.seconds > screen.clock.left:
+        if quickest is None or 2 * quickest.seconds > cv.clock.left:
             return None
         try:
-            return learning_curve(screen, quickest.member, quickest.held_out)
+            return learning_curve(cv, quickest.member, quickest.held_out)
         except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit
             return None
 
@@ -232,9 +298,9 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         return np.clip(model.predict(bags), *self.range_)
 
 
-def _best_so_far(trials: list[Trial], screen: Screen) -> str:
-    done = [(float(np.sqrt(screen.loss(t.held_out).mean())), t.member.name) for t in trials if t.done]
-    return "best so far: {1}, rmse {0:.4g}".format(*min(done)) if done else ""
+def _refit_seconds(trials: list[Trial]) -> float:
+    """Seconds of a fit of every member that may be chosen to all bags."""
+    return sum(trial.seconds_of_a_fit * trial.member.whole_cost for trial in trials if trial.done)
 
 
 def _size_of(bags: Bags) -> dict:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
+METRICS = ("rmse", "mae")
+ROUNDS = 30  # of reweighted least squares, for absolute errors
+
 
 @dataclass(frozen=True)
 class Blend:
@@ -16,20 +19,30 @@ class Blend:
     weights: np.ndarray
     held_out: np.ndarray
     kind: str  # "blend", or "single" where no blend beats the best member
+    single: np.ndarray  # the same by the single best member, chosen on the other folds
 
 
-def blend_weights(Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> np.ndarray:
-    r"""Weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1.
+def losses(predictions: np.ndarray, y: np.ndarray, metric: str = "rmse") -> np.ndarray:
+    """Squared errors, or absolute ones for "mae"."""
+    return np.abs(predictions - y) if metric == "mae" else (predictions - y) ** 2
+
+
+def blend_weights(
+    Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None, metric: str = "rmse"
+) -> np.ndarray:
+    r"""Weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1; or of least absolute error.
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
     of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v points where w does, and w = v / Σ v exactly.
+    grows with a: so v points where w does, and w = v / Σ v exactly. Absolute errors are squared errors of weight 1/|r|,
+    r the residual: a few rounds of the same, each with the weights of the round before.
 
     Parameters
     ----------
     Z : array (bags, members), held-out predictions
     y : the targets
     sample_weight : one weight per bag, optional
+    metric : {"rmse", "mae"}
 
     Examples
     --------
@@ -43,8 +56,30 @@ def blend_weights(Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None
     ----------
     Breiman (1996), Stacked regressions. Lawson, Hanson (1974), Solving least squares problems.
     """
-    errors = (y[:, None] - Z) * _root(sample_weight, len(y))[:, None]
+    errors = y[:, None] - Z
+    if metric == "mae":
+        return _least_absolute(errors, np.ones(len(y)) if sample_weight is None else sample_weight)
+    return _least_squares(errors * _root(sample_weight, len(y))[:, None])
+
+
+def _least_squares(errors: np.ndarray) -> np.ndarray:
     return _least(np.linalg.qr(errors, mode="r") if len(errors) > errors.shape[1] else errors)
+
+
+def _least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """By reweighted least squares; the best of the rounds, as the last need not be."""
+    found = np.ones(errors.shape[1]) / errors.shape[1]
+    best, least = found, np.inf
+    smallest = 1e-6 * np.abs(errors).mean() or 1.0
+    for _ in range(ROUNDS):
+        residual = np.abs(errors @ found)
+        loss = float(np.average(residual, weights=weight))
+        if loss < least * (1 - 1e-9):
+            best, least = found, loss
+        elif loss > least * (1 + 1e-9):
+            break
+        found = _least_squares(errors * np.sqrt(weight / np.maximum(residual, smallest))[:, None])
+    return best
 
 
 def _least(errors: np.ndarray) -> np.ndarray:
@@ -55,50 +90,63 @@ def _least(errors: np.ndarray) -> np.ndarray:
     return found / found.sum()
 
 
-def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None) -> np.ndarray:
+def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
     """`blend_weights` of the members that earn their place.
 
     Members leave one at a time, always the one that is missed least, as long as the blend without it is no worse on
-    folds that had no say in its weights.
+    folds that its weights were not learned from.
     """
-    return _Ladder(Z, y, fold, sample_weight).weights()
+    return (_AbsoluteLadder if metric == "mae" else _Ladder)(Z, y, fold, sample_weight).weights()
 
 
-def blend(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None) -> Blend:
-    """The blend, or the single best member where a blend does no better on bags that had no say in either.
+def blend(Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarray | None = None) -> Blend:
+    """The blend, or the single best member where a blend does no better on bags that neither was decided on.
 
     The held-out predictions of a fold come from a blend for which everything (which members, how much of each) was
     decided on the other folds. It is compared with the single member chosen in the same way, fold by fold: the best of
     many on all folds looks better than it is. With two folds there is nothing to decide on, and the best is taken.
+
+    Parameters
+    ----------
+    Z : array (bags, members), held-out predictions to decide on
+    y : the targets
+    fold : the fold of every bag
+    sample_weight : one weight per bag, optional
+    metric : {"rmse", "mae"}
+    shown : array (bags, members), optional
+        Held-out predictions that the weights are applied to, where Z is a mean over several deals of folds.
     """
-    best = best_member(Z, y, sample_weight)
+    shown = Z if shown is None else shown
+    best = best_member(Z, y, sample_weight, metric)
     alone = np.eye(Z.shape[1])[best]
     if fold.max() < 2 or Z.shape[1] == 1:
-        return Blend(alone, Z[:, best].copy(), "single")
-    blended = _held_out(sparse_weights, Z, y, fold, sample_weight)
-    single = _held_out(_single_weights, Z, y, fold, sample_weight)
-    if _loss(blended, y, sample_weight) >= _loss(single, y, sample_weight):
-        return Blend(alone, single, "single")
-    weights = sparse_weights(Z, y, fold, sample_weight)
-    return Blend(weights, blended, "blend") if np.count_nonzero(weights) > 1 else Blend(alone, blended, "single")
+        return Blend(alone, shown[:, best].copy(), "single", shown[:, best].copy())
+
+    def held_out(rule) -> np.ndarray:
+        out = np.empty(len(y))
+        for k in range(fold.max() + 1):
+            seen, weight = fold != k, None if sample_weight is None else sample_weight[fold != k]
+            out[~seen] = shown[~seen] @ rule(Z[seen], y[seen], fold[seen], weight, metric)
+        return out
+
+    def loss(predictions) -> float:
+        return float(np.average(losses(predictions, y, metric), weights=sample_weight))
+
+    blended, single = held_out(sparse_weights), held_out(_single_weights)
+    if loss(blended) >= loss(single):
+        return Blend(alone, single, "single", single)
+    weights = sparse_weights(Z, y, fold, sample_weight, metric)
+    several = np.count_nonzero(weights) > 1
+    return Blend(weights if several else alone, blended, "blend" if several else "single", single)
 
 
-def _held_out(rule, Z, y, fold, sample_weight) -> np.ndarray:
-    """Predictions of every fold by weights that the rule gives for the others."""
-    out = np.empty(len(y))
-    for k in range(fold.max() + 1):
-        seen, weight = fold != k, None if sample_weight is None else sample_weight[fold != k]
-        out[~seen] = Z[~seen] @ rule(Z[seen], y[seen], fold[seen], weight)
-    return out
+def _single_weights(Z, y, fold, sample_weight, metric) -> np.ndarray:
+    return np.eye(Z.shape[1])[best_member(Z, y, sample_weight, metric)]
 
 
-def _single_weights(Z, y, fold, sample_weight) -> np.ndarray:
-    return np.eye(Z.shape[1])[best_member(Z, y, sample_weight)]
-
-
-def best_member(Z: np.ndarray, y: np.ndarray, sample_weight=None) -> int:
-    """The member of least squared error; the first of those that are equal."""
-    return int(np.argmin(np.average((Z - y[:, None]) ** 2, axis=0, weights=sample_weight)))
+def best_member(Z: np.ndarray, y: np.ndarray, sample_weight=None, metric: str = "rmse") -> int:
+    """The member of least error; the first of those that are equal."""
+    return int(np.argmin(np.average(losses(Z, y[:, None], metric), axis=0, weights=sample_weight)))
 
 
 class _Ladder:
@@ -113,25 +161,40 @@ class _Ladder:
         self.whole = _triangle(total)
 
     def weights(self) -> np.ndarray:
-        members = self._earned(list(np.flatnonzero(_least(self.whole))))
+        members = self._earned(list(np.flatnonzero(self.least(self.whole))))
         weights = np.zeros(self.whole.shape[1])
-        weights[members] = _least(self.whole[:, members])
+        weights[members] = self.least(self.whole[:, members])
         return weights
 
     def _earned(self, members: list[int]) -> list[int]:
         best = self._loss(members)
         while len(members) > 1:
             shorter = [[m for m in members if m != gone] for gone in members]
-            losses = [self._loss(some) for some in shorter]
-            if min(losses) > best:
+            found = [self._loss(some) for some in shorter]
+            if min(found) > best:
                 break
-            best, members = min(losses), shorter[int(np.argmin(losses))]
+            best, members = min(found), shorter[int(np.argmin(found))]
         return members
 
     def _loss(self, members: list[int]) -> float:
-        """Squared error of blends of these members, each fold by weights learned on the others."""
-        weights = (_least(without[:, members]) for without in self.without)
-        return sum(((own[:, members] @ w) ** 2).sum() for own, w in zip(self.folds, weights, strict=True))
+        """Error of blends of these members, each fold by weights learned on the others."""
+        weights = (self.least(without[:, members]) for without in self.without)
+        return sum(self.total(own[:, members] @ w) for own, w in zip(self.folds, weights, strict=True))
+
+    least = staticmethod(_least)
+    total = staticmethod(lambda errors: float((errors**2).sum()))
+
+
+class _AbsoluteLadder(_Ladder):
+    """The same for absolute errors, which no Gram matrix knows: errors of all bags, times their weights."""
+
+    def __init__(self, Z, y, fold, sample_weight):
+        self.whole = (y[:, None] - Z) * _root(sample_weight, len(y))[:, None] ** 2
+        self.folds = [self.whole[fold == k] for k in np.unique(fold)]
+        self.without = [self.whole[fold != k] for k in np.unique(fold)]
+
+    least = staticmethod(lambda errors: _least_absolute(errors, np.ones(len(errors))))
+    total = staticmethod(lambda errors: float(np.abs(errors).sum()))
 
 
 def _triangle(gram: np.ndarray) -> np.ndarray:
@@ -142,7 +205,3 @@ def _triangle(gram: np.ndarray) -> np.ndarray:
 
 def _root(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
-
-
-def _loss(predictions, y, sample_weight) -> float:
-    return float(np.average((predictions - y) ** 2, weights=sample_weight))

@@ -1,6 +1,8 @@
-"""What would help, more bags or more instances: one member fitted again to half of either.
+"""Cross-validation of members on the same folds of bags: held-out predictions, models, seconds; or why there are none.
 
-Every member on the same folds of bags: held-out predictions, fold models, seconds; or why there are none.
+Members run one after the other, in order of cost. A costly one is fitted without the first fold and goes on only if the
+blend of those before it would want it there (`CrossValidation.useless`). A learning curve says what more bags, or more
+instances, would bring: one member fitted again to half of either.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.auto.blend import blend_weights
+from bagwise.auto.blend import blend_weights, losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import thin
 from bagwise.bags import Bags, bag_folds
@@ -24,24 +26,39 @@ from bagwise.execution.threads import one_thread
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
-CLEARLY = 2.0  # standard errors
+WANTED = 1.0  # standard errors by which the weight of a costly member in a blend must be above zero
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
 
 @dataclass
 class Trial:
-    """What became of a member. One that was "skipped", "failed" or "dropped" has a reason; else all is filled in."""
+    """What became of a member. One that was "skipped", "failed" or "dropped" has a reason; else all is filled in.
+
+    ``held_out`` are the predictions in the first deal of folds, ``averaged`` their mean over all deals (the same array
+    if there is one). Seconds are those of fits and of predictions, without the start of workers.
+    """
 
     member: Member
     status: str = "tried"
     why: str = ""
     held_out: np.ndarray | None = None
+    averaged: np.ndarray | None = None
     models: list = field(default_factory=list)
-    seconds: float = 0.0
+    fits: int = 0
+    fit_seconds: float = 0.0
+    predict_seconds: float = 0.0
 
     @property
     def done(self) -> bool:
         return self.held_out is not None
+
+    @property
+    def seconds(self) -> float:
+        return self.fit_seconds + self.predict_seconds
+
+    @property
+    def seconds_of_a_fit(self) -> float:
+        return self.fit_seconds / max(self.fits, 1)
 
 
 class Clock:
@@ -60,20 +77,31 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Screen:
-    """The data, their folds, and who may work at once: `try_member` fits a member without each fold in turn."""
+class CrossValidation:
+    """The data, their folds (one row of ``deals`` for each repeat), the metric, and who may work at once."""
 
     bags: Bags
     y: np.ndarray
-    fold: np.ndarray
+    deals: np.ndarray
     sample_weight: np.ndarray | None
     random_state: int
     n_jobs: int | None
     clock: Clock
+    metric: str = "rmse"
+    race: bool = True
+    clipped: bool = True
+
+    @property
+    def fold(self) -> np.ndarray:
+        return self.deals[0]
+
+    @property
+    def folds(self) -> int:
+        return int(self.fold.max()) + 1
 
     @property
     def counted(self) -> np.ndarray:
-        """Which bags count: those of weight zero have no say in anything."""
+        """Which bags count: those of weight zero have no part in anything."""
         return np.ones(len(self.y), dtype=bool) if self.sample_weight is None else self.sample_weight > 0
 
     @property
@@ -81,113 +109,159 @@ class Screen:
         """The weights of the bags that count; their mean is one."""
         return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight[self.counted]
 
-    def limits(self, without: int | None = None) -> tuple[float, float]:
-        """The range of the targets (without those of a fold), a little widened: what lies far beyond is a model gone
-        astray on an odd bag."""
-        y = self.y[self.counted & (self.fold != without)]
+    def limits(self, seen: np.ndarray | None = None) -> tuple[float, float]:
+        """The range of the targets (of some bags), a little widened: what lies far beyond is a model gone astray."""
+        if not self.clipped:
+            return -np.inf, np.inf
+        y = self.y[self.counted if seen is None else self.counted & seen]
         beyond = BEYOND * np.ptp(y)
         return float(y.min() - beyond), float(y.max() + beyond)
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
-        """Squared errors of the bags that count, times their weights."""
-        return ((predictions - self.y) ** 2)[self.counted] * self.weight
+        """Squared (absolute) errors of the bags that count, times their weights."""
+        return losses(predictions, self.y, self.metric)[self.counted] * self.weight
 
-    def try_member(self, member: Member, rivals: Sequence[Trial] = ()) -> Trial:
-        """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing."""
-        started = time.perf_counter()
+    def error(self, predictions: np.ndarray) -> float:
+        """The metric over all bags that count."""
+        mean = float(self.loss(predictions).mean())
+        return mean if self.metric == "mae" else float(np.sqrt(mean))
+
+    def start_workers(self) -> None:
+        """Start the worker processes, which import what they need: no member is charged for that."""
+        number = effective_n_jobs(self.n_jobs)
+        if number > 1:
+            self._parallel(delayed(_ready)(k) for k in range(number))
+
+    def try_member(self, member: Member, rivals: Sequence[Trial] = (), reserve: float = 0.0) -> Trial:
+        """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing.
+
+        ``reserve`` are seconds of the budget that must be left for the fits of others to all bags.
+        """
         trial = Trial(member)
         try:
-            trial.status, trial.why = self._cross_fit(trial, [rival for rival in rivals if rival.done])
+            trial.status, trial.why = self._cross_fit(trial, [rival for rival in rivals if rival.done], reserve)
         except ConnectionError:  # a cluster is gone, for which no member is to blame
             raise
         except Exception as error:  # whatever it is, the others go on
             trial.status, trial.why = "failed", _first_line(error)
-        trial.seconds = time.perf_counter() - started
         return trial
 
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
         data = self.bags, self.y, self.sample_weight, self.random_state
-        return Parallel(n_jobs=self.n_jobs)(delayed(fit_member)(member, *data) for member in members)
+        return self._parallel(delayed(fit_member)(member, *data, whole=True) for member in members)
 
-    def _cross_fit(self, trial: Trial, rivals: list[Trial]) -> tuple[str, str]:
-        """Fill in the trial, and say what became of it. The first fold tells if a costly member is worth the others."""
-        if why := self._too_long(trial.member):
+    def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
+        """Fill in the trial, and tell what became of it: status and reason."""
+        member = trial.member
+        if why := self._too_long(member, reserve):
             return "skipped", why
-        first = self._fits(trial.member, [0]) if trial.member.costly else []
-        if first and rivals and (why := self._hopeless(first[0][1], rivals)):
-            return "dropped", why
-        fits = first + self._fits(trial.member, range(len(first), self.fold.max() + 1))
-        trial.held_out, trial.models = np.empty(len(self.y)), [model for model, _ in fits]
-        for k, (_, predictions) in enumerate(fits):
-            trial.held_out[self.fold == k] = predictions
+        pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
+        predictions = np.full(self.deals.shape, np.nan)
+        first = 1 if member.costly and self.race and rivals else 0
+        if first:
+            self._fit_pairs(trial, pairs[:1], predictions)
+            if why := self.useless(predictions[0], rivals):
+                return "dropped", why
+            if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs)):
+                return "skipped", why
+        self._fit_pairs(trial, pairs[first:], predictions)
+        trial.held_out = predictions[0]
+        trial.averaged = predictions.mean(axis=0) if len(predictions) > 1 else predictions[0]
         return "tried", ""
 
-    def _fits(self, member: Member, folds) -> list[tuple]:
-        data = self.bags, self.y, self.fold
-        options = self.sample_weight, self.random_state
-        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit_without)(member, *data, k, *options) for k in folds)
-        if not all(np.isfinite(predictions).all() for _, predictions in fits):
-            raise ValueError("a prediction is not finite")
-        return [(model, np.clip(found, *self.limits(without=k))) for k, (model, found) in zip(folds, fits, strict=True)]
+    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], predictions: np.ndarray) -> None:
+        """Fit without fold k of a deal, for every pair (deal, k), and predict that fold."""
+        data, options = (self.bags, self.y), (self.sample_weight, self.random_state)
+        fits = self._parallel(
+            delayed(fit_without)(trial.member, *data, self.deals[deal] == k, *options) for deal, k in pairs
+        )
+        for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
+            trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
+            trial.predict_seconds += predict_seconds
+            if not np.isfinite(found).all():
+                raise ValueError("a prediction is not finite")
+            at = self.deals[deal] == k
+            predictions[deal, at] = np.clip(found, *self.limits(~at))
+            if deal == 0:  # the models of further deals serve the weights alone
+                trial.models.append(model)
 
-    def _hopeless(self, predictions: np.ndarray, rivals: list[Trial]) -> str:
-        """Why not to go on after the first fold; empty if the member may be of use.
+    def useless(self, predictions: np.ndarray, rivals: list[Trial]) -> str:
+        r"""Why not to go on with a member of which some held-out predictions are known (others NaN), or "".
 
-        It is not if its error is clearly above that of the best rival, paired by bag, and if a blend would not want it
-        even on this fold, with weights learned there.
+        Let b be the blend of the rivals, z the member, r = y - b and d = z - b. The blend (1 - a) b + a z has the least
+        squared error at a = ⟨r, d⟩ / ⟨d, d⟩, the slope of a regression through zero. The member is wanted if a is
+        above zero by `WANTED` standard errors: one that adds nothing has a slope of zero, give or take one.
         """
-        own = self.fold == 0
-        at, counted = own & self.counted, self.counted[own]
-        Z = np.column_stack([*(rival.held_out[at] for rival in rivals), predictions[counted]])
-        weight = np.ones(len(Z)) if self.sample_weight is None else self.sample_weight[at]
-        loss = weight[:, None] * (Z - self.y[at][:, None]) ** 2 / weight.mean()
-        best = int(np.argmin(loss[:, :-1].mean(axis=0)))
-        worse = loss[:, -1] - loss[:, best]
-        clearly = len(worse) >= FEWEST and worse.mean() > CLEARLY * worse.std() / np.sqrt(len(worse))
-        if not clearly or blend_weights(Z, self.y[at], weight)[-1] > 0:
+        at = self.counted & np.isfinite(predictions)
+        if at.sum() < FEWEST:
             return ""
-        errors = np.sqrt(loss.mean(axis=0))
-        return f"no use on the first fold: RMSE {errors[-1]:.4g}, {errors[best]:.4g} for {rivals[best].member.name}"
+        Z = np.column_stack([rival.averaged for rival in rivals])
+        blended = Z @ blend_weights(Z[self.counted], self.y[self.counted], self.weight, self.metric)
+        weight = (
+            np.ones(at.sum()) if self.sample_weight is None else self.sample_weight[at] / self.sample_weight[at].mean()
+        )
+        rest, step = (self.y - blended)[at], (predictions - blended)[at]
+        total = (weight * step**2).sum()
+        if total > 0:
+            slope = (weight * rest * step).sum() / total
+            error = np.sqrt((weight * (rest - slope * step) ** 2).sum() / (len(rest) - 1) / total)
+            if slope > WANTED * error:
+                return ""
+        own, other = (losses(values, self.y, self.metric)[at] * weight for values in (predictions, blended))
+        own, other = (value.mean() if self.metric == "mae" else np.sqrt(value.mean()) for value in (own, other))
+        name = self.metric.upper()
+        return f"of no use on the first fold: {name} {own:.4g} there, {other:.4g} for the blend of those before it"
 
-    def _too_long(self, member: Member) -> str:
-        """Why the member does not fit into what is left of the budget; empty if it does."""
+    def _parallel(self, tasks) -> list:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
+            return Parallel(n_jobs=self.n_jobs)(tasks)
+
+    def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
+        """Why the member does not fit into what is left of the budget; empty if it does.
+
+        ``each`` are the seconds of one fit. If they are not known, a fit to a few bags tells.
+        """
         if self.clock.budget is None or member.always:
             return ""
-        if self.clock.left <= 0:
+        if self.clock.left <= reserve:
             return "no time was left"
-        guess = self._guess_seconds(member)
-        left = max(self.clock.left, 0.0)
+        if each is None:
+            each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
+        # The last of them is the fit to all bags, for which nobody shares the work.
+        guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
+        left = max(self.clock.left - reserve, 0.0)
         return f"about {guess:.0f} s, and {left:.0f} s were left" if guess > left else ""
 
     def _guess_seconds(self, member: Member) -> float:
-        """Seconds of all folds, from a fit to a few bags: at least linear in the bags."""
+        """Seconds of a fit without a fold, from a fit to a few bags: at least linear in the bags."""
         order = np.argsort(self.fold, kind="stable")  # some bags of every fold, and so of several groups
         some = np.sort(order[:: min(PROBE, max(1, len(order) // FEWEST))])
         started = time.perf_counter()
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
-        folds = self.fold.max() + 1
-        each = (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / folds)
-        return each * folds / min(folds, effective_n_jobs(self.n_jobs))
+        return (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / self.folds)
 
 
-def fit_without(member: Member, bags: Bags, y, fold, k: int, sample_weight, random_state: int):
-    """The member fitted without fold k, and its predictions of that fold."""
-    seen = fold != k
-    weight = None if sample_weight is None else sample_weight[seen]
-    model = fit_member(member, bags[seen], y[seen], weight, random_state)
+def fit_without(member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int) -> tuple:
+    """The member fitted without some bags, its predictions of those, and the seconds that either took."""
+    weight, started = None if sample_weight is None else sample_weight[~held_out], time.perf_counter()
+    model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state)
+    fitted = time.perf_counter()
     with one_thread():
-        return model, model.predict(bags[~seen])
+        predictions = model.predict(bags[held_out])
+    return model, predictions, fitted - started, time.perf_counter() - fitted
 
 
-def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int):
+def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, whole: bool = False):
     """A fitted model of the member, in one thread: the same numbers in this process and in a worker.
 
     Bags of weight zero are left out. Warnings are not passed on: what the member is worth is seen on held-out bags.
     """
-    model, weights = member.make(random_state), {}
+    make = member.make_whole if whole and member.make_whole is not None else member.make
+    model, weights = make(random_state), {}
     if sample_weight is not None:
         counted = sample_weight > 0
         bags, y, weights = bags[counted], y[counted], {"sample_weight": sample_weight[counted]}
@@ -198,9 +272,14 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int):
 
 
 def _refuse_weights(model) -> None:
-    """A vote hands weights on, though its signature does not say so."""
+    """A vote hands weights on, though its signature does not tell."""
     if not isinstance(model, VotingRegressor) and not has_fit_parameter(model, "sample_weight"):
         raise ValueError("takes no sample_weight")
+
+
+def _ready(number: int) -> int:
+    """What a worker does first; this module is imported for it."""
+    return number
 
 
 def _first_line(error: Exception) -> str:
@@ -219,12 +298,12 @@ class Curve:
     rise: dict[str, float]
     se: dict[str, float]
 
-    def says(self) -> str:
+    def sentences(self) -> str:
         """A sentence for each. What is within two standard errors is called noise.
 
         Examples
         --------
-        >>> Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}).says()
+        >>> Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}).sentences()
         'More bags would probably help: with half of them the error of aggregated changed by +20 % (± 4 %).'
         """
         return " ".join(self._sentence(what) for what in self.rise)
@@ -242,41 +321,41 @@ class Curve:
         return f"Whether more {noun} would help cannot be told: {measured}, which is within noise."
 
 
-def learning_curve(screen: Screen, member: Member, held_out: np.ndarray) -> Curve | None:
+def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
     """The curve of a member whose held-out predictions with all the data are known; None for too few bags."""
-    if len(screen.bags) < FEWEST_BAGS:
+    if len(cv.bags) < FEWEST_BAGS:
         return None
     halves = {"bags": _with_half_the_bags}
-    if np.median(screen.bags.sizes) >= 2:
+    if np.median(cv.bags.sizes) >= 2:
         halves["instances"] = _with_half_the_instances
-    whole = screen.loss(held_out)
+    whole = cv.loss(held_out)
     level = max(float(whole.mean()), np.finfo(float).tiny)
     rise, se = {}, {}
     for what, halve in halves.items():
-        worse = screen.loss(halve(screen, member)) - whole
+        worse = cv.loss(halve(cv, member)) - whole
+        ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
         # d√m / √m = dm / 2m
-        rise[what] = float(np.sqrt(max(level + worse.mean(), 0.0) / level) - 1.0)
-        se[what] = float(worse.std() / np.sqrt(len(worse)) / (2 * level))
-    return Curve(member.name, rise, se)
+        rise[what], se[what] = (ratio - 1.0, error) if cv.metric == "mae" else (np.sqrt(ratio) - 1.0, error / 2)
+    return Curve(member.name, *({what: float(v) for what, v in part.items()} for part in (rise, se)))
 
 
-def _with_half_the_bags(screen: Screen, member: Member) -> np.ndarray:
+def _with_half_the_bags(cv: CrossValidation, member: Member) -> np.ndarray:
     """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
-    half = bag_folds(screen.bags._with(groups=None), 2, random_state=screen.random_state) == 0
-    return _cross_fit(screen, member, screen.bags, lambda k: (screen.fold != k) & half)
+    half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
+    return _cross_fit(cv, member, cv.bags, lambda k: (cv.fold != k) & half)
 
 
-def _with_half_the_instances(screen: Screen, member: Member) -> np.ndarray:
+def _with_half_the_instances(cv: CrossValidation, member: Member) -> np.ndarray:
     """Half of every bag, in training and in the bags predicted."""
-    sizes = (screen.bags.sizes + 1) // 2
-    return _cross_fit(screen, member, thin(screen.bags, sizes, screen.random_state), lambda k: screen.fold != k)
+    sizes = (cv.bags.sizes + 1) // 2
+    return _cross_fit(cv, member, thin(cv.bags, sizes, cv.random_state), lambda k: cv.fold != k)
 
 
-def _cross_fit(screen: Screen, member: Member, bags: Bags, seen_without) -> np.ndarray:
-    out = np.empty(len(screen.y))
-    for k in range(screen.fold.max() + 1):
-        seen, tested = np.flatnonzero(seen_without(k)), np.flatnonzero(screen.fold == k)
-        weight = None if screen.sample_weight is None else screen.sample_weight[seen]
-        model = fit_member(member, bags[seen], screen.y[seen], weight, screen.random_state)
+def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, seen_without) -> np.ndarray:
+    out = np.empty(len(cv.y))
+    for k in range(cv.fold.max() + 1):
+        seen, tested = np.flatnonzero(seen_without(k)), np.flatnonzero(cv.fold == k)
+        weight = None if cv.sample_weight is None else cv.sample_weight[seen]
+        model = fit_member(member, bags[seen], cv.y[seen], weight, cv.random_state)
         out[tested] = model.predict(bags[tested])
     return out

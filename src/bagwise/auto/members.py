@@ -1,6 +1,6 @@
-"""Which members and how many folds: decided by the size of the data, never by what they are.
+"""Members of `AutoRegressor`: a name and a way to make an estimator, from the catalogue or from the user.
 
-Who is tried: a member is a name and a way to make an estimator; names come from the catalogue, or from the user.
+Which members and how many folds is decided by the size of the data alone, and by the preset that was asked for.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 
@@ -19,29 +19,28 @@ from bagwise.auto.preparation import Components, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import OutOfFold
-from bagwise.instances.out_of_fold import seeded
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.methods.catalogue import find, method
+from bagwise.methods.catalogue import NamedMethod, method
 from bagwise.methods.distributions import sliced
-from bagwise.methods.instance_kme import KERNELS, second_stage
-from bagwise.methods.learners import default_network
+from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import BagPipeline
 
 MEAN = "mean"  # the name of the member that every other has to beat
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(NamedMethod):
     """A name and a function seed -> unfitted estimator.
 
     A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
-    whether the time budget allows it.
+    whether the time budget allows it. ``make_whole`` makes what is fitted to all bags, where that is more than what the
+    folds are worth (more networks to average).
     """
 
-    name: str
-    make: Callable[[int], Any]
     costly: bool = False
     always: bool = False
+    make_whole: Callable[[int], Any] | None = None
+    whole_cost: float = 1.0  # of a fit to all bags, in fits without a fold
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
@@ -84,32 +83,20 @@ def members_of(listed) -> list[Member]:
     ['mean', 'aggregated', 'statistics:forest']
     """
     if isinstance(listed, str) or not len(listed):
-        raise ValueError(f"members must be 'auto' or a list of names or (name, estimator), not {listed!r}")
+        known = ", ".join(map(repr, PLANS))
+        raise ValueError(f"members must be {known}, or a list of names or (name, estimator), not {listed!r}")
     members = [mean_member(), *(_member(item) for item in listed)]
-    names = [member.name for member in members]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"two members are called {twice[0]!r}; give each its own name: (name, estimator)")
+    Member.refuse_twins(members, "member")
     return members
 
 
 def _member(item) -> Member:
     if isinstance(item, Member):
         return item
-    if isinstance(item, str):
-        return named(item)
-    if not (isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")):
+    own = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
+    if not (own or isinstance(item, str)):
         raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
-    name, estimator = item
-    return Member(name, lambda random_state: seeded(clone(estimator), random_state), costly=True)
-
-
-def named(text: str) -> Member:
-    """The member for "name" or "name:preset" of the catalogue."""
-    found, _ = find(text)  # an unknown name or preset is refused now, not in a fold
-    if found.needs is not None and find_spec(found.needs) is None:
-        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
-    return Member(text, lambda random_state: method(text, random_state=random_state), costly=True)
+    return Member.of(item, costly=True)
 
 
 FEW_BAGS = 30  # below, networks and a long list of members would learn the noise
@@ -122,13 +109,13 @@ NUMBERS = 5 * 10**7  # in the rows of all bags, 400 MB: statistics and slices ha
 STATISTICS = 7  # columns for a feature
 BUSY_COLUMNS = 1000  # of statistics that boosted trees see: those that go with the target most
 TRIED_COLUMNS = 150  # at a split of a forest, at most
+FOLD_NETWORKS = 2  # of attention without each fold
 LEAF_BAGS = 4000  # a forest has one bag more in every leaf for so many bags: its trees stay small
 
 
 def count_folds(bags: Bags) -> int:
-    """10, 5 or 3: models that see most of the bags where those are few, few fits where they are many."""
-    folds = 10 if FEW_BAGS <= len(bags) < 300 else 5 if len(bags) < 10_000 else 3
-    return max(2, min(folds, count_units(bags)))
+    """5, or 3 from 10,000 bags on, and no more than there are bags (groups)."""
+    return max(2, min(5 if len(bags) < 10_000 else 3, count_units(bags)))
 
 
 def count_units(bags: Bags) -> int:
@@ -136,11 +123,26 @@ def count_units(bags: Bags) -> int:
     return len(set((bags.ids if bags.groups is None else bags.groups).tolist()))
 
 
-def plan(bags: Bags) -> list[Member]:
-    """The members for these bags, quick ones first; the mean is the first of all."""
+def plan(bags: Bags, name: str = "auto") -> list[Member]:
+    """The members of a plan for these bags, in order of cost; the mean is the first of all.
+
+    ========  ============================================================================================
+    auto      quick members and costly ones; each of the latter goes on only if its first fold is of use
+    quick     no networks
+    best      more members, and each of them on all folds
+    additive  only members whose prediction of a bag is an exact sum over its instances
+    ========  ============================================================================================
+    """
     menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
+    if name == "additive":
+        return [mean_member(), *menu.additive()]
     members = [mean_member(), *menu.quick()]
-    return members if len(bags) < FEW_BAGS else [*members, *menu.costly()]
+    if name == "quick" or len(bags) < FEW_BAGS:
+        return members
+    return [*members, *menu.costly(), *(menu.more() if name == "best" else [])]
+
+
+PLANS = ("auto", "quick", "best", "additive")
 
 
 @dataclass(frozen=True)
@@ -160,19 +162,45 @@ class Menu:
         ]
         if self.bags < FEW_BAGS:
             return found
-        return [*found, Member("input-kme", self.input_kme), Member("sliced-wasserstein", self.sliced)]
+        return [*found, Member("sliced-wasserstein", self.sliced), Member("input-kme", self.input_kme)]
 
     def costly(self) -> list[Member]:
         found = {
             "statistics": self.boosting,
-            "instance-kme:ridge": self.instance_kme_ridge,
-            "em": lambda seed: self._seen_by_networks(method("em", random_state=seed), seed),
-            "shrinkage:between": self.shrinkage,
             "instance-kme": self.instance_kme,
+            "em": self._by_networks("em"),
+            "instance-kme:ridge": self.instance_kme_ridge,
+            "shrinkage:between": self.shrinkage,
         }
-        if find_spec("torch") is not None:
-            found["attention"] = lambda seed: self._seen_by_networks(method("attention", random_state=seed), seed)
-        return [Member(name, make, costly=True) for name, make in found.items()]
+        members = [Member(name, make, costly=True) for name, make in found.items()]
+        return [*members, self.attention()] if find_spec("torch") is not None else members
+
+    def more(self) -> list[Member]:
+        """What `best` tries beside."""
+        names = ["quantile", "attention:moments"] if find_spec("torch") is not None else ["quantile"]
+        return [Member(name, self._by_networks(name), costly=True) for name in names]
+
+    def additive(self) -> list[Member]:
+        found = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
+        if self.bags < FEW_BAGS:
+            return found
+        kernel_mean = Member(
+            "input-kme:linear", lambda seed: self._short(method("input-kme:linear", random_state=seed), seed)
+        )
+        others = {"instance-kme": self.instance_kme, "instance-kme:ridge": self.instance_kme_ridge}
+        return [*found, kernel_mean, *(Member(name, make, costly=True) for name, make in others.items())]
+
+    def attention(self) -> Member:
+        """Two networks without each fold, which is enough to judge it; five of all bags, for the average."""
+
+        def folds(seed: int):
+            return self._seen_by_networks(
+                method("attention", random_state=seed).set_params(restarts=FOLD_NETWORKS), seed
+            )
+
+        return Member(
+            "attention", folds, costly=True, make_whole=self._by_networks("attention"), whole_cost=5 / FOLD_NETWORKS
+        )
 
     # The members ----------------------------------------------------------------------------------------------------
 
@@ -211,11 +239,14 @@ class Menu:
         return self._second_stage(RandomFeatureRidge(random_state=seed), seed)
 
     def instance_kme(self, seed: int):
-        """instance-kme with five inner folds for ten: half the networks. Of few groups, each is a fold."""
-        folds = 5 if self.units >= 10 else "auto"
-        return self._second_stage(default_network(random_state=seed), seed, folds=folds)
+        return self._second_stage(default_network(random_state=seed), seed)
 
-    def _second_stage(self, learner, seed: int, folds="auto"):
+    def _by_networks(self, name: str) -> Callable[[int], Any]:
+        return lambda seed: self._seen_by_networks(method(name, random_state=seed), seed)
+
+    def _second_stage(self, learner, seed: int):
+        """Five inner folds for ten: half the fits. Of few groups, each is a fold."""
+        folds = 5 if self.units >= 10 else "auto"
         head, judge = second_stage(KERNELS), second_stage(KERNELS[:5:2])
         stage = OutOfFold(learner, folds=folds, judge=judge, random_state=seed)
         return self._seen_by_networks(BagPipeline([("instances", stage), ("head", head)]), seed)

@@ -1,102 +1,158 @@
-"""A live line for those who wait: members done, the best so far.
+"""What `AutoRegressor` tells of a fit: a row for every member, a table, a paragraph, and a live line on the way.
 
-What was tried and what came of it, as data: a row per member, and the errors to compare.
-
-The account in words: a table for people, a paragraph for papers.
+There is one error: that of the metric (RMSE or MAE), pooled over all held-out bags, each predicted without its fold.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 
 import numpy as np
 
-from bagwise.auto.blend import best_member
-from bagwise.auto.cross_validation import Screen, Trial
+from bagwise.auto.blend import Blend, best_member
+from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import MEAN
 from bagwise.methods.catalogue import CATALOGUE
 
-
-def fold_errors(predictions: np.ndarray, screen: Screen) -> np.ndarray:
-    """Root mean squared error of every fold."""
-    loss, fold, weight = screen.loss(predictions), screen.fold[screen.counted], screen.weight
-    return np.array([np.sqrt(loss[fold == k].sum() / weight[fold == k].sum()) for k in np.unique(fold)])
+NAN = float("nan")
 
 
-def rows_of(trials: list[Trial], weights: dict[str, float], screen: Screen) -> list[dict]:
+def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation) -> list[dict]:
     """A row for every member. ``status`` is "blended", "tried" (without weight), "dropped" after the first fold,
     "skipped" for want of time, or "failed"; ``why`` is the reason of the last three.
 
-    ``rmse`` is the mean of the errors of the folds and ``rmse_se`` its standard error; ``difference`` is how much
-    larger it is than that of the best member, fold by fold, and ``difference_se`` its standard error.
+    ``error`` is the metric over all held-out bags, ``difference`` how much larger it is than that of the best member;
+    standard errors are over bags, those of differences paired by bag.
     """
     done = [trial for trial in trials if trial.done]
-    errors = {trial.member.name: fold_errors(trial.held_out, screen) for trial in done}
     Z = np.column_stack([trial.held_out for trial in done])
-    best = done[best_member(Z, screen.y, screen.sample_weight)].member.name
-    return [_row(trial, errors.get(trial.member.name), errors[best], weights) for trial in trials]
+    best = cv.loss(Z[:, best_member(Z, cv.y, cv.sample_weight, cv.metric)])
+    return [_row(trial, best, weights, cv) for trial in trials]
 
 
-def _row(trial: Trial, errors: np.ndarray | None, best: np.ndarray, weights: dict[str, float]) -> dict:
+def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossValidation) -> dict:
     name, weight = trial.member.name, weights[trial.member.name]
-    status = "blended" if weight > 0 else trial.status
-    row = {"member": name, "status": status, "why": trial.why, "weight": weight, "seconds": trial.seconds}
-    if errors is None:
-        return row | dict.fromkeys(("rmse", "rmse_se", "difference", "difference_se"), float("nan"))
-    (rmse, se), (more, more_se) = _mean_and_error(errors), _mean_and_error(errors - best)
-    return row | {"rmse": rmse, "rmse_se": se, "difference": more, "difference_se": more_se}
+    row = {"member": name, "status": "blended" if weight > 0 else trial.status, "why": trial.why, "weight": weight}
+    seconds = {what: getattr(trial, what) for what in ("seconds", "fit_seconds", "predict_seconds")}
+    if not trial.done:
+        return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
+    loss = cv.loss(trial.held_out)
+    (error, se), (level, _) = _error(loss, cv.metric), _error(best, cv.metric)
+    # d√m = dm / 2√m, between the two
+    slope = 1.0 if cv.metric == "mae" else (error + level) or 1.0
+    difference_se = (loss - best).std() / np.sqrt(len(loss)) / slope
+    errors = {"error": error, "error_se": se, "difference": error - level, "difference_se": float(difference_se)}
+    return row | errors | seconds
 
 
-def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
-    spread = values.std(ddof=1) if len(values) > 1 else np.nan
-    return float(values.mean()), float(spread / np.sqrt(len(values)))
+def _error(loss: np.ndarray, metric: str) -> tuple[float, float]:
+    """The metric, and its standard error over bags."""
+    mean, se = float(loss.mean()), float(loss.std() / np.sqrt(len(loss)))
+    return (mean, se) if metric == "mae" else (float(np.sqrt(mean)), se / (2 * np.sqrt(mean) or 1.0))
 
 
-def scores_of(names: list[str], Z: np.ndarray, held_out: np.ndarray, y: np.ndarray, sample_weight=None) -> dict:
-    """Held-out error over all bags of what was chosen, of the best member and of predicting the mean."""
+def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation) -> dict:
+    """Held-out errors over all bags.
+
+    ``error`` is that of the metric for what was chosen, ``single_error`` for the single best member chosen without the
+    fold it predicts, ``mean_error`` for the mean of the targets; ``rmse``, ``best_rmse`` (of the member that is best on
+    all folds, and so looks better than it is) and ``mean_rmse`` are root mean squared errors whatever the metric.
+    """
 
     def rmse(predictions):
-        return float(np.sqrt(np.average((predictions - y) ** 2, weights=sample_weight)))
+        return float(np.sqrt(np.average((predictions - cv.y) ** 2, weights=cv.sample_weight)))
 
-    best = best_member(Z, y, sample_weight)
-    mean = rmse(Z[:, names.index(MEAN)])
-    explained = 1.0 - (rmse(held_out) / mean) ** 2 if mean > 0 else 0.0
+    best, mean = best_member(Z, cv.y, cv.sample_weight, cv.metric), Z[:, names.index(MEAN)]
+    worst = rmse(mean)
     return {
-        "rmse": rmse(held_out),
-        "mean_rmse": mean,
+        "metric": cv.metric,
+        "error": cv.error(found.held_out),
+        "single_error": cv.error(found.single),
+        "mean_error": cv.error(mean),
         "best": names[best],
+        "rmse": rmse(found.held_out),
         "best_rmse": rmse(Z[:, best]),
-        "explained": explained,
+        "mean_rmse": worst,
+        "explained": 1.0 - (rmse(found.held_out) / worst) ** 2 if worst > 0 else 0.0,
     }
 
 
-COLUMNS = ("member", "RMSE", "above the best", "weight", "seconds", "")
+def leaderboard_of(model, bags=None, y=None):
+    """The rows as a data frame, the blend first, then the members by error."""
+    scores = model.scores_
+    total = {what: sum(row[what] for row in model.account_) for what in ("fit_seconds", "predict_seconds")}
+    best = min(row["error"] for row in model.account_ if row["error"] == row["error"])
+    blended = {"member": model.kind_, "status": "chosen", "error": scores["error"], "weight": 1.0, "why": ""}
+    blended |= {"difference": scores["error"] - best, "difference_se": NAN} | total
+    rows = [blended, *_by_error(model.account_)]
+    names = (
+        "member",
+        "status",
+        "error",
+        "difference",
+        "difference_se",
+        "weight",
+        "fit_seconds",
+        "predict_seconds",
+        "why",
+    )
+    columns = {name: [row[name] for row in rows] for name in names}
+    if bags is not None:
+        columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
+    for library in ("pandas", "polars"):
+        if find_spec(library) is not None:
+            return import_module(library).DataFrame(columns)
+    return columns
+
+
+def _new_errors(model, names: list[str], bags, y) -> list[float]:
+    y = np.asarray(y, dtype=np.float64)
+    parts = model.predict_members(bags)
+    if len(y) != len(next(iter(parts.values()))):
+        raise ValueError(
+            f"there are {len(next(iter(parts.values())))} bags and {len(y)} targets; give one for each bag"
+        )
+
+    def error(predictions) -> float:
+        gap = np.abs(predictions - y)
+        return float(gap.mean() if model.metric == "mae" else np.sqrt(np.mean(gap**2)))
+
+    blended = sum(model.weights_[name] * part for name, part in parts.items())
+    return [error(blended), *(error(parts[name]) if name in parts else NAN for name in names)]
+
+
+COLUMNS = ("above the best", "weight", "seconds", "")
 
 
 def summary_of(model) -> str:
     """The table, then what was chosen and why, and what would probably help."""
-    parts = [as_table(model.account_), "", _choice(model), *map(_transform_line, model.transforms_)]
+    parts = [as_table(model.account_, model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
     if model.curve_ is not None:
-        parts.append(model.curve_.says())
+        parts.append(model.curve_.sentences())
     return "\n".join(parts)
 
 
-def as_table(rows: list[dict]) -> str:
+def as_table(rows: list[dict], metric: str = "rmse") -> str:
     """The rows as aligned text, the best first, those without an error last."""
-    order = sorted(rows, key=lambda row: (row["rmse"] != row["rmse"], row["rmse"]))
-    lines = [COLUMNS, *(_cells(row) for row in order)]
-    widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS) - 1)]
+    lines = [("member", metric.upper(), *COLUMNS), *(_cells(row) for row in _by_error(rows))]
+    widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS) + 1)]
     return "\n".join(_aligned(line, widths) for line in lines)
+
+
+def _by_error(rows: list[dict]) -> list[dict]:
+    return sorted(rows, key=lambda row: (row["error"] != row["error"], row["error"]))
 
 
 def _cells(row: dict) -> tuple[str, ...]:
     name, seconds = row["member"], f"{row['seconds']:.1f}"
-    if row["rmse"] != row["rmse"]:
+    if row["error"] != row["error"]:
         return name, "-", "-", "-", seconds, f"{row['status']}: {row['why']}"
     above = f"{row['difference']:.2g} ± {row['difference_se']:.1g}" if row["difference"] else "best"
     weight = f"{row['weight']:.2f}" if row["weight"] else "-"
-    return name, f"{row['rmse']:.4g} ± {row['rmse_se']:.1g}", above, weight, seconds, ""
+    return name, f"{row['error']:.4g} ± {row['error_se']:.1g}", above, weight, seconds, ""
 
 
 def _aligned(cells, widths) -> str:
@@ -107,19 +163,20 @@ def _aligned(cells, widths) -> str:
 
 def _choice(model) -> str:
     scores = model.scores_
-    error = f"held-out RMSE {scores['rmse']:.4g}, {scores['mean_rmse']:.4g} for the mean of the targets"
+    error = f"held-out {model.metric.upper()} {scores['error']:.4g}"
+    mean = f"{scores['mean_error']:.4g} for the mean of the targets"
     if model.kind_ == "blend":
-        alone = f"{scores['best_rmse']:.4g} for {scores['best']} alone"
-        return f"Blend: {_named_weights(model.weights_)} ({error}, {alone})."
+        single = f"{scores['single_error']:.4g} for the single best member, chosen without the fold it predicts"
+        return f"Blend: {_named_weights(model.weights_)} ({error}; {single}; {mean})."
     if scores["best"] == MEAN:
         return f"No member predicts better than the mean of the targets, so that is what is predicted ({error})."
-    return f"Single best: {scores['best']} ({error}); no blend did better on bags that had no say in it."
+    return f"Single best: {scores['best']} ({error}; {mean}); no blend did better on bags that it was not decided on."
 
 
 def _transform_line(row: dict) -> str:
     what = "kept" if row["kept"] else "not used"
     change = f"{-100 * row['gain']:+.1f} % (± {100 * row['se']:.1f} %)"
-    return f"Transform of the targets, {row['transform']}: {what}; it changed the squared error by {change}."
+    return f"Transform of the targets, {row['transform']}: {what}; it changed the loss by {change}."
 
 
 def paragraph_of(model) -> str:
@@ -142,8 +199,9 @@ def _chosen(model) -> str:
     if model.kind_ == "single":
         best = model.scores_["best"]
         return f"The best of them was used alone: {best}{_source(best)}."
+    kind = "absolute errors" if model.metric == "mae" else "squares"
     return (
-        "Their held-out predictions were blended by non-negative least squares with weights that sum to one, members "
+        f"Their held-out predictions were blended by non-negative least {kind} with weights that sum to one, members "
         "without which the held-out error was no larger being dropped; the weights are "
         f"{_named_weights(model.weights_, cite=True)}."
     )
@@ -152,10 +210,11 @@ def _chosen(model) -> str:
 def _errors(model) -> str:
     scores = model.scores_
     judged = " (every fold by a blend that was decided without it)" if model.kind_ == "blend" else ""
+    name = "mean absolute error" if model.metric == "mae" else "root mean squared error"
     return (
-        f"The held-out root mean squared error{judged} was {scores['rmse']:.4g} (R² {scores['explained']:.2f}), "
-        f"against {scores['best_rmse']:.4g} for the best single method ({scores['best']}) and "
-        f"{scores['mean_rmse']:.4g} for predicting the mean."
+        f"The held-out {name}{judged} was {scores['error']:.4g} (R² {scores['explained']:.2f}), against "
+        f"{scores['single_error']:.4g} for the best single method chosen in the same way and "
+        f"{scores['mean_error']:.4g} for predicting the mean."
     )
 
 
@@ -177,14 +236,22 @@ def _source(name: str) -> str:
 
 
 @contextmanager
-def watching(show: bool, total: int):
-    """A function to call with the name of what is next, and the best so far; silent unless ``show``."""
+def live_line(show: bool, total: int, cv: CrossValidation):
+    """A function of the name of the next member and the trials so far, which shows members done, the best of them, and
+    seconds used and left; silent unless ``show``."""
     if not show:
-        yield lambda name, best="": None
+        yield lambda name, trials: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("[bold]members"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     with Progress(*columns, TextColumn("{task.description}", markup=False), transient=True) as progress:
-        task, count = progress.add_task("", total=total), iter(range(total + 1))
-        yield lambda name, best="": progress.update(task, completed=next(count, total), description=f"{name}  {best}")
+        task = progress.add_task("", total=total)
+
+        def update(name: str, trials: list[Trial]) -> None:
+            done = [(cv.error(trial.held_out), trial.member.name) for trial in trials if trial.done]
+            best = f"best so far: {min(done)[1]}, {cv.metric} {min(done)[0]:.4g}" if done else ""
+            left = "" if cv.clock.budget is None else f"{max(cv.clock.left, 0.0):.0f} s left"
+            progress.update(task, completed=len(trials), description="  ".join(filter(None, (name, best, left))))
+
+        yield update

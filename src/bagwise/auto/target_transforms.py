@@ -10,7 +10,7 @@ from scipy.stats import skew
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor
 
-from bagwise.auto.cross_validation import Screen, Trial
+from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import Member
 
 SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
@@ -88,32 +88,36 @@ def worth_trying(y: np.ndarray) -> list[str]:
 def transformed(member: Member, formula: str) -> Member:
     """The same member, learning a transform of the targets."""
 
-    def make(random_state: int):
-        target = MonotoneTarget(formula)
-        return TransformedTargetRegressor(member.make(random_state), transformer=target, check_inverse=False)
+    def learning(make):
+        def made(random_state: int):
+            target = MonotoneTarget(formula)
+            return TransformedTargetRegressor(make(random_state), transformer=target, check_inverse=False)
 
-    return replace(member, make=make)
+        return made
+
+    whole = None if member.make_whole is None else learning(member.make_whole)
+    return replace(member, make=learning(member.make), make_whole=whole)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The transform to use (None: none), a row for each that was tried, and the tasters as they are with it."""
+    """The transform to use (None: none), a row for each that was tried, and the trials with it."""
 
     formula: str | None
     rows: list[dict]
     trials: list[Trial]
 
 
-def choose_transform(screen: Screen, plain: list[Trial]) -> Choice:
+def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     """Fit a few quick members once more, to transformed targets, on the same folds.
 
-    A transform is kept if it lowers the squared error, in the units of the target, of the best of them by more than
-    `SURE` standard errors of the difference, paired by bag.
+    A transform is kept if it lowers the squared (absolute) error, in the unit of the target, of the best of them by
+    more than `SURE` standard errors of the difference, paired by bag.
     """
-    choice, before = Choice(None, [], plain), _best_losses(plain, screen)
-    for formula in worth_trying(screen.y[screen.counted]) if before is not None else []:
-        trials = [screen.try_member(transformed(trial.member, formula)) for trial in plain]
-        after = _best_losses(trials, screen)
+    choice, before = Choice(None, [], plain), _best_losses(plain, cv)
+    for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
+        trials = [cv.try_member(transformed(trial.member, formula)) for trial in plain]
+        after = _best_losses(trials, cv)
         if after is not None:
             gain = (before - after) / before.mean()
             mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
@@ -123,6 +127,6 @@ def choose_transform(screen: Screen, plain: list[Trial]) -> Choice:
     return choice
 
 
-def _best_losses(trials: list[Trial], screen: Screen) -> np.ndarray | None:
-    losses = [screen.loss(trial.held_out) for trial in trials if trial.done]
+def _best_losses(trials: list[Trial], cv: CrossValidation) -> np.ndarray | None:
+    losses = [cv.loss(trial.held_out) for trial in trials if trial.done]
     return min(losses, key=np.mean) if losses else None

@@ -1,9 +1,14 @@
 """What the data is: the container `Bags`, ways to build it, the checks at the door, reductions over bags."""
 
+from typing import TYPE_CHECKING
+
 from bagwise.bags.arrays import from_arrays, from_awkward, from_padded
 from bagwise.bags.checks import check_bags, check_fit, check_targets, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.container import Bags
-from bagwise.bags.folds import BagKFold, bag_folds
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.bags.folds import BagKFold, bag_folds
 
 __all__ = [
     "BagKFold",
@@ -19,3 +24,10 @@ __all__ = [
     "remember_columns",
     "weights_or_ones",
 ]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "folds": ("BagKFold", "bag_folds"),
+    },
+)

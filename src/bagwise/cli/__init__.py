@@ -45,9 +45,9 @@ def main(
 
 def run() -> None:
     """The program. An output that cannot be written, a full disk for one, is one line and not a traceback."""
-    from bagwise.cli.console import forgive_encoding
+    from bagwise.cli.console import escape_unencodable
 
-    forgive_encoding()
+    escape_unencodable()
     try:
         app()
     except OSError as error:

@@ -26,32 +26,30 @@ def check(
     bag_feature: o.BagFeatures = None,
     as_json: o.Json = False,
 ) -> None:
-    """Say what a table holds, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
+    """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
 
     Example: bagwise check pixels.csv --bag site --target aod
     """
     import bagwise as bw
-    from bagwise.cli.console import Terminal, as_options, speaking
+    from bagwise.cli.console import Terminal, as_options, messages_of
 
-    with speaking("check", quiet=False):
+    with messages_of("check"):
         found = bw.check_table(o.sources(table), **o.columns(context))
     found.findings = [replace(finding, text=as_options(finding.text)) for finding in found.findings]
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:
-        _print(found, Terminal(highlight=False, soft_wrap=True))
+        console = Terminal(highlight=False, soft_wrap=True)
+        for line in describe(found):
+            console.print(line, markup=False)
+        for finding in found.findings:
+            console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
+        console.print(f"This table would be {'taken as it is' if found.ok else 'refused'}.", style="bold")
     raise typer.Exit(0 if found.ok else 1)
 
 
-def _print(found, console) -> None:
-    for line in _lines(found):
-        console.print(line, markup=False)
-    for finding in found.findings:
-        console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
-    console.print("This table would be taken as it is." if found.ok else "This table would be refused.", style="bold")
-
-
-def _lines(found) -> list[str]:
+def describe(found) -> list[str]:
+    """What a table holds, a line each for rows, features, covariates, target, groups and other columns."""
     if not found.rows:
         return []
     low, median, high = found.sizes

@@ -33,7 +33,7 @@ def datasets(
     """
     from rich.table import Table
 
-    from bagwise.cli.console import Terminal, speaking
+    from bagwise.cli.console import Terminal, messages_of
     from bagwise.datasets.simulations import SIMULATIONS, simulate
 
     if name is None:
@@ -42,14 +42,14 @@ def datasets(
             shown.add_row(one, what)
         Terminal().print(shown)
         return
-    with speaking("datasets", quiet=False) as voice:
+    with messages_of("datasets") as messages:
         o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
         data, y = simulate(name, bags, random_state=seed)
         if out is None:
-            voice.say(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
+            messages.show(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
             return
         _write(out, data, y)
-        voice.say(f"Wrote {out}: {data}.")
+        messages.show(f"Wrote {out}: {data}.")
 
 
 def _write(out: Path, data, y) -> None:

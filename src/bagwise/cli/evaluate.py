@@ -1,21 +1,15 @@
-"""`bagwise evaluate`: methods on the same splits of a table of bags; the same command again finishes what is left.
-
-The table that `bagwise evaluate` prints: as much of it as the terminal has room for.
-"""
+"""`bagwise evaluate`: methods on the same splits of a table of bags; the same command again finishes what is left."""
 
 from __future__ import annotations
 
 import json
-import warnings
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.console import Resume, refuse_unbegun, stoppable
-from bagwise.evaluation.comparison import against_best
+from bagwise.cli.console import interruptible, refuse_unbegun
 
 HEADS = {
     "sd_folds": "±folds",
@@ -36,13 +30,17 @@ def scoreboard(results, *, width: int):
     Returns
     -------
     table : of rich
-    left_out : heads of the columns for which there is no room
+    left_out : heads of the columns that do not fit
     """
     from rich.table import Table
 
-    rows = against_best(results)
+    rows = results.against_best()
     columns = _columns(rows, results.metric)
-    shown, fits = _fitting(columns, width)
+    shown = list(columns)
+    for name in LEFT_OUT_FIRST:
+        if _needed(columns, shown) > width:
+            shown = [other for other in shown if other != name]
+    fits = _needed(columns, shown) <= width
     table = Table(box=None, padding=(0, GAP, 0, 0))
     for name in shown:
         if name == "method":
@@ -55,7 +53,7 @@ def scoreboard(results, *, width: int):
 
 
 def _columns(rows: list[dict], metric: str) -> dict[str, list[str]]:
-    """Texts by column, those that say something; how many cells a mean is of, where it is not the same for all."""
+    """Texts by column, without empty columns; the number of cells where it is not the same for all."""
     names = {name: name.removeprefix(f"{metric}_") for name in rows[0] if name not in ("failed", "best")}
     columns = {short: [row[name] for row in rows] for name, short in names.items()}
     if len(set(columns["cells"])) == 1:
@@ -65,16 +63,6 @@ def _columns(rows: list[dict], metric: str) -> dict[str, list[str]]:
         for name, values in columns.items()
         if any(value is not None for value in values)
     }
-
-
-def _fitting(columns: dict[str, list[str]], width: int) -> tuple[list[str], bool]:
-    """The columns there is room for, and whether there is room for these."""
-    shown = list(columns)
-    for name in LEFT_OUT_FIRST:
-        if _needed(columns, shown) <= width:
-            break
-        shown = [other for other in shown if other != name]
-    return shown, _needed(columns, shown) <= width
 
 
 def _needed(columns: dict[str, list[str]], shown: list[str]) -> int:
@@ -110,7 +98,9 @@ def evaluate(
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
-    split_column: Annotated[str | None, typer.Option(help="Column that says train or test. Example: split")] = None,
+    split_column: Annotated[
+        str | None, typer.Option(help="Column of train and test. Example: --split-column split")
+    ] = None,
     selection: Annotated[
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",
@@ -121,7 +111,7 @@ def evaluate(
     device: o.Device = None,
     seed: o.Seed = 0,
     retry_failed: o.RetryFailed = False,
-    resume: Resume = False,
+    resume: o.Resume = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -129,23 +119,23 @@ def evaluate(
 
     Example: bagwise evaluate aod.csv --bag site --target aod --method aggregated --method instance-kme --out runs/aod
     """
-    from bagwise.cli.console import as_typed, speaking, tell_failures
+    from bagwise.cli.console import command_text, exit_if_failed, messages_of, result_console
     from bagwise.evaluation import evaluate as run
 
     fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
-    columns = {name: value for name, value in o.columns(context).items() if name not in ("groups", "ignore")}
-    roles = [name for name in (groups, fold_column, split_column) if name is not None]
-    ignore = list(dict.fromkeys([*(ignore or []), *roles]))
-    options = _options(columns, groups, ignore)
-    with speaking("evaluate", quiet=quiet) as voice, o.workers(scheduler):
+    columns = o.columns(context)
+    labels = {what: name for what, name in (("fold", fold_column), ("split", split_column)) if name is not None}
+    # what a report needs to load the same bags again
+    options = columns | {"groups": groups, "ignore": list(dict.fromkeys([*(ignore or []), *labels.values()]))}
+    with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
         if fixed and context.get_parameter_source("folds").name == "COMMANDLINE":
-            raise ValueError(f"--folds deals bags to folds by lot, and {fixed} says where each is; give one of them")
+            raise ValueError(f"--folds deals bags to folds at random, and {fixed} fixes the folds; give one of them")
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
-        bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)
-        voice.say(f"{o.stem(table)}: {bags}.")
-        with stoppable(voice, out), voice.progress(metric) as progress:
+        bags, y, fold, split = _load(o.sources(table), dict(columns), labels)
+        messages.show(f"{o.stem(table)}: {bags}.")
+        with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             results = run(
                 bags,
                 y,
@@ -162,61 +152,40 @@ def evaluate(
                 device=device,
                 random_state=seed,
                 name=o.stem(table),
-                origin={"path": o.places(table), "options": options, "command": as_typed(context, but=("resume",))},
+                origin={"path": [str(path.resolve()) for path in o.files(table)], "options": options}
+                | {"command": command_text(context, but=("resume",))},
                 progress=progress,
                 retry_failed=retry_failed,
             )
     if as_json:
         typer.echo(json.dumps(_plain(results, out), indent=1))
     else:
-        _print(results, out, voice)
-        voice.say(f"Wrote {out}/results.csv, summary.csv, comparisons.csv")
-    tell_failures(voice, results)
+        left_out = print_scores(results, result_console())
+        if left_out:
+            messages.show(f"Too narrow for {', '.join(left_out)}; all is in {out}/summary.csv")
+        messages.show(f"Wrote {out}/results.csv, summary.csv, comparisons.csv")
+    exit_if_failed(messages, results)
 
 
-def _options(columns: dict, groups: str | None, ignore: list[str]) -> dict:
-    """What `load` is told; the column that makes the groups is not ignored."""
-    return columns | {"groups": groups, "ignore": [name for name in ignore if name != groups]}
-
-
-def _load(path, columns, groups, ignore, fold_column, split_column):
+def _load(path, columns: dict, labels: dict):
     """Bags and targets, and the fixed fold or split of every bag."""
-    import bagwise as bw
+    from bagwise.io.columns import Roles
+    from bagwise.io.load import load_labels
 
-    def load(column):
-        return bw.load(path, **_options(columns, column, ignore))
-
-    bags, y = load(groups)
-    if y is None:
-        raise ValueError("there is no target to learn: name its column with --target")
-    return bags, y, _labels(load, fold_column, "fold"), _labels(load, split_column, "split")
+    how = {name: columns.pop(name) for name in ("missing", "fill_values") if name in columns}
+    bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
+    o.refuse_no_target(y)
+    return bags, y, labels.get("fold"), labels.get("split")
 
 
-def _labels(load, column: str | None, what: str):
-    """A label per bag, the same on all its rows: what `groups` means when loading, but called what it is."""
-    if column is None:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # said when the bags themselves were loaded
-            return load(column)[0].groups
-    except ValueError as error:
-        said = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
-        said["or leave groups out"] = f"or leave --{what}-column out"
-        raise ValueError(reduce(lambda text, pair: text.replace(*pair), said.items(), str(error))) from error
-
-
-def _print(results, out: Path, voice) -> None:
-    from bagwise.cli.console import stdout
-
-    console = stdout()
+def print_scores(results, console) -> list[str]:
+    """Print the title, the scores and the notes; the heads of the columns for which the console is too narrow."""
     table, left_out = scoreboard(results, width=console.width)
     console.print(results.title(), soft_wrap=True, highlight=False, markup=False)
     console.print(table)
     for note in results.notes():
         console.print(f"Note: {note}", soft_wrap=True, highlight=False, markup=False)
-    if left_out:
-        voice.say(f"No room for {', '.join(left_out)}; all is in {out}/summary.csv")
+    return left_out
 
 
 def _plain(results, out: Path) -> dict:

@@ -37,14 +37,15 @@ BagFeatures = Annotated[
 ]
 
 
-def _some_jobs(number: int | None) -> int | None:
+def some_jobs(number: int | None) -> int | None:
+    """Refuse 0 cores."""
     if number == 0:
         raise typer.BadParameter("give a number of cores from 1, or -1 for all of them")
     return number
 
 
 def known_methods(names):
-    """Refuse a method that is not there before an hour is spent on those that are."""
+    """Refuse an unknown method before any work is done."""
     from bagwise.methods.catalogue import find
 
     for text in [names] if isinstance(names, str) else names or []:
@@ -55,7 +56,7 @@ def known_methods(names):
     return names
 
 
-Jobs = Annotated[int | None, typer.Option(callback=_some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
+Jobs = Annotated[int | None, typer.Option(callback=some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
 Scheduler = Annotated[
     str | None, typer.Option(help="A Dask cluster that does the work. Example: --scheduler tcp://host:8786")
 ]
@@ -64,13 +65,13 @@ Device = Annotated[
 ]
 Engine = Annotated[
     Literal["memory", "stream", "dask"],
-    typer.Option(help="Load the table; or read it piece by piece, here or on a cluster. Example: --engine stream"),
+    typer.Option(help="Load the table; or read it chunk by chunk, here or on a cluster. Example: --engine stream"),
 ]
 Where = Annotated[
     str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
 ]
 Method = Annotated[
-    str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method em:gate")
+    str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
 ]
 Methods = Annotated[
     list[str],
@@ -83,6 +84,10 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same ans
 RetryFailed = Annotated[bool, typer.Option(help="Run cells that failed before once more.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Refuse if nothing was begun in --out; the same command goes on without it, too."),
+]
 
 
 # Options, and the names that `bagwise.load` has for them.
@@ -91,7 +96,7 @@ COLUMNS |= {"feature": "features", "bag_feature": "bag_features", "fill_value": 
 
 
 def columns(context: typer.Context) -> dict:
-    """The options of a verb that say how its table is read, as keywords of `bagwise.load`; those that were given."""
+    """The options that were given of how a table is read, as keywords of `bagwise.load`."""
     given = {keyword: context.params.get(option) for option, keyword in COLUMNS.items()}
     if list(given["bag_features"] or []) == ["auto"]:
         given["bag_features"] = "auto"
@@ -100,19 +105,19 @@ def columns(context: typer.Context) -> dict:
 
 
 def workers(scheduler: str | None):
-    """A context in which the workers of a cluster do what can be done side by side, if one was named."""
+    """A context in which the workers of a cluster run tasks, if one was named."""
     from bagwise.execution import cluster
 
     return nullcontext() if scheduler is None else cluster(scheduler)
 
 
+def refuse_no_target(y) -> None:
+    if y is None:
+        raise ValueError("there is no target to learn: name its column with --target")
+
+
 def sources(tables: list[str]) -> list[str] | str:
     return tables[0] if len(tables) == 1 else list(tables)
-
-
-def places(tables: list[str]) -> list[str]:
-    """Where the files are, to be written down."""
-    return [str(path.resolve()) for path in files(tables)]
 
 
 def stem(tables: list[str]) -> str:
@@ -150,7 +155,7 @@ def refuse_folder(out: Path) -> None:
 
 
 def files(tables: list[str]) -> list[Path]:
-    """The files that are read; none of a pattern that matches nothing, which loading will say."""
+    """The files that are read; none of a pattern that matches nothing, for which `load` has the error."""
     from bagwise.io.paths import find_files
 
     try:

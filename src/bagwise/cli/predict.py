@@ -1,7 +1,4 @@
-"""`bagwise predict`: a model file and new bags in, a table of predictions out.
-
-The tables that `bagwise predict` writes.
-"""
+"""`bagwise predict`: a model file and new bags in, a table of predictions out."""
 
 from __future__ import annotations
 
@@ -16,56 +13,8 @@ import typer
 
 from bagwise.cli import options as o
 
-# A row speaks of one instance.
+# Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
-
-
-def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
-    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
-    columns = {"bag": [_plain(one) for one in bags.ids], "prediction": model.predict(bags).tolist()}
-    if no_intervals(model, level) is None:
-        lower, upper = model.predict_interval(bags, level=level).T
-        columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
-    elif level is not None:
-        raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
-    return columns if y is None else columns | {"target": y.tolist()}
-
-
-def no_intervals(model, level: float | None) -> str | None:
-    """Why the predictions have none; None if they have, or if the level that was asked for decides."""
-    if not hasattr(model, "predict_interval"):
-        return "the model was fitted without them"
-    return model.lacking_ if level is None else None
-
-
-def instance_table(model, bags) -> dict[str, list]:
-    """A row per instance, with whatever the method can say of it."""
-    import bagwise as bw
-
-    columns = bw.explain(model, bags).table()
-    return {ONE.get(name, name): [_plain(one) for one in column] for name, column in columns.items()}
-
-
-def scores(columns: dict, y: np.ndarray) -> dict[str, float]:
-    """How the predictions compare with known targets; ``coverage`` is the share of those inside their intervals."""
-    errors = np.asarray(columns["prediction"]) - y
-    found = {"rmse": float(np.sqrt(np.mean(errors**2))), "mae": float(np.mean(np.abs(errors)))}
-    if "lower" not in columns:
-        return found
-    inside = (np.asarray(columns["lower"]) <= y) & (y <= np.asarray(columns["upper"]))
-    return found | {"coverage": float(inside.mean())}
-
-
-def in_words(scores: dict[str, float]) -> str:
-    text = f"Against the known targets: RMSE {scores['rmse']:.4g}, MAE {scores['mae']:.4g}"
-    return text + (f"; {scores['coverage']:.0%} of them inside their intervals" if "coverage" in scores else "")
-
-
-def _plain(value):
-    """A label or number as plain Python; dates as text."""
-    if isinstance(value, np.datetime64):
-        return str(value)
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def predict(
@@ -77,7 +26,7 @@ def predict(
         Path | None, typer.Option(help="Predictions as .csv or .parquet, or a folder; default: csv on stdout.")
     ] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="A row per instance, with its say. Example: --instances pixels.csv")
+        Path | None, typer.Option(help="A row per instance, with its contribution. Example: --instances pixels.csv")
     ] = None,
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
@@ -101,11 +50,11 @@ def predict(
     """
     import bagwise as bw
     from bagwise.cli import scans
-    from bagwise.cli.console import speaking, tell
+    from bagwise.cli.console import messages_of, print_text
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
-    with speaking("predict", quiet=quiet) as voice:
+    with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
         o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
@@ -117,36 +66,76 @@ def predict(
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
             scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value")
-            with scans.executor(engine, scheduler, n_jobs) as who:
-                columns = scans.predict(fitted, table, how, where, out, who, voice)
+            with scans.executor(engine, scheduler, n_jobs) as executor:
+                columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
             scans.refuse_where(where)
-            with warnings.catch_warnings():  # predict says which bag holds one
+            with warnings.catch_warnings():  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = bw.load(o.sources(table), **how, target=target)
-            voice.say(f"{o.stem(table)}: {bags}.")
-            with o.workers(scheduler), voice.waiting("predicting"):
+            messages.show(f"{o.stem(table)}: {bags}.")
+            with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level)
             if why := no_intervals(fitted, level):
-                voice.say(f"No intervals: {why}.")
+                messages.show(f"No intervals: {why}.")
             if instances is not None:
-                with voice.waiting("asking which instance mattered"):
-                    rows = instance_table(fitted, bags)
-        # Both are known before either is written.
+                with messages.spinner("explaining the predictions"):
+                    found = bw.explain(fitted, bags).table()
+                    rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
+        # Both tables are known before either is written.
         if out is not None and not parts:
             write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
-            voice.say(f"Wrote {out}")
+            messages.show(f"Wrote {out}")
         if rows is not None:
             write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
-            voice.say(f"Wrote {instances}")
+            messages.show(f"Wrote {instances}")
     found = None if y is None else scores(columns, y)
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
     if out is None:
         _print(without_formulas(columns) if spreadsheet_safe else columns)
-    if found is not None:  # a result, said even when quiet; beside a table on stdout, where it does not spoil it
-        tell(in_words(found), err=out is None)
+    if found is not None:  # a result, printed even when quiet; on stderr if the table is on stdout
+        text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
+        inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
+        print_text(text + inside, stderr=out is None)
+
+
+def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
+    columns = {"bag": list(map(_plain, bags.ids)), "prediction": model.predict(bags).tolist()}
+    if no_intervals(model, level) is None:
+        lower, upper = model.predict_interval(bags, level=level).T
+        columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
+    elif level is not None:
+        raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+    return columns if y is None else columns | {"target": y.tolist()}
+
+
+def no_intervals(model, level: float | None) -> str | None:
+    """Why the predictions have none; None if they have, or if the level that was asked for decides."""
+    if not hasattr(model, "predict_interval"):
+        return "the model was fitted without them"
+    return model.lacking_ if level is None else None
+
+
+def scores(columns: dict, y: np.ndarray) -> dict[str, float]:
+    """The predictions against known targets; ``coverage`` is the share of targets inside their intervals."""
+    from bagwise.evaluation.metrics import mae, rmse
+
+    predicted = np.asarray(columns["prediction"])
+    found = {"rmse": rmse(y, predicted), "mae": mae(y, predicted)}
+    if "lower" not in columns:
+        return found
+    inside = (np.asarray(columns["lower"]) <= y) & (y <= np.asarray(columns["upper"]))
+    return found | {"coverage": float(inside.mean())}
+
+
+def _plain(value):
+    """A label or number as plain Python; dates as text."""
+    if isinstance(value, np.datetime64):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _columns(header: dict, tables: list[str]) -> dict:
@@ -158,15 +147,13 @@ def _columns(header: dict, tables: list[str]) -> dict:
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
     kept = {name: known[name] for name in ("bag", "missing", "fill_values", "weights", "bag_features") if name in known}
-    if names is not None:
-        kept["features"] = list(names)
-    return kept
+    return kept | ({} if names is None else {"features": list(names)})
 
 
 def _print(columns: dict) -> None:
     from bagwise.cli.console import without_controls
     from bagwise.io.table_output import write_csv
 
-    if sys.stdout.isatty():  # elsewhere somebody reads the ids again
+    if sys.stdout.isatty():  # elsewhere a program reads the ids again
         columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}
     write_csv(sys.stdout, columns)

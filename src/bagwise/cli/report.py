@@ -15,19 +15,19 @@ def report(
     explorer: Annotated[
         bool, typer.Option(help="Fit the best method on all bags, to show instances. Example: --no-explorer")
     ] = True,
-    quiet: Annotated[bool, typer.Option(help="No messages.")] = False,
+    quiet: Annotated[bool, typer.Option(help="No progress and no messages.")] = False,
 ) -> None:
     """Write the results of an evaluation as one HTML file: tables, plots and a bag explorer.
 
     Example: bagwise report runs/aod --out aod.html
     """
-    from bagwise.cli.console import speaking
+    from bagwise.cli.console import messages_of
 
-    with speaking("report", quiet=quiet) as voice:
+    with messages_of("report", quiet=quiet) as messages:
         from bagwise.cli.options import refuse_outputs
         from bagwise.reports import write_report
 
         refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
-        with voice.waiting("Writing the report"):
-            path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=voice.say)
-    voice.say(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+        with messages.spinner("Writing the report"):
+            path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=messages.show)
+    messages.show(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")

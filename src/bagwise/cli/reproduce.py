@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.console import Resume, refuse_unbegun, stoppable
+from bagwise.cli.console import interruptible, refuse_unbegun
 
 
 def reproduce(
@@ -31,7 +31,7 @@ def reproduce(
     scheduler: o.Scheduler = None,
     device: o.Device = None,
     retry_failed: o.RetryFailed = False,
-    resume: Resume = False,
+    resume: o.Resume = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     quiet: Annotated[bool, typer.Option(help="No progress, no messages; the tables only.")] = False,
 ) -> None:
@@ -39,12 +39,12 @@ def reproduce(
 
     Example: bagwise reproduce ~/mir-data --data MISR1 --repeats 2
     """
-    from bagwise.cli.console import speaking, tell_failures
+    from bagwise.cli.console import exit_if_failed, messages_of
     from bagwise.evaluation import table1
     from bagwise.io.table_output import from_rows, to_rows, write_table
 
     rows, runs = [], []
-    with speaking("reproduce", quiet=quiet) as voice, o.workers(scheduler):
+    with messages_of("reproduce", quiet=quiet) as messages, o.workers(scheduler):
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
@@ -52,10 +52,10 @@ def reproduce(
         protocol = {"repeats": repeats, "folds": folds}
         how = {"n_jobs": n_jobs, "device": device, "retry_failed": retry_failed, "inner_folds": inner_folds}
         options = {"trust_pickle": trust_pickle, "invalid": invalid, "bags_of_100": bags_of_100}
-        read, unread = _read_all(folder, data, voice, protocol, options)
+        read, unread = _read_all(folder, data, messages, protocol, options)
         for name, (bags, y) in read.items():
-            voice.say(f"{name}: {bags}.")
-            with stoppable(voice, out), voice.progress("rmse") as progress:
+            messages.show(f"{name}: {bags}.")
+            with interruptible(messages, out), messages.evaluation_progress("rmse") as progress:
                 how |= {"out": out / name, "progress": progress}
                 runs.append(table1.run_rows(name, bags, y, rows=chosen, **protocol, **how))
             rows += [table1.read_row(runs[-1], one, name) for one in chosen]
@@ -64,28 +64,28 @@ def reproduce(
         typer.echo(json.dumps(to_rows(from_rows(rows)), indent=1))
     else:
         _print(rows)
-        voice.say(f"Wrote {out / 'table1.csv'}")
+        messages.show(f"Wrote {out / 'table1.csv'}")
     if unread:
-        voice.complain(f"not run: {', '.join(unread)}; the reason is given above")
-    tell_failures(voice, *runs, files=f"{out}/*/results.csv")
+        messages.error(f"not run: {', '.join(unread)}; the reason is given above")
+    exit_if_failed(messages, *runs, files=f"{out}/*/results.csv")
     if unread:
         raise typer.Exit(1)
 
 
-def _read_all(folder: Path, names: list[str] | None, voice, protocol: dict, options: dict) -> tuple[dict, list[str]]:
-    """Bags and targets of every data set, before any cell is run; and those that cannot be had, each with a word."""
+def _read_all(folder: Path, names: list[str] | None, messages, protocol: dict, options: dict) -> tuple[dict, list[str]]:
+    """Bags and targets of every data set, before any cell is run; and the names of those that cannot be read."""
     from bagwise.cli.console import EXPECTED
     from bagwise.evaluation.table1 import DATA_SETS, find_files
 
     names = None if not names else _known(names, DATA_SETS)
     found = find_files(folder)
-    voice.say(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
+    messages.show(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
     read, unread = {}, []
     for name in names or found:
         try:
-            read[name] = _read(name, folder, found.get(name), voice, protocol, options)
+            read[name] = _read(name, folder, found.get(name), messages, protocol, options)
         except EXPECTED as error:
-            voice.complain(str(error))
+            messages.error(str(error))
             unread.append(name)
     if not read:
         files = "MISR1.mat, MISR2.mat, MODIS.mat, WHEAT or CORN (.csv, .parquet)"
@@ -93,7 +93,7 @@ def _read_all(folder: Path, names: list[str] | None, voice, protocol: dict, opti
     return read, unread
 
 
-def _read(name: str, folder: Path, path: Path | None, voice, protocol: dict, options: dict):
+def _read(name: str, folder: Path, path: Path | None, messages, protocol: dict, options: dict):
     from bagwise.evaluation.splits import make_splits
     from bagwise.evaluation.table1 import file_names, read_file
 
@@ -106,7 +106,7 @@ def _read(name: str, folder: Path, path: Path | None, voice, protocol: dict, opt
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from error
     for note in notes:
-        voice.say(f"Note: {note}", style="yellow")
+        messages.show(f"Note: {note}", style="yellow")
     return bags, y
 
 
@@ -125,9 +125,9 @@ EM-MIR and attention-MIR were copied by the paper from other papers, with other 
 
 
 def _print(rows: list[dict]) -> None:
-    from bagwise.cli.console import stdout
+    from bagwise.cli.console import result_console
 
-    console = stdout()
+    console = result_console()
     for name in dict.fromkeys(row["data"] for row in rows):
         console.print(_table(name, [row for row in rows if row["data"] == name]), end="\n\n")
     console.print(f"{OPTIMISTIC}\n{NOTE}" if any(map(_is_optimistic, rows)) else NOTE)

@@ -1,9 +1,14 @@
 """Simulations and published benchmarks, regenerated: every function gives `(bags, y)` from a seed."""
 
-from bagwise.datasets.aerosol import make_aerosol
-from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
-from bagwise.datasets.problems import make_problem
-from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.datasets.aerosol import make_aerosol
+    from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
+    from bagwise.datasets.problems import make_problem
+    from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
 
 __all__ = [
     "LawPosterior",
@@ -17,3 +22,13 @@ __all__ = [
     "make_outlier2",
     "make_problem",
 ]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "aerosol": ("make_aerosol",),
+        "law": ("LawPosterior", "law_bayes_optimal", "make_law"),
+        "problems": ("make_problem",),
+        "published": ("make_bmir", "make_entropy", "make_gaussian", "make_modes", "make_outlier2"),
+    },
+)

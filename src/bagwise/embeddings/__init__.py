@@ -1,13 +1,18 @@
-"""One row per bag: pools, and the kernel mean."""
+"""One row per bag: kernel means, feature means, landmarks, quantiles, summaries, similarities."""
 
-from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
-from bagwise.embeddings.gram import mean_gram
-from bagwise.embeddings.kernel_mean import KernelMean
-from bagwise.embeddings.landmarks import LandmarkMean
-from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
-from bagwise.embeddings.second_kernel import SecondKernel
-from bagwise.embeddings.similarity import MinusDistance, Similarity
-from bagwise.embeddings.summaries import Pool, Statistics
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
+    from bagwise.embeddings.gram import mean_gram
+    from bagwise.embeddings.kernel_mean import KernelMean
+    from bagwise.embeddings.landmarks import LandmarkMean
+    from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
+    from bagwise.embeddings.second_kernel import SecondKernel
+    from bagwise.embeddings.similarity import MinusDistance, Similarity
+    from bagwise.embeddings.summaries import Pool, Statistics
 
 __all__ = [
     "FeatureMean",
@@ -24,3 +29,17 @@ __all__ = [
     "Statistics",
     "mean_gram",
 ]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "feature_mean": ("FeatureMean", "NystroemMean", "PhaseMean"),
+        "gram": ("mean_gram",),
+        "kernel_mean": ("KernelMean",),
+        "landmarks": ("LandmarkMean",),
+        "quantiles": ("QuantileRows", "SlicedQuantiles"),
+        "second_kernel": ("SecondKernel",),
+        "similarity": ("MinusDistance", "Similarity"),
+        "summaries": ("Pool", "Statistics"),
+    },
+)

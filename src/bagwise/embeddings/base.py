@@ -1,14 +1,12 @@
-"""Covariates of the bags beside the rows of an embedding, for one ridge on both.
-
-What every embedding has, unless it says otherwise.
-"""
+"""What every embedding has, unless it says otherwise; and the covariates of bags beside its rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 
 class Embedding(BaseEstimator):
@@ -20,13 +18,22 @@ class Embedding(BaseEstimator):
         Whether the columns are features, or similarities to the training bags.
     is_mean : bool
         Whether the row of a bag is the mean of the rows that its instances have alone.
+    reads_covariates : bool
+        Whether it takes the covariates of bags into its rows itself.
     """
 
     columns = "features"
     is_mean = False
+    reads_covariates = False
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
         return self.fit(bags, y).transform(bags)
+
+    def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
+        """For every setting of the parameters: the setting, a fitted copy, and the rows of the training bags."""
+        for setting in settings:
+            fitted = clone(self).set_params(**setting)
+            yield setting, fitted, fitted.fit_transform(bags, y)
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
         """``transform(bags) @ coef``: what a linear head asks for. Where it takes no rows, an embedding says so."""

@@ -1,8 +1,7 @@
-"""Phase features: what is left of the kernel mean when symmetric noise is divided out.
+"""The bag mean of an explicit feature map: the kernel mean without pairs of instances.
 
-A few instances that stand for all of them: landmarks of Nyström maps, prototypes of similarity features.
-
-The bag mean of an explicit feature map: the kernel mean without pairs of instances.
+Maps are any transformer (`FeatureMean`), similarities to landmarks (`NystroemMean`) or random frequencies without their
+length (`PhaseMean`). Landmarks and prototypes are instances that stand for all of them (`pick_prototypes`).
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.base import Embedding
 from bagwise.embeddings.kernel_mean import spread_of
-from bagwise.execution.threads import one_thread
+from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.kernels import Gaussian, with_bandwidth
 from bagwise.kernels.random_features import FourierFeatures, row_keys
 
@@ -47,8 +45,7 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     if len(distinct) <= n or pick == "random":
         return distinct[:n].astype(np.float64)
     sample = distinct[: ROWS_PER_CENTRE * n].astype(np.float64)
-    with one_thread():  # threads add up centres in any order
-        return KMeans(n, n_init=1, random_state=random_state).fit(sample).cluster_centers_
+    return k_means_centres(sample, n, np.random.RandomState(random_state))
 
 
 def whitening(gram: np.ndarray) -> np.ndarray:

@@ -1,13 +1,23 @@
-"""The kernel mean embedding of every bag."""
+"""The kernel mean embedding of every bag; of scalars in linear time, by a Chebyshev series of the kernel.
+
+A smooth kernel on an interval is a short series, k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b), exact to rounding: so the
+mean of k(·, x) over a bag is known by the bag's means of a few polynomials (`Interpolant`). A short series on an
+interval is the beginning of a longer one, so the means of the longest serve all kernels of a grid
+(`KernelMean.fit_grid`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.polynomial.chebyshev import chebval
+from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.segments import segment_mean
+from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
 from bagwise.embeddings.base import Embedding
-from bagwise.embeddings.chebyshev import fit_interpolant
 from bagwise.embeddings.gram import mean_gram, squared_norms
 from bagwise.kernels import Gaussian, with_bandwidth
 
@@ -15,6 +25,13 @@ UNITS = ("spread", "label")
 COLUMNS = ("features", "gram")
 MAPS = ("auto", "chebyshev", "exact")
 BEYOND = ("kernel", "clip")
+
+LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
+CHECKED = 129  # points at which kernel and series are compared
+ROWS = 2048  # rows at a time: the block of basis values stays in the core's cache
+ROUNDING = 64 * np.finfo(float).eps
+LEAST_TOLERANCE = 1e-6
 
 
 class KernelMean(Embedding):
@@ -103,11 +120,30 @@ class KernelMean(Embedding):
         self.precision = precision
 
     def fit(self, bags, y=None) -> KernelMean:
-        self._fit(check_bags(bags, allow_weights=True))
+        self.fit_transform(bags)
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self._fit(check_bags(bags, allow_weights=True))
+        return self._training_rows(self._fit(check_bags(bags, allow_weights=True)))
+
+    def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
+        """As `Embedding.fit_grid`; kernels on the same interval share the polynomial means of the longest series."""
+        bags = check_bags(bags, allow_weights=True)
+        fitted = [clone(self).set_params(**setting) for setting in settings]
+        scaled = [one._fit(bags) for one in fitted]
+        longest: dict[tuple, int] = {}
+        for at, one in enumerate(fitted):
+            if one.map_ == "chebyshev":
+                best = longest.setdefault(one._interval, at)
+                longest[one._interval] = at if one.length_ > fitted[best].length_ else best
+        means = {key: fitted[at].interpolant_.means(scaled[at]) for key, at in longest.items()}
+        for setting, one, own in zip(settings, fitted, scaled, strict=True):
+            yield setting, one, one._training_rows(own, means.get(one._interval) if one.map_ == "chebyshev" else None)
+
+    @property
+    def _interval(self) -> tuple:
+        """What polynomial means depend on, beside the bags and the length of the series."""
+        return (self.spread_, *self.range_[0], *self.range_[1])
 
     def transform(self, bags) -> np.ndarray:
         scaled = self._new(bags)
@@ -147,7 +183,8 @@ class KernelMean(Embedding):
     def _kernel(self):
         return Gaussian() if self.kernel is None else self.kernel
 
-    def _fit(self, bags: Bags) -> np.ndarray:
+    def _fit(self, bags: Bags) -> Bags:
+        """Range, kernel and series; the training bags as the kernel sees them."""
         self._check()
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
@@ -156,11 +193,20 @@ class KernelMean(Embedding):
         self._set_range(X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0))
         scaled = scaled if self.reach is None else self._clipped(scaled)
         self.kernel_ = with_bandwidth(self._kernel, scaled)
-        if self._try_series(bags.n_features):
-            if self.columns == "gram":
-                self._compare_with(self.interpolant_.polynomial_means(scaled))
-            return self._from_series(scaled)
-        return self._fit_exact(scaled)
+        if not self._try_series(bags.n_features):
+            self.map_ = "exact"
+        return scaled
+
+    def _training_rows(self, scaled: Bags, means: np.ndarray | None = None) -> np.ndarray:
+        """Rows of the training bags, by the means of at least ``length_`` polynomials if known; completes the fit."""
+        if self.map_ == "exact":
+            return self._fit_exact(scaled)
+        means = self.interpolant_.means(scaled) if means is None else means[:, : self.length_]
+        if self.columns == "gram":
+            nodes, to_lagrange = self.interpolant_.nodes, self.interpolant_.to_lagrange
+            self.outside_ = (means @ to_lagrange).T
+            self.to_features_ = to_lagrange @ self.kernel_(nodes, nodes) @ self.outside_
+        return self.rows_of(means)  # the interval holds all training values
 
     def fit_sums(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
         """As `fit` on scalars of which only range, mean and spread are known; the bags say their columns.
@@ -234,16 +280,10 @@ class KernelMean(Embedding):
             self.outside_ = vectors[:, keep] / root
         return True
 
-    def _compare_with(self, polynomial_means: np.ndarray) -> None:
-        """Columns that are similarities to bags of these means."""
-        nodes, to_lagrange = self.interpolant_.nodes, self.interpolant_.to_lagrange
-        self.outside_ = (polynomial_means @ to_lagrange).T
-        self.to_features_ = to_lagrange @ self.kernel_(nodes, nodes) @ self.outside_
-
     def _from_series(self, bags: Bags) -> np.ndarray:
         """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
         values = bags.instances[:, 0]
-        rows = self.rows_of(self.interpolant_.polynomial_means(bags))
+        rows = self.rows_of(self.interpolant_.means(bags))
         outside = np.flatnonzero(~self.interpolant_.inside(values))
         if len(outside):
             bag = np.searchsorted(bags.offsets, outside, side="right") - 1
@@ -252,7 +292,7 @@ class KernelMean(Embedding):
         return rows
 
     def _fit_exact(self, bags: Bags) -> np.ndarray:
-        self.map_, self.training_ = "exact", bags
+        self.training_ = bags
         gram = mean_gram(self.kernel_, bags, device=self.device, precision=self.precision)
         if self.columns == "gram":
             return gram
@@ -267,3 +307,98 @@ def spread_of(instances: np.ndarray) -> float:
     """Root of the total variance; 1 when nothing varies."""
     spread = float(np.sqrt(instances.var(axis=0, dtype=np.float64).sum()))
     return spread if np.isfinite(spread) and spread > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class Interpolant:
+    """r Chebyshev nodes on [low, high], with Lagrange basis l: k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b)."""
+
+    low: float
+    high: float
+    length: int
+
+    @property
+    def angles(self) -> np.ndarray:
+        return np.pi * (np.arange(self.length) + 0.5) / self.length
+
+    @property
+    def nodes(self) -> np.ndarray:
+        return self._from_unit(np.cos(self.angles))
+
+    @property
+    def to_lagrange(self) -> np.ndarray:
+        """Matrix from Chebyshev polynomials T_j to the Lagrange basis l_u."""
+        j = np.arange(self.length)
+        matrix = (2.0 / self.length) * np.cos(np.outer(j, self.angles))
+        matrix[0] /= 2
+        return matrix
+
+    def inside(self, values: np.ndarray) -> np.ndarray:
+        return (values >= self.low) & (values <= self.high)
+
+    def means(self, bags: Bags) -> np.ndarray:
+        """(Weighted) mean of T_0 .. T_{r-1} over every bag of scalars, (bags, r); values outside count as zeros."""
+        values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
+        sums = np.zeros((len(bags), self.length))
+        for rows, touched, own in row_blocks(bags.offsets, ROWS):
+            basis = self.polynomials(values[rows])
+            if share is not None:
+                basis *= share[rows]
+            sums[touched] += segment_sum(basis.T, own)
+        return sums / bags.sizes[:, None] if share is None else sums
+
+    def evaluate(self, series: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Σ_j series_j T_j of every value inside, by Clenshaw's recurrence; zero outside."""
+        out, live = np.empty(len(values)), self.inside(values)
+        for start in range(0, len(values), ROWS):
+            block = slice(start, start + ROWS)
+            out[block] = chebval(np.clip(self._to_unit(values[block]), -1.0, 1.0), series)
+        return np.where(live, out, 0.0)
+
+    def polynomials(self, values: np.ndarray) -> np.ndarray:
+        """T_j(x) for every value, (r, values), by the three-term recurrence."""
+        live = self.inside(values)
+        # the ends of the interval may round to just beyond one
+        x = np.where(live, np.clip(self._to_unit(values), -1.0, 1.0), 0.0)
+        T = np.empty((self.length, len(x)))
+        T[0] = live
+        T[1] = x
+        twice = 2.0 * x
+        for j in range(2, self.length):
+            np.multiply(twice, T[j - 1], out=T[j])
+            T[j] -= T[j - 2]
+        return T
+
+    def _to_unit(self, values: np.ndarray) -> np.ndarray:
+        return (2.0 * values - (self.low + self.high)) / (self.high - self.low)
+
+    def _from_unit(self, x: np.ndarray) -> np.ndarray:
+        return 0.5 * (x * (self.high - self.low) + self.low + self.high)
+
+
+def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
+    """The shortest series that agrees with the kernel to the tolerance (relative to its largest value), and its error.
+
+    None when even the longest does not: the kernel is too narrow for the range. Far from zero, values are known to
+    fewer digits than the tolerance asks for, and so is the kernel.
+    """
+    tolerance = max(tolerance, min(ROUNDING * max(abs(low), abs(high)), LEAST_TOLERANCE))
+    pad = PADDING * (high - low)
+    if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
+        pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)
+    error = np.inf
+    for length in LENGTHS:
+        interpolant = Interpolant(low - pad, high + pad, length)
+        error = interpolation_error(kernel, interpolant)
+        if error <= tolerance:
+            return interpolant, error
+    return None, error
+
+
+def interpolation_error(kernel, interpolant: Interpolant) -> float:
+    """Largest difference of kernel and series, between the nodes and at the ends, relative to the kernel."""
+    points = interpolant._from_unit(np.cos(np.linspace(0.0, np.pi, CHECKED)))
+    basis = interpolant.polynomials(np.clip(points, interpolant.low, interpolant.high)).T @ interpolant.to_lagrange
+    exact = kernel(points, points)
+    nodes = interpolant.nodes
+    return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())

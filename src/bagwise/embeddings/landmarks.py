@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
@@ -165,8 +166,7 @@ class LandmarkMean(Embedding):
         rng = np.random.RandomState(self.random_state)
         if self.placement == "random":
             return distinct[rng.choice(len(distinct), self.landmarks, replace=False)]
-        with one_thread():  # sums over threads round differently from run to run
-            return KMeans(self.landmarks, n_init=1, random_state=rng).fit(drawn).cluster_centers_
+        return k_means_centres(drawn, self.landmarks, rng)
 
     def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
@@ -178,6 +178,33 @@ class LandmarkMean(Embedding):
             if weights is not None:
                 second += (phi.T * (share[rows] * np.repeat(weights[own_bags], np.diff(own)))) @ phi
         return means, second
+
+
+def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
+    """The centres of n clusters of the rows, by k-means from `_distant_rows`."""
+    with one_thread():  # sums over threads round differently from run to run
+        return KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X).cluster_centers_
+
+
+def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int]:
+    """Indices of n rows by k-means++: each the best of a few drawn by their squared distance to those before.
+
+    Best is the smallest sum of squared distances that is left. Of two rows that are nearest to one another, either
+    leaves the same sum, so that rounding would decide between them, differently on every CPU: of equals, the one that
+    comes first in X is taken.
+    """
+    trials = 2 + int(np.log(n))
+    chosen = [int(rng.uniform() * len(X))]
+    nearest = cdist(X[chosen], X, "sqeuclidean")[0]
+    while len(chosen) < n:
+        tried = np.searchsorted(np.cumsum(nearest), rng.uniform(size=trials) * nearest.sum())
+        tried = np.unique(np.minimum(tried, len(X) - 1))
+        left = np.minimum(nearest, cdist(X[tried], X, "sqeuclidean"))
+        sums = left.sum(axis=1)
+        best = np.flatnonzero(sums <= sums.min() * (1 + 1e-9))[0]
+        chosen.append(int(tried[best]))
+        nearest = left[best]
+    return chosen
 
 
 def unbiasing(sizes: np.ndarray) -> np.ndarray:

@@ -98,14 +98,30 @@ class SecondKernel(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
+        bags = check_bags(bags, allow_weights=True, apart=True)
+        embedding = clone(NystroemMean() if self.embedding is None else self.embedding)
+        return self._fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
+
+    def fit_grid(self, bags, y, settings):
+        """As `Embedding.fit_grid`; neighbouring settings that differ in the second kernel alone share the rows."""
+        bags = check_bags(bags, allow_weights=True, apart=True)
+        first, embedding, rows = None, None, None
+        for setting in settings:
+            fitted = clone(self).set_params(**setting)
+            own = {name: value for name, value in setting.items() if name.startswith("embedding")}
+            if embedding is None or own != first:
+                first, embedding = own, clone(NystroemMean() if fitted.embedding is None else fitted.embedding)
+                rows = embedding.fit_transform(bags.without_covariates(), y)
+            yield setting, fitted, fitted._fit_rows(bags, embedding, rows)
+
+    def _fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
+        """Fit to the rows of a fitted first embedding, and return the columns."""
         for what, known in (("distance", DISTANCES), ("units", UNITS)):
             if getattr(self, what) not in known:
                 raise ValueError(f"{what} must be {known[0]!r} or {known[1]!r}, not {getattr(self, what)!r}")
-        bags = check_bags(bags, allow_weights=True, apart=True)
-        self.embedding_ = clone(NystroemMean() if self.embedding is None else self.embedding)
-        rows = self.embedding_.fit_transform(bags.without_covariates(), y)
-        if self.embedding_.columns == "gram":
-            raise ValueError(f"{type(self.embedding_).__name__} gives a Gram matrix, not rows; use columns='features'")
+        if embedding.columns == "gram":
+            raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
+        self.embedding_ = embedding
         remember_columns(self, bags)
         self.beside_ = None if bags.covariates is None else CovariatesBeside.of(bags.covariates, rows, gram=False)
         rows = self._joined(rows, bags)

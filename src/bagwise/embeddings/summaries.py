@@ -1,7 +1,4 @@
-"""Summary statistics for trees and linear models: everything `Pool` knows, less what never varies.
-
-Plain summaries of a bag: one row of statistics.
-"""
+"""Summary statistics of a bag, side by side: `Pool`; and, less the columns that never vary, `Statistics`."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ class Statistics(Pool):
 
     Sparse data (words in sentences) have a thousand columns whose quartiles are all zero: dropping them halves the
     work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
-    scikit-learn's regressors would refuse in words about rows.
+    scikit-learn's regressors would refuse with errors about rows.
 
     Parameters
     ----------

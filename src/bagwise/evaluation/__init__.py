@@ -1,9 +1,25 @@
 """Evaluation one can trust: a plan of independent cells, run by anyone, kept in a folder, summed up in tables."""
 
-from bagwise.evaluation.comparison import corrected_t_test, holm
-from bagwise.evaluation.evaluation import evaluate
-from bagwise.evaluation.metrics import METRICS
-from bagwise.evaluation.results import Results
-from bagwise.evaluation.splits import Split, make_splits
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.evaluation.comparison import corrected_t_test, holm
+    from bagwise.evaluation.evaluation import evaluate
+    from bagwise.evaluation.metrics import METRICS
+    from bagwise.evaluation.results import Results
+    from bagwise.evaluation.splits import Split, make_splits
 
 __all__ = ["METRICS", "Results", "Split", "corrected_t_test", "evaluate", "holm", "make_splits"]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "comparison": ("corrected_t_test", "holm"),
+        "evaluation": ("evaluate",),
+        "metrics": ("METRICS",),
+        "results": ("Results",),
+        "splits": ("Split", "make_splits"),
+    },
+)

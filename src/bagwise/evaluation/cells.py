@@ -24,7 +24,7 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
     """
     with one_thread(), Watch() as watch:
         try:
-            outcome = _score_all(cell, bags, y) if cell.selection == "paper" else _score_chosen(cell, bags, y)
+            outcome = _scored(cell, bags, y)
         except (Exception, SystemExit) as error:  # a method that calls exit() ends its cell, not the evaluation
             outcome = {"error": describe_error(error)}
     return finish(cell, outcome | {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb})
@@ -38,19 +38,14 @@ def finish(cell: Cell, outcome: dict) -> dict:
     return result | empty | {"seconds": float("nan"), "memory_mb": float("nan")} | outcome
 
 
-def _score_chosen(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
-    train, target = bags[cell.train], y[cell.train]
-    setting = choose_inside(cell.estimator, cell.settings, train, target, metric=cell.metric, random_state=cell.seed)
-    model = fit(cell.estimator, setting, train, target)
-    return _outcome(cell, bags, y, [setting], [predict(model, bags[cell.test])])
-
-
-def _score_all(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
-    both = predict_settings(cell.estimator, cell.settings, bags[cell.train], y[cell.train], bags[cell.test])
-    return _outcome(cell, bags, y, cell.settings, both)
-
-
-def _outcome(cell: Cell, bags: Bags, y: np.ndarray, settings, predictions) -> dict:
+def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
+    train, target, settings = bags[cell.train], y[cell.train], cell.settings
+    if cell.selection == "paper":
+        predictions = predict_settings(cell.estimator, settings, train, target, bags[cell.test])
+    else:
+        how = {"metric": cell.metric, "random_state": cell.seed}
+        settings = [choose_inside(cell.estimator, settings, train, target, **how)]
+        predictions = [predict(fit(cell.estimator, settings[0], train, target), bags[cell.test])]
     scores: dict[str, list[float]] = {name: [] for name in METRICS}
     for prediction, std in predictions:
         _refuse_odd(prediction, std, bags.ids[cell.test])
@@ -79,7 +74,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def _refuse_odd(prediction: np.ndarray, std: np.ndarray | None, ids: np.ndarray) -> None:
-    """A std of 0 is let pass: it is a claim of certainty, by which CRPS and coverage judge, and NLL is NaN."""
+    """Refuse what is no number. A std of 0 is accepted: CRPS and coverage are defined for it, and NLL is NaN."""
     odd = ~np.isfinite(prediction)
     if odd.any():
         raise ValueError(f"{name_bags(ids, odd)} a prediction that is not a finite number")

@@ -1,7 +1,4 @@
-"""`evaluate`: several methods on the same splits of the bags.
-
-The networks of many cells trained together, ahead of the cells: a GPU has room for all folds of all repeats.
-"""
+"""`evaluate`: several methods on the same splits of the bags."""
 
 from __future__ import annotations
 
@@ -21,79 +18,14 @@ from bagwise.evaluation.cells import finish, run_cell
 from bagwise.evaluation.plan import Cell, Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.progress import Display, Step, Tracker
 from bagwise.evaluation.results import Results
-from bagwise.evaluation.selection import INNER_FOLDS, inner_splits
+from bagwise.evaluation.selection import inner_splits
 from bagwise.evaluation.splits import make_splits
 from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import Lost, executor_for
 from bagwise.instances import OutOfFold
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 
-LARGEST = 2**28  # numbers in the training rows of one group of cells
-
-
-def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[Cell]:
-    """The cells; those that begin with out-of-fold networks for a GPU last, with their networks trained in groups.
-
-    A network does not depend on those trained beside it, so every cell has the result that it would have had alone.
-    """
-    group, size = [], 0
-    for cell in cells:
-        if not _begins_with_networks(cell):
-            yield cell
-            continue
-        group.append(cell)
-        size += bags.sizes[cell.train].sum() * bags.n_features * (1 + INNER_FOLDS * _searches_inside(cell))
-        if size >= LARGEST:
-            yield from _prepared(group, bags, y)
-            group, size = [], 0
-    if group:
-        yield from _prepared(group, bags, y)
-
-
-def _begins_with_networks(cell: Cell) -> bool:
-    if not isinstance(cell.estimator, Pipeline):
-        return False
-    name, stage = cell.estimator.steps[0]
-    touched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
-    return isinstance(stage, OutOfFold) and can_train_ahead(stage.regressor) and not touched
-
-
-def _searches_inside(cell: Cell) -> bool:
-    return cell.selection == "nested" and len(cell.settings) > 1
-
-
-def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
-    """The bags that the first step of a cell is fitted on, set by set."""
-    yield cell.train
-    if _searches_inside(cell):
-        for train, _ in inner_splits(bags[cell.train], cell.seed):
-            yield cell.train[train]
-
-
-def _prepared(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
-    start = time.perf_counter()
-    try:
-        asked = [[_asked(cell, bags[train], y[train]) for train in _training_sets(cell, bags)] for cell in cells]
-        trained = iter(train_ahead([one for several in asked for one in several]))
-    except Exception:  # of one cell, perhaps: left alone, each says what is wrong with it
-        return cells
-    seconds = (time.perf_counter() - start) / len(cells)
-    return [
-        _equipped(cell, dict(filter(None, (next(trained) for _ in several))), seconds)
-        for cell, several in zip(cells, asked, strict=True)
-    ]
-
-
-def _asked(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
-    stage = cell.estimator.steps[0][1]
-    return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))
-
-
-def _equipped(cell: Cell, known: dict, seconds: float) -> Cell:
-    """The cell with its networks at hand, and its share of the time they took."""
-    name, stage = cell.estimator.steps[0]
-    regressor = TrainedAhead.of(stage.regressor, known)
-    return replace(cell, estimator=clone(cell.estimator).set_params(**{f"{name}__regressor": regressor}), ahead=seconds)
+LARGEST = 2**28  # numbers in the training rows of one group of cells whose networks are trained together
 
 
 def evaluate(
@@ -135,7 +67,7 @@ def evaluate(
         take the mean over repeats first.
     selection : {"nested", "paper"}
         How the settings of a method with a search space are chosen: inside the training bags; or the best on the
-        scoring folds, as the paper did. The latter is optimistic, and every table says so of these methods. A method
+        scoring folds, as the paper did. The latter is optimistic, and every table marks these methods. A method
         with one setting is labelled "none": it is used as it comes, or chooses for itself inside the training bags.
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
@@ -150,7 +82,7 @@ def evaluate(
     executor : optional
         Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
     device : {"cpu", "cuda", "auto"}, optional
-        Where every part of a method that has a ``device`` runs; by default, where the method says. On a GPU the
+        Where every part of a method that has a ``device`` runs; by default, as the method has it. On a GPU the
         networks of `OutOfFold` stages are trained together, those of all cells in as few launches as memory allows, and
         the cells then run as ever.
     name : what the data set is called in tables
@@ -176,7 +108,7 @@ def evaluate(
     [5]
     """
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
-    bags = compared(bags)  # a held-out bag far from the others is part of the evaluation, and no news
+    bags = compared(bags)  # a held-out bag far from the others is expected here: no warning
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
@@ -230,3 +162,65 @@ class _Run:
         with self.lock:
             self.results[result["key"]] = result
             self.watch(self.tracker.step(result, ran=ran))
+
+
+# Networks trained ahead of the cells ----------------------------------------------------------------------------------
+
+
+def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[Cell]:
+    """The cells; those that begin with out-of-fold networks for a GPU last, with their networks trained in groups.
+
+    A GPU trains the networks of all folds and repeats together. A network does not depend on those trained beside it,
+    so every cell has the result that it would have had alone.
+    """
+    group, size = [], 0
+    for cell in cells:
+        if not _begins_with_networks(cell):
+            yield cell
+            continue
+        group.append(cell)
+        size += sum(bags.sizes[train].sum() for train in _training_sets(cell, bags)) * bags.n_features
+        if size >= LARGEST:
+            yield from _trained(group, bags, y)
+            group, size = [], 0
+    if group:
+        yield from _trained(group, bags, y)
+
+
+def _begins_with_networks(cell: Cell) -> bool:
+    if not isinstance(cell.estimator, Pipeline):
+        return False
+    name, stage = cell.estimator.steps[0]
+    searched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
+    return isinstance(stage, OutOfFold) and can_train_ahead(stage.regressor) and not searched
+
+
+def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
+    """The bags that the first step of a cell is fitted on, set by set."""
+    yield cell.train
+    if cell.selection == "nested" and len(cell.settings) > 1:
+        for train, _ in inner_splits(bags[cell.train], cell.seed):
+            yield cell.train[train]
+
+
+def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
+    """The cells with their networks, and with their share of the time these took."""
+    start = time.perf_counter()
+    try:
+        problems = [[_problem(cell, bags[train], y[train]) for train in _training_sets(cell, bags)] for cell in cells]
+        trained = iter(train_ahead([one for several in problems for one in several]))
+    except Exception:  # of one cell, perhaps: run alone, each raises its own
+        return cells
+    seconds = (time.perf_counter() - start) / len(cells)
+    made = []
+    for cell, several in zip(cells, problems, strict=True):
+        name, stage = cell.estimator.steps[0]
+        regressor = TrainedAhead.of(stage.regressor, dict(filter(None, (next(trained) for _ in several))))
+        estimator = clone(cell.estimator).set_params(**{f"{name}__regressor": regressor})
+        made.append(replace(cell, estimator=estimator, ahead=seconds))
+    return made
+
+
+def _problem(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
+    stage = cell.estimator.steps[0][1]
+    return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))

@@ -1,15 +1,18 @@
-"""Values, estimators above all, as text: what a result depends on beside the data, the same in every process.
+"""What a stored result depends on, as text that is the same in every process: the data, the library, the method.
 
-Fingerprints of the data and of the library, the same in every process; `describing` has those of methods.
-
-What a function or class does, taken apart: bytecode, constants, defaults, closures, bases, and what it names.
-
-A result depends on code that no version tells: a script, a notebook, a package that is being written. Its file may hold
-more than what counts, and two functions on one line have the same source; so the code itself is taken, as it runs.
+- `of_data`: a hash of bags and targets.
+- `of_library`: versions, and a hash of the definitions in bagwise that decide numbers. A definition counts by what it
+  says, without comments and docstrings, and not by where it stands: a class or function that moves to another module
+  leaves the keys of stored results as they are, and so does a module that is split or merged.
+- `describe`: an estimator with all its parameters. Classes of bagwise go by the stable names of `model_files.names`.
+  Code that no version tells (a script, a notebook, a package that is being written) is taken apart as it runs:
+  bytecode, constants, defaults, closures, bases, and what it names. Its file may hold more than what counts, and two
+  functions on one line have the same source.
 """
 
 from __future__ import annotations
 
+import ast
 import platform
 import sys
 from collections.abc import Iterator
@@ -27,8 +30,9 @@ from sklearn.base import BaseEstimator
 
 import bagwise
 from bagwise.bags import Bags
+from bagwise.model_files.names import OURS, stable_name
 
-# Where numbers come from: rooms, and single files of others.
+# Where numbers come from: packages, and single files of others.
 _NUMERIC = (
     "bags",
     "kernels",
@@ -79,11 +83,41 @@ def _code() -> str:
 
 
 def code_hash(home: Path) -> str:
-    """Of the code below this folder that numbers depend on."""
+    """Of the definitions below this folder that numbers depend on, wherever they stand.
+
+    A hash, and no number that is raised by hand when results change: one that was forgotten would hand out old results
+    as new ones, where a hash that changes too often only costs time.
+    """
     places = [home / name for name in _NUMERIC]
-    files = sorted(file for place in places for file in ([place] if place.suffix else place.rglob("*.py")))
-    parts = [(file.relative_to(home).as_posix(), file.read_text(encoding="utf-8")) for file in files]
-    return digest(*[part for pair in parts for part in pair])[:8]
+    files = [file for place in places for file in ([place] if place.suffix else place.rglob("*.py"))]
+    return digest(*sorted(one for file in files for one in definitions(file.read_text(encoding="utf-8"))))[:8]
+
+
+def definitions(source: str) -> list[str]:
+    r"""What the statements of a module say, in their order; not its imports, exports, docstrings and comments.
+
+    Examples
+    --------
+    >>> one, other = definitions("import re\nA = 1  # one"), definitions("'Two.'\n\nfrom re import sub\nA = 1")
+    >>> one == other != definitions("A = 2")
+    True
+    """
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            del node.body[0]
+    found = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
+    return [ast.dump(node) for node in found if not _exports(node)]
+
+
+def _exports(node: ast.stmt) -> bool:
+    """Whether a statement says what a module or package exports: that follows the layout."""
+    names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
+    return bool(names) and set(names) <= {"__all__", "__getattr__", "__dir__"} or _is_for_type_checkers(node)
+
+
+def _is_for_type_checkers(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 @cache
@@ -270,7 +304,9 @@ def _written(value, seen: dict) -> str:
 
 
 def _name(value, parts: tuple, seen: dict) -> str:
-    """Where a class or function lives, and a hash of what it is made of."""
+    """The stable name of a class of ours; else where a class or function lives, and a hash of what it is made of."""
+    if name := stable_name(value.__module__, value.__qualname__):
+        return f"{OURS}.{name}"
     code = f"#{digest(_text(parts, seen))[:8]}" if parts else ""
     return with_release(f"{value.__module__}.{value.__qualname__}", value.__module__) + code
 

@@ -15,7 +15,7 @@ NOMINAL = 0.9  # of the interval whose coverage is measured
 class Metric:
     """``of(y, prediction, std)`` is the number reported; ``loss`` turns it into one that is better when smaller.
 
-    ``needs`` is what must be there for it to be a number. ``pooled``: a fold of few bags says nothing by it, so inner
+    ``needs`` is what must be there for it to be a number. ``pooled``: it means little on a fold of few bags, so inner
     folds are scored together (see `choose_inside`).
     """
 
@@ -106,7 +106,7 @@ def get_metric(name: str) -> Metric:
 
 
 def best_of(losses) -> int | None:
-    """Position of the smallest loss, the first of equal ones; a NaN is never the best, and None says that all are NaN.
+    """Position of the smallest loss, the first of equal ones; a NaN is never the best; None if all are NaN.
 
     Examples
     --------

@@ -1,36 +1,31 @@
-"""The plan of an evaluation: what is compared on which bags, as independent cells with a key each.
-
-What is compared: catalogue methods by name, or estimators of one's own with a label.
-"""
+"""The plan of an evaluation: methods and estimators on splits of the bags, as independent cells with a key each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from bagwise.bags import Bags
 from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
 from bagwise.evaluation.metrics import get_metric
-from bagwise.evaluation.selection import SELECTIONS, as_settings, chooses_by_itself
+from bagwise.evaluation.selection import LABELS, SELECTIONS, as_settings, chooses_by_itself
 from bagwise.evaluation.splits import Split, as_seed
 from bagwise.execution.devices import settled
-from bagwise.instances.out_of_fold import seeded
 from bagwise.methods import Card, method
-from bagwise.methods.catalogue import find
+from bagwise.methods.catalogue import NamedMethod, find
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(NamedMethod):
     """A label, a function seed -> unfitted estimator, and the settings to search from outside (one empty: none)."""
 
-    label: str
-    make: Callable[[int], Any]
     settings: tuple[dict, ...] = ({},)
+
+    @property
+    def label(self) -> str:
+        return self.name
 
 
 def as_entries(methods, *, tune: bool = True) -> list[Entry]:
@@ -43,11 +38,8 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     methods = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
     if not methods:
         raise ValueError("there is no method to evaluate; give names such as 'aggregated', or (label, estimator)")
-    entries = [_entry(item, tune) for item in methods]
-    labels = [entry.label for entry in entries]
-    twice = sorted({label for label in labels if labels.count(label) > 1})
-    if twice:
-        raise ValueError(f"two methods are called {twice[0]!r}; give each its own label: (label, estimator)")
+    entries = [item if isinstance(item, Entry) else _entry(item, tune) for item in methods]
+    Entry.refuse_twins(entries, "method")
     return entries
 
 
@@ -66,23 +58,21 @@ def on_device(entry: Entry, device: str | None) -> Entry:
 
 
 def _entry(item, tune: bool) -> Entry:
-    if isinstance(item, Entry):
-        return item
-    return _named(item, tune) if isinstance(item, str) else _own(item)
-
-
-def _named(text: str, tune: bool) -> Entry:
-    found, preset = find(text)
-    if found.needs is not None and find_spec(found.needs) is None:
-        raise ImportError(f"{found.name} needs {found.needs}: pip install 'bagwise[{found.needs}]'")
+    if not isinstance(item, str):
+        if not _is_pair(item):
+            raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
+        label, estimator, *space = item
+        return Entry.of((label, estimator), settings=as_settings(space[0] if space else {}))
+    found, preset = find(item)
+    found.refuse_missing_extra()
 
     def make(seed: int):
-        return method(text, random_state=seed)
+        return method(item, random_state=seed)
 
     estimator = make(0)
     searched = tune and not chooses_by_itself(estimator)
     free = _free_parameters(found, preset, estimator) if searched else ()
-    return Entry(text, make, as_settings({name: found.search_space[name] for name in free}))
+    return Entry(item, make, as_settings({name: found.search_space[name] for name in free}))
 
 
 def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
@@ -91,13 +81,6 @@ def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
     plain = known if preset in found.searched else method(found.name, random_state=0).get_params(deep=True)
     names = [name for name in found.search_space if name in known and name in plain]
     return [name for name in names if describe(known[name]) == describe(plain[name])]
-
-
-def _own(item) -> Entry:
-    if not _is_pair(item):
-        raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
-    label, estimator, *space = item
-    return Entry(label, lambda seed: seeded(clone(estimator), seed), as_settings(space[0] if space else {}))
 
 
 def _is_pair(item) -> bool:
@@ -193,7 +176,7 @@ def make_plan(
 
 
 def differences(old: dict, new: dict) -> list[str]:
-    """What makes the cells of an earlier plan useless for a new one, in words; nothing if they are still good."""
+    """What makes the cells of an earlier plan useless for a new one, a text each; none if they are still good."""
     found = []
     if old["data"]["hash"] != new["data"]["hash"]:
         found.append("the data set is another one")
@@ -204,7 +187,7 @@ def differences(old: dict, new: dict) -> list[str]:
     if old["splits"] != new["splits"]:
         found.append("the folds are others")
     if old["selection"] != new["selection"]:
-        found.append(f"hyperparameters were chosen by {SELECTIONS[old['selection']]!r}")
+        found.append(f"hyperparameters were chosen by {LABELS[old['selection']]!r}")
     if old["metric"] != new["metric"]:
         found.append(f"the metric was {old['metric']!r}")
     return found

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bagwise.evaluation.metrics import best_of, get_metric
+from bagwise.io.table_output import duration
 
-WIDE, NARROW = 110, 70  # columns of a terminal with room for a long bar, and for any
+WIDE, NARROW = 110, 70  # columns of a terminal that shows a long bar, and any bar
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Tracker:
         self.started = time.perf_counter()
 
     def step(self, result: dict | None = None, *, ran: bool = False) -> Step:
-        """Count a result (run now, or found) and say where we are."""
+        """Count a result (run now, or found); the step after it."""
         if result is not None:
             self.done += 1
             self.ran += ran
@@ -83,7 +84,7 @@ class Display:
 
         class Line(ProgressColumn):
             def render(self, task):
-                took = "" if task.elapsed is None else f", {duration(task.elapsed)}"
+                took = "" if task.elapsed is None else f", {duration(max(1, round(task.elapsed)))}"
                 return Text(f"{task.fields['done']}{took}{task.fields['more']}", no_wrap=True, overflow="ellipsis")
 
         self.metric = metric
@@ -105,18 +106,3 @@ class Display:
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
         done = f"{step.done}/{step.total} cells{failed}"
         self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=left + best)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person would say them.
-
-    Examples
-    --------
-    >>> duration(42), duration(150), duration(7300)
-    ('42 s', '2 min 30 s', '2 h 1 min')
-    """
-    seconds = round(seconds)
-    if seconds < 60:
-        return f"{seconds} s"
-    minutes, seconds = divmod(seconds, 60)
-    return f"{minutes} min {seconds} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

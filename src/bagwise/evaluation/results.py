@@ -1,62 +1,31 @@
-"""Results: the long table of an evaluation, its summary, and paired differences on the same folds.
-
-Rows of the long tables of results: one per cell, one per scored bag.
-"""
+"""`Results`: what an evaluation found, as tables, and what a reader must know before believing them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html import escape
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from bagwise.evaluation import comparison
-from bagwise.evaluation.comparison import COMPARED, compare_pairs, label, summarise
+from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
 from bagwise.evaluation.metrics import METRICS, best_of, get_metric
+from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
-from bagwise.io.table_output import as_text, from_rows, write_table
+from bagwise.io.table_output import as_text, from_rows, shown_cell, to_rows, write_table
 
-
-def cell_rows(results) -> list[dict]:
-    """One row per cell that was run; see `Results.table`."""
-    rows = []
-    for method in results.methods:
-        about = {"data": results.record["data"]["name"], "method": method, "selection": label(results, method)}
-        chosen = results.setting(method)
-        for repeat, fold in results.splits:
-            cell = results.ran(method, (repeat, fold))
-            if cell is not None:
-                # By the plan, not by the cell: another plan, whose repeats are other ones, may have made it.
-                rows.append(about | {"repeat": repeat, "fold": fold} | _numbers(cell, chosen))
-    return rows
-
-
-def _numbers(cell: dict, chosen: int | None) -> dict:
-    blank = bool(cell["error"]) or chosen is None
-    row = {"n_train": cell["n_train"], "n_test": cell["n_test"], "settings": len(cell["settings"])}
-    row |= {"setting": None if blank else cell["settings"][chosen]}
-    row |= {name: float("nan") if blank else cell["scores"][name][chosen] for name in METRICS}
-    return row | {name: cell[name] for name in ("seconds", "memory_mb", "error")}
-
-
-def bag_rows(results, method: str) -> list[dict]:
-    """One row per scored bag; see `Results.predictions`."""
-    ids, sizes = results.record["data"]["ids"], results.record["data"]["sizes"]
-    rows = []
-    for repeat, fold in results.splits:
-        cell = results.cell(method, (repeat, fold))
-        if cell and cell["predictions"]:
-            std = cell["std"] or [float("nan")] * len(cell["bags"])
-            for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
-                where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
-                rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
-    return rows
+# Columns of a comparison, also where there is no pair to compare.
+COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
+COMPARED += ("difference", "standard_error", "t", "p", "p_holm")
+_NOT_SEARCHED = "({})"  # how plans that do not count settings describe the one empty setting
 
 
 class Results:
     """What an evaluation found, as tables: dicts of columns, to print, to write, or to make a data frame of.
+
+    Printed, and in a notebook, it is the table of its methods, best first.
 
     Parameters
     ----------
@@ -104,8 +73,6 @@ class Results:
             )
         found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in found if cell is not None])
-
-    # Numbers ------------------------------------------------------------------------------------------------
 
     def cell(self, method: str, split: tuple) -> dict | None:
         """The result of a method on a split (repeat, fold); None if it failed or is not there yet."""
@@ -158,7 +125,22 @@ class Results:
 
         ``selection`` is of the method: "nested" or "paper (optimistic)" where it had several settings, else "none".
         """
-        return from_rows(cell_rows(self))
+        rows = []
+        for method in self.methods:
+            about = {"data": self.record["data"]["name"], "method": method}
+            about |= {"selection": LABELS[self.selection_of(method)]}
+            chosen = self.setting(method)
+            for repeat, fold in self.splits:
+                cell = self.ran(method, (repeat, fold))
+                if cell is None:
+                    continue
+                blank = bool(cell["error"]) or chosen is None
+                # By the plan, not by the cell: another plan, whose repeats are other ones, may have made it.
+                row = about | {"repeat": repeat, "fold": fold, "n_train": cell["n_train"], "n_test": cell["n_test"]}
+                row |= {"settings": len(cell["settings"]), "setting": None if blank else cell["settings"][chosen]}
+                row |= {name: float("nan") if blank else cell["scores"][name][chosen] for name in METRICS}
+                rows.append(row | {name: cell[name] for name in ("seconds", "memory_mb", "error")})
+        return from_rows(rows)
 
     def summary(self) -> dict[str, list]:
         """One row per method. For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of
@@ -168,7 +150,18 @@ class Results:
         splits is taken. ``rank`` is the average rank by the main metric, of the methods that have it on every split;
         blank for the others. Then mean seconds and most memory of a cell.
         """
-        return from_rows(summarise(self))
+        splits, repeats = self.distinct_splits(), np.array([repeat for repeat, _ in self.splits])
+        ranks = average_ranks(get_metric(self.metric).loss(self._ranked_scores(splits)))
+        rows = []
+        for method, rank in zip(self.methods, ranks.tolist(), strict=True):
+            done = self._done(method)
+            found = {name: spread(self.values(method, name), repeats, splits) for name in METRICS}
+            row = {"method": method, "selection": LABELS[self.selection_of(method)]}
+            row |= {"cells": found[self.metric]["_cells"], "failed": sum(one[0] == method for one in self.failures)}
+            row |= {f"{name}{end}": value for name in METRICS for end, value in found[name].items()}
+            seconds, memory = ([cell[name] for cell in done] or [np.nan] for name in ("seconds", "memory_mb"))
+            rows.append(row | {"rank": rank, "seconds": float(np.mean(seconds)), "memory_mb": float(np.max(memory))})
+        return from_rows(rows)
 
     def compare(self, *, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
         """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
@@ -177,20 +170,39 @@ class Results:
         a fixed split are averaged first, as they vary the seed alone: p is NaN where there is one split, however
         often it is repeated.
         """
+        metric, splits, rows = get_metric(metric or self.metric).name, self.distinct_splits(), []
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
             self._refuse_unknown(reference)
             pairs = [(method, reference) for method in self.methods if method != reference]
-        return from_rows(compare_pairs(self, pairs, get_metric(metric or self.metric).name), names=COMPARED)
+        for pair in pairs:
+            gaps = self.values(pair[0], metric) - self.values(pair[1], metric)
+            known = ~np.isnan(gaps)
+            gaps = by_split(gaps[known], splits[known])
+            sizes = [(cell["n_train"], cell["n_test"]) for cell in self._done(pair[0])]
+            n_train, n_test = np.mean(sizes, axis=0) if sizes else (1, 1)
+            found = corrected_t_test(gaps, n_train=n_train, n_test=n_test)
+            labels = [LABELS[self.selection_of(method)] for method in pair]
+            rows.append((*pair, metric, *labels, len(gaps), found.mean, found.error, found.t, found.p))
+        corrected = holm([row[-1] for row in rows]).tolist()
+        rows = [dict(zip(COMPARED, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
+        return from_rows(rows, names=COMPARED)
 
     def predictions(self, method: str) -> dict[str, list]:
         """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
 
         Empty where many settings were scored on the same folds: those predictions are not kept.
         """
-        return from_rows(bag_rows(self, method))
-
-    # Out ----------------------------------------------------------------------------------------------------
+        ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
+        rows = []
+        for repeat, fold in self.splits:
+            cell = self.cell(method, (repeat, fold))
+            if cell and cell["predictions"]:
+                std = cell["std"] or [float("nan")] * len(cell["bags"])
+                for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
+                    where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
+                    rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
+        return from_rows(rows)
 
     def write(self, folder) -> None:
         """Write results.csv (and .parquet where pyarrow is), summary.csv and comparisons.csv."""
@@ -200,18 +212,132 @@ class Results:
         if find_spec("pyarrow") is not None:
             write_table(Path(folder) / "results.parquet", tables["results"])
 
+    # The best, and the distance from it -----------------------------------------------------------------------
+
+    def best_method(self) -> str | None:
+        """The one with the best mean among the `contenders`, on the splits that all of them have; None without any."""
+        values = self._ranked_scores(self.distinct_splits())
+        methods, rows = contenders(values)
+        means = np.full(len(self.methods), np.nan)
+        if rows.any():
+            means[methods] = values[rows][:, methods].mean(axis=0)
+        best = best_of(get_metric(self.metric).loss(means))
+        return None if best is None else self.methods[best]
+
+    def against_best(self) -> list[dict]:
+        """One row per method: its score and spread, the paired difference from the best, p, costs.
+
+        Which method is best was found on the same folds, so p is corrected for all pairs, not only for those shown.
+        """
+        name, best, gaps = self.metric, self.best_method(), {}
+        for pair in to_rows(self.compare()):
+            gap, p = pair["difference"], pair["p_holm"]
+            if pair["reference"] == best:
+                gaps[pair["method"]] = gap, p
+            elif pair["method"] == best:
+                gaps[pair["reference"]] = None if gap is None else -gap, p
+        shown = ("method", name, f"{name}_sd_folds", f"{name}_sd_repeats")
+        return [
+            {key: row[key] for key in shown}
+            | dict(zip(("from_best", "p_holm"), gaps.get(row["method"], (None, None)), strict=True))
+            | {key: row[key] for key in ("rank", "seconds", "memory_mb", "cells", "failed")}
+            | {"best": row["method"] == best}
+            for row in to_rows(self.summary())
+        ]
+
+    def ranked(self) -> list[dict]:
+        """The rows of `against_best` with every mean of the summary, best first; unranked methods come last."""
+        means, loss = {row["method"]: row for row in to_rows(self.summary())}, get_metric(self.metric).loss
+
+        def place(row: dict) -> tuple:
+            score = row[self.metric]
+            return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
+
+        return sorted((means[row["method"]] | row for row in self.against_best()), key=place)
+
+    def distinct_splits(self) -> np.ndarray:
+        """A number for every split, the same for those that score the same bags: over fixed folds, a fold's repeats."""
+        numbers: dict[tuple, int] = {}
+
+        def scored(split: tuple) -> tuple:
+            """The bags that any of its cells scores; the split itself where every cell failed or is to come."""
+            cells = (self.cell(method, split) for method in self.methods)
+            return next((tuple(cell["bags"]) for cell in cells if cell), split)
+
+        return np.array([numbers.setdefault(scored(split), len(numbers)) for split in self.splits])
+
+    def _ranked_scores(self, splits: np.ndarray) -> np.ndarray:
+        """(distinct splits, methods): the scores that rank; in an unfinished run, on the splits that all have run."""
+        ran = np.array([[self.ran(method, split) is not None for method in self.methods] for split in self.splits])
+        run = ran.all(axis=1) if ran.all(axis=1).any() else np.full(len(ran), True)
+        return np.column_stack([by_split(self.values(method)[run], splits[run]) for method in self.methods])
+
+    def _done(self, method: str) -> list[dict]:
+        return [cell for split in self.splits if (cell := self.cell(method, split))]
+
+    # Text -----------------------------------------------------------------------------------------------------
+
+    def selection_of(self, method: str) -> str:
+        """How the setting of a method was chosen: "nested" or "paper" where it had several, "none" where it had one."""
+        written = self.record["methods"][method]["settings"]
+        found = self.record.get("n_settings", {}).get(method, 1 if written == _NOT_SEARCHED else 2)
+        return self.selection if found > 1 else "none"
+
+    def by_selection(self) -> dict[str, list[str]]:
+        """The methods by how their settings were chosen."""
+        found: dict[str, list[str]] = {}
+        for method in self.methods:
+            found.setdefault(self.selection_of(method), []).append(method)
+        return found
+
+    def selection_text(self) -> str:
+        """How hyperparameters were chosen; of which methods, if not of all in the same way."""
+        found = self.by_selection()
+        if len(found) == 1:
+            return EXPLANATIONS[next(iter(found))]
+        return "; ".join(f"{EXPLANATIONS[one]} ({', '.join(methods)})" for one, methods in found.items())
+
     def title(self) -> str:
         """What the numbers are, and how hyperparameters were chosen."""
-        return comparison.title(self)
+        kinds = " and ".join(LABELS[one] for one in self.by_selection())
+        return f"{self.record['data']['name']}, selection {kinds}: {self.selection_text()}"
 
     def notes(self) -> list[str]:
-        """What to know before believing a mean: which methods lack some values, or have none."""
-        return comparison.notes(self)
+        """What to know before believing a mean: which methods lack some values, or have none, and why."""
+        metric, found = self.metric, []
+        advice = f"{metric} is not defined where targets or predictions do not vary; rank by rmse."
+        if get_metric(metric).needs_std:
+            advice = f"{metric} needs a method that gives standard deviations; or rank by rmse."
+        for method in self.methods:
+            ran = sum(self.ran(method, split) is not None for split in self.splits)
+            known = int((~np.isnan(self.values(method))).sum())
+            if self._done(method) and self.setting(method) is None:
+                found.append(f"{method}: no setting has {metric} on every split, so none is the best; {advice}")
+            elif self._done(method) and not known:
+                found.append(f"{method} has no {metric} on any split and is not ranked; {advice}")
+            elif 0 < known < ran:
+                text = f"{method}: {metric} on {known} of {ran} splits only; its mean is of those"
+                found.append(f"{text}, and it is not ranked with methods that have them all.")
+        return found
 
-    def __str__(self) -> str:
-        columns = self.summary()
-        kept = {name: column for name, column in columns.items() if any(value == value for value in column)}
-        for name in [f"{metric}_cells" for metric in METRICS]:  # told where it is not the number of the main metric
-            if columns[name] == columns["cells"] or not any(columns[name]):
-                del kept[name]
-        return "\n".join([self.title(), as_text(kept), *self.notes()])
+    def _shown(self) -> dict[str, list]:
+        """The columns to look at, best method first; those that are empty are left out."""
+        rows, name = self.ranked(), self.metric
+        heads = {"method": "method", name: name, f"{name}_sd_folds": "± folds", "from_best": "from best"}
+        heads |= {"p_holm": "p (Holm)", "rank": "rank", "seconds": "seconds per split"}
+        if any(row["failed"] for row in rows):
+            heads["failed"] = "failed"
+        columns = {head: [row[key] for row in rows] for key, head in heads.items()}
+        return {head: values for head, values in columns.items() if any(value is not None for value in values)}
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title(), as_text(self._shown()), *self.notes()])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the same table."""
+        columns = self._shown()
+        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+        rows = zip(*columns.values(), strict=True)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(one))}</td>' for one in row)}</tr>" for row in rows)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
+        return f"<p>{escape(self.title())}</p><table><tr>{head}</tr>{body}</table>{notes}"

@@ -1,6 +1,6 @@
-"""How hyperparameters are chosen: inside the training bags, or (as the paper did) on the very folds that score.
+"""How hyperparameters are chosen: inside the training bags, or (as the paper did) on the folds that score.
 
-A method with a setting, or with each of many, fitted and asked; what the settings share is fitted once.
+Methods are fitted with one setting, or with each of many; what the settings share is fitted once.
 """
 
 from __future__ import annotations
@@ -129,14 +129,13 @@ def _fixed_steps(estimator, settings) -> int:
     return min([names.index(name) for name in touched], default=0)
 
 
-# What every table and file says of each way.
-SELECTIONS = {
-    "nested": "nested",
-    "paper": "paper (optimistic)",
-}
-EXPLAINED = {
+SELECTIONS = ("nested", "paper")
+# What tables and texts write of each; "none" is of a method with one setting, where the protocol chooses nothing.
+LABELS = {"nested": "nested", "paper": "paper (optimistic)", "none": "none"}
+EXPLANATIONS = {
     "nested": "hyperparameters chosen inside the training bags",
     "paper": "hyperparameters are the best on the scoring folds, as in Uriot (2019): optimistic",
+    "none": "nothing is searched; a method is used as it comes, or chooses for itself inside the training bags",
 }
 INNER_FOLDS = 5
 
@@ -156,7 +155,7 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
     """The setting with the best mean score over folds of these (training) bags; groups stay together.
 
     What ``GridSearchCV(estimator, space, cv=BagKFold(5))`` would choose, with the untouched steps fitted once a fold.
-    R², Pearson and coverage say nothing of a fold of few bags: the held-out bags of all folds are scored together. A
+    R², Pearson and coverage mean little on a fold of few bags: the held-out bags of all folds are scored together. A
     setting without a score (NaN) is never chosen.
     """
     if len(settings) == 1:

@@ -94,7 +94,7 @@ def _one(repeat: int, label, tested: np.ndarray) -> Split:
 def _deal(bags: Bags, folds: int, seed: int) -> np.ndarray:
     order = _by_id(bags.ids)
     if bags.groups is not None or order is None or not 2 <= folds <= len(bags):
-        return bag_folds(bags, folds, random_state=seed)  # it also says what is wrong with `folds`
+        return bag_folds(bags, folds, random_state=seed)  # it also refuses wrong `folds`
     fold = np.empty(len(bags), dtype=np.int64)
     for k, (_, test) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(order)):
         fold[order[test]] = k
@@ -120,7 +120,7 @@ def _train_test(bags: Bags, split) -> tuple[np.ndarray, np.ndarray]:
     split = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
     found = sorted(set(split.tolist()))
     if found != ["test", "train"]:
-        raise ValueError(f"split must say 'train' or 'test' for every bag, and both must occur; it says {found}")
+        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {found}")
     _warn_of_torn_groups(bags, split == "test", "split")
     return np.flatnonzero(split == "train"), np.flatnonzero(split == "test")
 

@@ -11,9 +11,9 @@ from bagwise.evaluation.fingerprint import digest
 from bagwise.evaluation.plan import Plan, differences
 from bagwise.io.atomic_files import replace_file
 
-# What every plan says, by which one is told from other files of that name.
+# What every plan holds, to recognise one among other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
-PLANNED = {"key", "method", "repeat", "fold"}  # what it says of every cell
+PLANNED = {"key", "method", "repeat", "fold"}  # what it holds of every cell
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # the last for JSON nested too deeply
 ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
@@ -117,7 +117,7 @@ class Folder:
             return None
         except UNREADABLE:
             what = "is damaged or cut short"
-        if key not in self.damaged:  # one word is enough
+        if key not in self.damaged:  # one warning is enough
             self.damaged.add(key)
             warnings.warn(f"{path} {what}; its cell will be run again", UserWarning, stacklevel=2)
         return None

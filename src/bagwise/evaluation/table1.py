@@ -1,8 +1,6 @@
-"""Table 1 of Uriot (2019) again: its six rows, by its protocol and by an honest one, beside the published numbers.
+"""Table 1 of Uriot (2019): its five data sets as files a user brings, its six rows by two protocols.
 
-The crop tables of Uriot (2019): a pixel of a county and year in a row, as a table or as the notebook's pickle.
-
-The five data sets of Table 1 of Uriot (2019), as files a user brings.
+One is the paper's, the other chooses inside the training bags; the published numbers stand beside both.
 """
 
 from __future__ import annotations
@@ -19,19 +17,19 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import ArrayColumns
-from bagwise.evaluation.comparison import LABELS, spread
+from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.results import Results
-from bagwise.evaluation.selection import as_settings
+from bagwise.evaluation.selection import LABELS, as_settings
 from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
+from bagwise.io.columns import Roles
+from bagwise.io.load import from_table, gather
 from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading
-from bagwise.io.tables import from_table, gather
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
-from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
-from bagwise.methods.learners import notebook_network
+from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
 
 INVALID = (0.0, -32767.0)  # what the tables hold where a pixel was not seen
 PICKLES = (".p", ".pkl", ".pickle")
@@ -73,16 +71,16 @@ def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
         raise ValueError(f"it holds an array of shape {matrix.shape}; columns of bag id, features, target are needed")
     columns = {f"x{j}": column for j, column in enumerate(matrix.T)}
     ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
-    return gather(ArrayColumns(columns), **ends, features=None, ignore=(), groups=None, missing="refuse")
+    return gather(ArrayColumns(columns), Roles(**ends))[:2]
 
 
 def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    """Without the instances that hold an invalid value, and bags that have no other; and a note that says how many."""
+    """Without the instances that hold an invalid value, and bags that have no other; and a note with their number."""
     kept = ~np.isin(bags.instances, INVALID).any(axis=1)
     sizes = np.add.reduceat(kept, bags.offsets[:-1], dtype=np.int64)
     left = sizes > 0
     if left.sum() < 2:
-        raise ValueError("hardly a bag has an instance without invalid values; use --invalid keep")
+        raise ValueError("fewer than two bags have an instance without invalid values; use --invalid keep")
     offsets = np.concatenate([[0], np.cumsum(sizes[left])])
     note = f"{(~kept).sum():,} of {len(kept):,} instances hold 0 or -32767: left out, and {(~left).sum()} bags wholly"
     return Bags(bags.instances[kept], offsets, bags.ids[left], feature_names=bags.feature_names), y[left], note
@@ -137,7 +135,7 @@ def find_files(folder) -> dict[str, Path]:
 
 
 def file_names(name: str) -> list[str]:
-    """What the file of a data set may be called, the most welcome first.
+    """What the file of a data set may be called, in the order of preference.
 
     Examples
     --------
@@ -250,7 +248,7 @@ def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = 
     -------
     list of dict
         row, published, and for "paper" and "nested" our mean, its standard error over repeats, and how many of those
-        ours is above the published number; ``selection`` says whether a setting was chosen on the scoring folds.
+        ours is above the published number; ``selection`` is whether a setting was chosen on the scoring folds.
     """
     rows = choose_rows(rows)
     results = run_rows(name, bags, y, rows=rows, **options)

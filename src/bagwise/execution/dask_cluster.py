@@ -1,7 +1,4 @@
-"""A Dask cluster.
-
-The client of a Dask cluster: opened, and its workers looked at, before any work is sent.
-"""
+"""Tasks on the workers of a Dask cluster, whose versions are compared before any work is sent."""
 
 from __future__ import annotations
 
@@ -78,18 +75,15 @@ def _of_this_machine(distributed, n_workers):
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     options = {"n_workers": n_workers or cpu_count(), "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     options["silence_logs"] = logging.CRITICAL  # workers log every error, also those that are expected or raised here
-    with _started(distributed, options) as local, distributed.Client(local, set_as_default=False) as client:
-        yield client
-
-
-def _started(distributed, options: dict):
     try:
-        return distributed.LocalCluster(**options)
+        local = distributed.LocalCluster(**options)
     except RuntimeError as error:
         raise ConnectionError(
             f"the workers did not start ({error}); a script must start them below `if __name__ == '__main__':`, for "
             "every worker imports it"
         ) from error
+    with local, distributed.Client(local, set_as_default=False) as client:
+        yield client
 
 
 def _opened(distributed, address: str):
@@ -115,7 +109,7 @@ def _wait_for_workers(client) -> None:
 
 
 def _compare(versions: dict) -> None:
-    """Refuse workers that would not understand a task, and tell of those that may round differently."""
+    """Refuse workers that would not understand a task, and warn of those that may round differently."""
     here = versions["client"]["packages"]
     workers = {address: found["packages"] for address, found in versions["workers"].items() if found}
     for package in (*SAME, *ALIKE):
@@ -144,8 +138,9 @@ PATIENCE = 30  # seconds
 class Dask:
     """The workers of a Dask cluster.
 
-    The scheduler tries a task again when its worker dies, a few times. It cannot say which of the tasks on that worker
-    was to blame, so one that it gives up is tried once more, alone, when all others are done; then it is `Lost`.
+    The scheduler tries a task again when its worker dies, a few times. It does not know which of the tasks on that
+    worker was the cause, so one that it gives up is tried once more, alone, when all others are done; then it
+    is `Lost`.
 
     Parameters
     ----------
@@ -169,13 +164,13 @@ class Dask:
     def add_up(self, function: Callable, tasks: Iterable, shared: tuple, add: Callable) -> Any:
         """The results of all tasks added by pairs, in a `Tree`, where they are: only the sum comes back."""
         with connected(self.client) as client:
-            data, room = send(client, shared), AHEAD * max(1, sum(client.nthreads().values()))
+            data, most = send(client, shared), AHEAD * max(1, sum(client.nthreads().values()))
             waiting, held = deque(), Tree(partial(client.submit, add, pure=False, priority=1))
             for task in tasks:
                 leaf = client.submit(_call, function, task, data, pure=False)
                 waiting.append((task, client.submit(_if_wrong, leaf, pure=False, priority=1)))
                 held.take(leaf)
-                while len(waiting) > room:
+                while len(waiting) > most:
                     first, wrong = waiting.popleft()
                     if (found := _awaited(client, wrong)) is not None:
                         return _named(found, first)
@@ -183,7 +178,7 @@ class Dask:
 
 
 def _if_wrong(result):
-    """What little comes back of a result that stays where it is."""
+    """An error or a loss; of a result, which stays on its worker, nothing."""
     return result if isinstance(result, Failed | Lost) else None
 
 
@@ -204,9 +199,9 @@ def _awaited(client, future):
 
 def _run(client, function, tasks, shared):
     data = send(client, shared)
-    room = AHEAD * max(1, sum(client.nthreads().values()))
+    most = AHEAD * max(1, sum(client.nthreads().values()))
     lost = []
-    for task, result in _in_window(client, room, function, tasks, data):
+    for task, result in _in_window(client, most, function, tasks, data):
         if isinstance(result, Lost):
             lost.append(task)
         else:
@@ -219,11 +214,11 @@ def _run(client, function, tasks, shared):
             yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
 
 
-def _in_window(client, room, function, tasks, data):
+def _in_window(client, most, function, tasks, data):
     """(task, result), with so many tasks on the cluster at a time."""
     flying = {}
     while True:
-        for task in islice(tasks, room - len(flying)):
+        for task in islice(tasks, most - len(flying)):
             flying[client.submit(_call, function, task, data, pure=False)] = task
         if not flying:
             return

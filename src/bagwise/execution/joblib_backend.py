@@ -1,7 +1,4 @@
-"""`cluster`: everything inside it that can be done side by side is done by the workers of a Dask cluster.
-
-joblib's jobs on the workers of a Dask cluster.
-"""
+"""joblib's jobs on the workers of a Dask cluster: the backend, and `cluster`, the context that sets it."""
 
 from __future__ import annotations
 
@@ -112,7 +109,7 @@ def _fetched(client, future):
             try:
                 return future.result(timeout=PATIENCE)
             except TimeoutError:
-                if future.status == "error":  # the task says so itself; else its worker died, and it is done again
+                if future.status == "error":  # of the task itself; else its worker died, and it is done again
                     raise
 
 
@@ -123,7 +120,7 @@ def _call(calls: list[tuple]) -> list:
 
 @contextmanager
 def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
-    """A context in which the workers of a Dask cluster do what can be done side by side.
+    """A context in which the workers of a Dask cluster run everything that can run in parallel.
 
     These are the networks behind a method, the members and folds of auto, the folds of intervals, the cells of
     `evaluate`, and all else that runs through joblib, such as scikit-learn's searches. The same seed gives the same

@@ -1,9 +1,4 @@
-"""This machine: one task after another, or several processes.
-
-What comes back instead of a result: an error in the task, or the death of whoever ran it.
-
-What a task takes: seconds and memory.
-"""
+"""Tasks on this machine, one after another or in several processes; what comes back of those that fail; their costs."""
 
 from __future__ import annotations
 
@@ -48,7 +43,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._resettable = _reset_peak()
-        self._held = _resident_mb() if self._resettable else _peak_mb()
+        self._held = (_status_mb("VmRSS:") or 0.0) if self._resettable else _peak_mb()
         self._start = time.perf_counter()
         return self
 
@@ -74,10 +69,6 @@ def _status_mb(field: str) -> float | None:
         return None
 
 
-def _resident_mb() -> float:
-    return _status_mb("VmRSS:") or 0.0
-
-
 def _peak_mb() -> float:
     peak = _status_mb("VmHWM:")
     if peak is not None:
@@ -100,7 +91,7 @@ class Serial:
     """
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
-        """``(task, function(task, *shared))`` for every task. Tasks are taken one by one, when there is room."""
+        """``(task, function(task, *shared))`` for every task. A task is taken when the one before has ended."""
         for task in tasks:
             yield task, function(task, *shared)
 
@@ -108,7 +99,7 @@ class Serial:
 class Processes:
     """Several processes of this machine, by joblib; large arrays in ``shared`` are memory-mapped, not copied.
 
-    When a process dies (killed for its memory, a crash in compiled code) nobody can say which task it had: every
+    When a process dies (killed for its memory, a crash in compiled code) nobody knows which task it had: every
     task in flight is tried once more, alone. One that kills its process again comes back as `Lost`; the others go on.
 
     Parameters

@@ -1,6 +1,6 @@
-"""Results of tasks in the order of the tasks, and their sum, whoever runs them: the same numbers to the last bit.
+"""Results of tasks in the order of the tasks, and their sum by pairs, pairs of pairs and so on.
 
-Adding in a fixed order: by pairs, pairs of pairs, and so on.
+The numbers are the same to the last bit, whoever runs the tasks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) 
             yield early.pop(turn)
             turn += 1
     if wrong:
-        told(*wrong[min(wrong)])
+        checked(*wrong[min(wrong)])
 
 
 def add_up(executor, function: Callable, tasks: Iterable, shared: tuple, add: Callable[[Any, Any], Any]) -> Any:
@@ -72,15 +72,15 @@ def add_up(executor, function: Callable, tasks: Iterable, shared: tuple, add: Ca
     An executor that can add where the results are (`Dask`) does so; the pairs are the same.
     """
     if hasattr(executor, "add_up"):
-        return told(executor.add_up(_guarded, enumerate(tasks), (function, *shared), _Adding(add)))
+        return checked(executor.add_up(_guarded, enumerate(tasks), (function, *shared), _Adding(add)))
     tree = Tree(add)
     for result in in_order(executor, function, tasks, shared):
         tree.take(result)
     return tree.total()
 
 
-def told(result, task=None) -> Any:
-    """The result, unless it is an error or the loss of one."""
+def checked(result, task=None) -> Any:
+    """The result; the error or the loss of the task is raised."""
     if isinstance(result, Failed):
         raise result.error
     if isinstance(result, Lost):

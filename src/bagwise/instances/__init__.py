@@ -1,8 +1,33 @@
-"""One number per instance: folds of bags, out-of-fold prediction, instance learners."""
+"""One number per instance: out-of-fold prediction, and the regressors of instances."""
 
-from bagwise.instances.cross_fit import CrossFit, CrossFitting
-from bagwise.instances.networks.estimator import NetworkRegressor
-from bagwise.instances.out_of_fold import EachInstance, OutOfFold
-from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from typing import TYPE_CHECKING
 
-__all__ = ["CrossFit", "CrossFitting", "EachInstance", "NetworkRegressor", "OutOfFold", "RandomFeatureRidge"]
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.instances.cross_fit import CrossFit, CrossFitting
+    from bagwise.instances.imputation import Imputation
+    from bagwise.instances.networks.estimator import NetworkRegressor
+    from bagwise.instances.out_of_fold import EachInstance, OutOfFold
+    from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+
+__all__ = [
+    "CrossFit",
+    "CrossFitting",
+    "EachInstance",
+    "Imputation",
+    "NetworkRegressor",
+    "OutOfFold",
+    "RandomFeatureRidge",
+]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "cross_fit": ("CrossFit", "CrossFitting"),
+        "imputation": ("Imputation",),
+        "networks.estimator": ("NetworkRegressor",),
+        "out_of_fold": ("EachInstance", "OutOfFold"),
+        "random_feature_ridge": ("RandomFeatureRidge",),
+    },
+)

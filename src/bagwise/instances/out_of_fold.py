@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
@@ -117,10 +119,11 @@ class OutOfFold(BaseEstimator):
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
-        _refuse_one_fold(self.fold_, importance)
+        if importance is not None and len(set(self.fold_[importance > 0].tolist())) < 2:
+            raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
         regressor, (X, target, fold, weights) = self.problem(carried, y, self.fold_, importance)
-        _refuse_deaf(regressor, importance is not None or carried.weights is not None)
-        train = regressor.cross_fit if isinstance(regressor, CrossFitting) else _Loop(regressor)
+        _refuse_lost_weights(regressor, importance is not None or carried.weights is not None)
+        train = regressor.cross_fit if isinstance(regressor, CrossFitting) else partial(fold_by_fold, regressor)
         result = train(X, target, fold, sample_weight=weights, n_jobs=self.n_jobs)
         return self.adopt(result, carried, y, importance)
 
@@ -209,7 +212,7 @@ class EachInstance(BaseEstimator):
             importance = check_weights(sample_weight, bags)
             weights = instance_weights(bags, self.weighting, importance)
             regressor = prepared(self.estimator, self.scaler, self.random_state)
-            _refuse_deaf(regressor, importance is not None or bags.weights is not None)
+            _refuse_lost_weights(regressor, importance is not None or bags.weights is not None)
             groups = bags.expand(np.arange(len(bags)))
             self.estimator_ = fit_rows(regressor, bags.instances, bags.expand(y), weights, groups)
         remember_columns(self, bags)
@@ -273,22 +276,24 @@ def seeded(estimator, random_state: int):
     return estimator
 
 
+def fit_options(regressor, **offered) -> dict:
+    """Those of the offered arguments of ``fit`` (not None) that the regressor takes, or the last step of a pipeline.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> fit_options(LinearRegression(), sample_weight=[1.0, 2.0], groups=[0, 1])
+    {'sample_weight': [1.0, 2.0]}
+    """
+    name, last = regressor.steps[-1] if hasattr(regressor, "steps") else ("", regressor)
+    prefix = f"{name}__" if name else ""
+    return {prefix + key: value for key, value in offered.items() if value is not None and has_fit_parameter(last, key)}
+
+
 def fit_rows(regressor, X, y, sample_weight=None, groups=None):
     """Fit on rows, passing weights and groups where the regressor takes them; on one thread, so results never vary."""
-    prefix, last = (
-        ("", regressor)
-        if not hasattr(regressor, "steps")
-        else (
-            regressor.steps[-1][0] + "__",
-            regressor.steps[-1][1],
-        )
-    )
-    extra = {"sample_weight": sample_weight, "groups": groups}
-    known = {
-        prefix + name: value for name, value in extra.items() if value is not None and has_fit_parameter(last, name)
-    }
     with one_thread():
-        return regressor.fit(X, y, **known)
+        return regressor.fit(X, y, **fit_options(regressor, sample_weight=sample_weight, groups=groups))
 
 
 class FoldMean(BaseEstimator):
@@ -304,25 +309,20 @@ class FoldMean(BaseEstimator):
         return total / len(self.regressors)
 
 
-class _Loop:
+def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
     """Cross-fitting of any regressor: a clone per fold, trained without it."""
+    jobs = (delayed(_without)(clone(regressor), X, y, fold, k, sample_weight) for k in range(fold.max() + 1))
+    models, held_out = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
+    predictions = np.empty((len(X), 1))
+    for k, values in enumerate(held_out):
+        predictions[fold == k, 0] = values
 
-    def __init__(self, regressor):
-        self.regressor = regressor
+    def predictor(_, kind):
+        if kind == "refit":
+            return fit_rows(clone(regressor), X, y, sample_weight)
+        return FoldMean(list(models)) if kind == "fold-mean" else models[-1]
 
-    def __call__(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
-        jobs = (delayed(_without)(clone(self.regressor), X, y, fold, k, sample_weight) for k in range(fold.max() + 1))
-        models, held_out = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
-        predictions = np.empty((len(X), 1))
-        for k, values in enumerate(held_out):
-            predictions[fold == k, 0] = values
-
-        def predictor(_, kind):
-            if kind == "refit":
-                return fit_rows(clone(self.regressor), X, y, sample_weight)
-            return FoldMean(list(models)) if kind == "fold-mean" else models[-1]
-
-        return CrossFit(predictions, ({},), predictor)
+    return CrossFit(predictions, ({},), predictor)
 
 
 def _without(regressor, X, y, fold, k, sample_weight):
@@ -333,7 +333,7 @@ def _without(regressor, X, y, fold, k, sample_weight):
         return model, model.predict(X[test])
 
 
-def _refuse_deaf(regressor, asked: bool) -> None:
+def _refuse_lost_weights(regressor, asked: bool) -> None:
     """Weights that somebody gave must not be lost; unequal sizes alone may be."""
     last = regressor.steps[-1][1] if hasattr(regressor, "steps") else regressor
     if asked and not (isinstance(last, CrossFitting) or has_fit_parameter(last, "sample_weight")):
@@ -341,11 +341,6 @@ def _refuse_deaf(regressor, asked: bool) -> None:
             f"{type(last).__name__} takes no sample_weight, which is how bags and instances are weighed; "
             "use a regressor that does, or leave the weights out"
         )
-
-
-def _refuse_one_fold(fold: np.ndarray, weight: np.ndarray | None) -> None:
-    if weight is not None and len(set(fold[weight > 0].tolist())) < 2:
-        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
 
 
 def one_of(value, known, what) -> None:

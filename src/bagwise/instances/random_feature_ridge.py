@@ -1,8 +1,7 @@
 """Ridge regression on random features: exact out-of-fold predictions for every penalty, from sums, without refits.
 
-Ridge regression from sums over rows: Σ w d dᵀ, d = [1, φ(x), y], is all it needs, and such sums add up.
-
-Features and targets are counted from an ``origin`` (an entry per column of d, its first zero) near their mean, so that
+The sum over rows Σ w d dᵀ, d = [1, φ(x), y], is all that ridge regression needs, and such sums add up. Features and
+targets are counted from an ``origin`` (an entry per column of d, its first zero) near their mean, so that
 centring subtracts no near-equal numbers.
 """
 
@@ -20,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.execution.threads import one_thread
 from bagwise.instances.cross_fit import CrossFit
+from bagwise.instances.out_of_fold import fit_options
 from bagwise.kernels.random_features import FLOATS, FourierFeatures, row_keys
 
 
@@ -155,21 +155,23 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         """Fit with the penalty of least squared error when each group (the bag of every row) is left out in turn.
 
         Without groups every row is left out by itself, or a tenth of them at a time if they are many: right for
-        independent rows, too hopeful for the rows of bags.
+        independent rows, optimistic for the rows of bags.
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
+        features = self.fresh_features()
+        features.fit(X, **fit_options(features, sample_weight=sample_weight))
         if self.penalty is not None:
-            return self._fit_fixed(X, y, sample_weight)
+            return self._fit_fixed(features, X, y, sample_weight)
         fold = self._row_folds(X) if groups is None else groups
-        result = self.cross_fit(X, y, fold, sample_weight=sample_weight)
+        result = self._cross_fit(features, X, y, fold, sample_weight, None)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         self.penalties_ = np.array([candidate["penalty"] for candidate in result.candidates])
         self.errors_ = np.array([np.average((y - column) ** 2, weights=weight) for column in result.predictions.T])
         best = result.predictor(int(np.argmin(self.errors_)), "refit")
         return self._set(best.features_, best.penalty_, best.coef_, best.intercept_)
 
-    def _fit_fixed(self, X, y, sample_weight) -> RandomFeatureRidge:
-        stream = self._stream(X, y, sample_weight, np.arange(len(X)), self.n_jobs)
+    def _fit_fixed(self, features, X, y, sample_weight) -> RandomFeatureRidge:
+        stream = self._stream(features, X, y, sample_weight, np.arange(len(X)), self.n_jobs)
         with one_thread():
             gram = stream.gram(0, len(X))
             coef = ridge_path(gram, self._penalties() * trace(gram, stream.origin)).coef
@@ -189,16 +191,20 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         """Exact held-out predictions of every row for every penalty, and the models for new rows.
 
         ``fold`` is the fold of every row, in any order; the last fold is that of the largest label. ``n_jobs`` is the
-        regressor's own unless given.
+        regressor's own unless given. The feature map is fitted on the rows without weights, which here are those of
+        instances in bags of unequal size.
         """
         X, y = check_X_y(X, y, dtype=FLOATS, y_numeric=True)
+        return self._cross_fit(self.fresh_features().fit(X), X, y, fold, sample_weight, n_jobs)
+
+    def _cross_fit(self, features, X, y, fold, sample_weight, n_jobs) -> CrossFit:
         fold = column_or_1d(fold)
         check_consistent_length(X, fold)
         penalties = self._penalties()
         _, code, sizes = np.unique(fold, return_inverse=True, return_counts=True)
         # Folds of one size side by side, the longest at the end.
         order = np.lexsort((code, sizes[code]))
-        stream = self._stream(X, y, sample_weight, order, self.n_jobs if n_jobs is None else n_jobs)
+        stream = self._stream(features, X, y, sample_weight, order, self.n_jobs if n_jobs is None else n_jobs)
         if (n_folds := np.unique(code[stream.weight > 0]).size) < 2:
             raise ValueError(
                 f"held-out predictions need at least two folds with rows of positive weight; got {n_folds}"
@@ -241,11 +247,11 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
             raise ValueError(f"penalties must be numbers of at least {SMALLEST_PENALTY:g}; got {penalties.tolist()}")
         return penalties
 
-    def _stream(self, X, y, sample_weight, order, n_jobs) -> _Stream:
+    def _stream(self, features, X, y, sample_weight, order, n_jobs) -> _Stream:
         if self.block_rows < 1:
             raise ValueError(f"block_rows must be at least 1, not {self.block_rows!r}")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return _Stream(self.fresh_features().fit(X), X, y, weight, order, self.block_rows, n_jobs)
+        return _Stream(features, X, y, weight, order, self.block_rows, n_jobs)
 
     def fresh_features(self):
         """The unfitted map."""

@@ -1,7 +1,21 @@
 """Intervals around predictions that cover a given share of new bags, and the coverage of any intervals."""
 
-from bagwise.intervals.conformal import Intervals
-from bagwise.intervals.order_statistics import coverage, coverage_by_size, gaussian_coverage, units_needed
-from bagwise.intervals.scales import BagScale
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.intervals.conformal import Intervals
+    from bagwise.intervals.order_statistics import coverage, coverage_by_size, gaussian_coverage, units_needed
+    from bagwise.intervals.scales import BagScale
 
 __all__ = ["BagScale", "Intervals", "coverage", "coverage_by_size", "gaussian_coverage", "units_needed"]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "conformal": ("Intervals",),
+        "order_statistics": ("coverage", "coverage_by_size", "gaussian_coverage", "units_needed"),
+        "scales": ("BagScale",),
+    },
+)

@@ -21,6 +21,7 @@ from bagwise.bags import Bags, weights_or_ones
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.intervals.order_statistics import units_of
 from bagwise.regressors import EmbeddingRidge, RidgePath
+from bagwise.regressors.pipeline import last_step
 from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
 
 
@@ -114,20 +115,6 @@ def keeps_folds(model, bags: Bags) -> bool:
     """Whether a fitted model kept its fold models: ``held_out_``, ``fold_`` (a bag each) and ``predict_folds``."""
     offers = all(hasattr(model, name) for name in ("held_out_", "fold_", "predict_folds"))
     return offers and model.held_out_ is not None and len(model.held_out_) == len(bags)
-
-
-def last_step(method):
-    """The regressor at the end of a pipeline, or the method itself."""
-    while isinstance(method, Pipeline):
-        method = method.steps[-1][1]
-    return method
-
-
-def first_step(method):
-    """What is given the bags: the beginning of a pipeline, or the method itself."""
-    while isinstance(method, Pipeline):
-        method = next((step for _, step in method.steps if step not in (None, "passthrough")), None)
-    return method
 
 
 def gives_std(method) -> bool:

@@ -10,10 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import get_tags
 
-from bagwise import methods
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.training_range import compared
-from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, first_step, fit_once, gives_std
+from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
     SortedScores,
@@ -25,6 +24,7 @@ from bagwise.intervals.order_statistics import (
     units_of,
 )
 from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
+from bagwise.regressors.pipeline import first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
@@ -259,13 +259,17 @@ def check_options(intervals) -> None:
 
 def method_of(intervals):
     """The method as an estimator that takes bags; one whose standard deviations are asked for must give some."""
-    named = isinstance(intervals.method, str)
-    method = methods.method(intervals.method, random_state=intervals.random_state) if named else intervals.method
+    method = intervals.method
+    if isinstance(method, str):
+        from bagwise.methods import method as by_name  # here, for a fitted model does not need all methods
+
+        method = by_name(method, random_state=intervals.random_state)
     _refuse_rows(method)
     if isinstance(intervals.scale, str) and intervals.scale == "std" and not gives_std(method):
+        named = intervals.method if isinstance(intervals.method, str) else type(method).__name__
         raise ValueError(
             "scale='std' needs a method whose predict takes return_std, such as 'blr', 'shrinkage' or 'bdr'; "
-            f"{intervals.method if named else type(method).__name__} gives no standard deviations, so take scale='bag'"
+            f"{named} gives no standard deviations, so take scale='bag'"
         )
     return method
 

@@ -16,7 +16,6 @@ from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.training_range import FAR, within_range
 from bagwise.intervals.calibration import fit_without_folds
-from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
 ROUNDS = 5
 SMALLEST_SCALE = 0.1  # of the mean scale: no interval shrinks to nothing
@@ -166,6 +165,8 @@ def without_folds(scale, bags: Bags, residuals: np.ndarray, fold: np.ndarray) ->
 
 def within_training(scale, method, bags: Bags, y, weights, *, random_state, n_jobs) -> Fitted:
     """One scale, fitted on residuals held out within the training part of a split: the others are never looked at."""
+    from bagwise.regressors.bayesian.evidence_ridge import few_folds
+
     fold = few_folds(bags, INNER_FOLDS, random_state)
     models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
     return Fitted((clone(scale).fit(bags, y - models.held_out(bags, fold)),))

@@ -97,7 +97,7 @@ def as_text(columns: dict[str, list]) -> str:
     aggregated  0.5    1
     prime       12.25  2
     """
-    cells = [[name, *map(_shown, values)] for name, values in columns.items()]
+    cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     lines = zip(*cells, strict=True)
     return "\n".join(
@@ -105,7 +105,25 @@ def as_text(columns: dict[str, list]) -> str:
     )
 
 
-def _shown(value) -> str:
+def duration(seconds) -> str:
+    """A duration as text, from milliseconds to hours.
+
+    Examples
+    --------
+    >>> duration(0.0321), duration(12.3), duration(400), duration(7300), duration(None)
+    ('32 ms', '12 s', '6.7 min', '2.0 h', '–')
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 0.095:
+        return f"{1000 * seconds:.2g} ms"
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def shown_cell(value) -> str:
+    """A value of a table as text: four digits of a number, "-" for none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

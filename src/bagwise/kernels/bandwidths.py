@@ -1,8 +1,6 @@
 """Bandwidth rules: from instances to a length, so that a kernel needs no number: ``Gaussian(MedianDistance())``.
 
-Draw a few instances for rules and landmarks, whatever the order of bags and instances and the units of features.
-
-The density behind `MarginalPseudolikelihood`: features of instances about a Gaussian embedding, in closed form.
+Rules look at a few instances, drawn alike whatever the order of bags and instances and the units of features.
 """
 
 from __future__ import annotations
@@ -10,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import pdist
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.threads import one_thread
-from bagwise.kernels.formulas import Gaussian, Kernel, squared_distances
+from bagwise.kernels.formulas import Gaussian, squared_distances
 
 
 def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
@@ -120,12 +118,6 @@ def largest_density(several: list[Features]) -> tuple[float, float]:
 
 
 PER_BAG = 20  # of a bag, for the pseudolikelihood: enough to see how it scatters, few enough to see many bags
-
-
-def with_bandwidth(kernel: Kernel, X) -> Kernel:
-    """The kernel itself, or a copy whose bandwidth is a number where it was a rule, fitted on ``X``."""
-    rule = getattr(kernel, "bandwidth", None)
-    return clone(kernel).set_params(bandwidth=clone(rule).fit(X)) if hasattr(rule, "fit") else kernel
 
 
 class MedianDistance(BaseEstimator):

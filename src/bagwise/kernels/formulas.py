@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
 
@@ -290,6 +290,12 @@ class PrintedInverse(Kernel):
 
     def _of_squared_distance(self, d2):
         return (1.0 - d2) / (d2 + self.bandwidth)
+
+
+def with_bandwidth(kernel: Kernel, X) -> Kernel:
+    """The kernel itself, or a copy whose bandwidth is a number where it was a rule, fitted on ``X``."""
+    rule = getattr(kernel, "bandwidth", None)
+    return clone(kernel).set_params(bandwidth=clone(rule).fit(X)) if hasattr(rule, "fit") else kernel
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bagwise.kernels.formulas import Gaussian, Matern32, Matern52
 
@@ -35,11 +35,17 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         self.linear = linear
         self.random_state = random_state
 
-    def fit(self, X, y=None):
-        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is never looked at."""
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is never looked at.
+
+        With weights mean and scale are weighted, and a row of weight zero is none: a weight of 2 is a row twice.
+        """
         self._check()
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
-        return self._fit(*_mean_and_scale(X), X[sample_rows(X, *self.sampling())])
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
+        return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
         """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
@@ -224,12 +230,17 @@ def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 
-def _mean_and_scale(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of every column, in two passes over row blocks; exactly 1 for a constant column."""
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
-    mean = origin + sum((X[rows] - origin).sum(axis=0) for rows in blocks) / len(X)
-    variance = sum(((X[rows] - mean) ** 2).sum(axis=0) for rows in blocks) / len(X)
+    if weight is None:
+        mean = origin + sum((X[rows] - origin).sum(axis=0) for rows in blocks) / len(X)
+        variance = sum(((X[rows] - mean) ** 2).sum(axis=0) for rows in blocks) / len(X)
+    else:
+        share = weight / weight.sum()
+        mean = origin + sum(share[rows] @ (X[rows] - origin) for rows in blocks)
+        variance = sum(share[rows] @ (X[rows] - mean) ** 2 for rows in blocks)
     return mean, scale_of(np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0))))
 
 

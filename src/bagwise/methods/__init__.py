@@ -1,18 +1,6 @@
 """The catalogue of methods: `method(name)` makes an unfitted estimator."""
 
-from bagwise.methods import (
-    attention,
-    auto,
-    baselines,
-    bayesian,
-    distributions,
-    instance_kme,
-    reweighted,
-    statistics,
-)
-from bagwise.methods import (
-    reweighted as exemplars,
-)
+from bagwise.methods import attention, auto, baselines, bayesian, distributions, instance_kme, reweighted, statistics
 from bagwise.methods.catalogue import CATALOGUE, Card, method, method_card, method_names
 
 __all__ = [
@@ -24,7 +12,6 @@ __all__ = [
     "bayesian",
     "method_card",
     "distributions",
-    "exemplars",
     "instance_kme",
     "method",
     "method_names",

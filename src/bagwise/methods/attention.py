@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bagwise.instances import OutOfFold
 from bagwise.methods.catalogue import Card, register
-from bagwise.methods.instance_kme import KERNELS, second_stage
-from bagwise.methods.learners import default_network
+from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import AttentionRegressor, AttentionWeighted
 
 

@@ -7,8 +7,9 @@ from functools import partial
 from bagwise.embeddings import Pool
 from bagwise.instances import EachInstance
 from bagwise.methods.catalogue import Card, register
-from bagwise.methods.learners import default_network, paper_network, standardised
+from bagwise.methods.instance_kme import default_network, paper_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, PoolPredictions, RidgePath
+from bagwise.regressors.pipeline import scaled
 
 
 def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
@@ -27,7 +28,7 @@ def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPi
 
 def aggregated(*, random_state=0, n_jobs=None) -> BagPipeline:
     """aggregated-MIR: ridge regression on the mean instance of every bag."""
-    return BagPipeline([("scale", standardised()), ("head", EmbeddingRidge(Pool(("mean",)), RidgePath()))])
+    return scaled(EmbeddingRidge(Pool(("mean",)), RidgePath()))
 
 
 for _statistic in ("mean", "median"):

@@ -6,8 +6,7 @@ from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register, variant
-from bagwise.methods.instance_kme import second_stage
-from bagwise.methods.learners import default_network
+from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
 # In units of sqrt(median squared distance / 2).
@@ -46,7 +45,7 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
     """
     judge = second_stage(Gaussian(b) for b in (0.5, 2.0, 8.0))
     learner = default_network(random_state=random_state)
-    # Landmarks are for the predictions alone: covariates speak through the networks.
+    # Landmarks are for the predictions alone: the networks see the covariates.
     stage = OutOfFold(learner, judge=judge, keep_covariates=False, random_state=random_state, n_jobs=n_jobs)
     embedding = LandmarkMean(landmarks=20, placement="quantiles", random_state=random_state)
     head = Shrinkage(embedding, prior=prior, grid=_grid((0.5, 1.0, 2.0, 4.0)), random_state=random_state, n_jobs=n_jobs)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
+from sklearn.base import clone
+
+from bagwise.instances.out_of_fold import seeded
+
 CATALOGUE: dict[str, Card] = {}
+MISSING = ("refuse", "impute")
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,11 @@ class Card:
     @property
     def preset_names(self) -> list[str]:
         return list(self.presets)
+
+    def refuse_missing_extra(self) -> None:
+        """Raise an error that names the extra if the method needs one that is not installed."""
+        if self.needs is not None and find_spec(self.needs) is None:
+            raise ImportError(f"{self.name} needs {self.needs}: pip install 'bagwise[{self.needs}]'")
 
 
 def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable[..., Any]:
@@ -103,7 +114,15 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     return found, preset
 
 
-def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None):
+def method(
+    name: str,
+    *,
+    preset: str | None = None,
+    missing: str = "refuse",
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    **options,
+):
     """An unfitted scikit-learn estimator for bags, by the name of the method.
 
     Parameters
@@ -112,10 +131,16 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
         One of `method_names()`, or "name:preset".
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
+    missing : "refuse" (default) or "impute"
+        What becomes of missing values (NaN, kept on loading with ``missing="impute"``): an error that names the bag, or
+        they are filled in by `bagwise.instances.Imputation`, which becomes the first step of the estimator and learns
+        from training bags only.
     random_state : int
         The same seed gives the same answer, whatever ``n_jobs``.
     n_jobs : int, optional
         How many cores may work at once; -1 for all.
+    **options
+        Parameters of the estimator, set after it is made: ``method("auto", time_budget=60)``.
 
     Examples
     --------
@@ -126,7 +151,23 @@ def method(name: str, *, preset: str | None = None, random_state: int = 0, n_job
     (30,)
     """
     found, preset = find(name, preset)
-    return found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    if missing not in MISSING:
+        raise ValueError(f"missing must be 'refuse' or 'impute', not {missing!r}")
+    estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    if options:
+        estimator.set_params(**options)
+    return imputed(estimator) if missing == "impute" else estimator
+
+
+def imputed(estimator):
+    """The estimator behind a step that fills in missing values: one more step of a pipeline, or the first of two."""
+    from sklearn.pipeline import Pipeline
+
+    from bagwise.instances import Imputation
+    from bagwise.regressors import BagPipeline
+
+    steps = estimator.steps if isinstance(estimator, Pipeline) else [("method", estimator)]
+    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def method_names() -> list[str]:
@@ -139,3 +180,39 @@ def method_names() -> list[str]:
     True
     """
     return list(CATALOGUE)
+
+
+@dataclass(frozen=True)
+class NamedMethod:
+    """A name, and a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user's own.
+
+    What `AutoRegressor` blends and what `evaluate` compares are such methods, each with a few fields more.
+
+    Examples
+    --------
+    >>> NamedMethod.of("statistics:forest").make(0).steps[-1][1].random_state
+    0
+    """
+
+    name: str
+    make: Callable[[int], Any]
+
+    @classmethod
+    def of(cls, item, **more):
+        """Of "name" or "name:preset", or of a pair (name, estimator), which is cloned and seeded; ``more`` are fields.
+
+        An unknown name, preset or extra is refused now, and not in a fold.
+        """
+        if isinstance(item, str):
+            find(item)[0].refuse_missing_extra()
+            return cls(item, lambda seed: method(item, random_state=seed), **more)
+        name, estimator = item
+        return cls(name, lambda seed: seeded(clone(estimator), seed), **more)
+
+    @staticmethod
+    def refuse_twins(methods: list[NamedMethod], noun: str) -> None:
+        """Raise an error if two of them have the same name."""
+        names = [one.name for one in methods]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"two {noun}s are called {twice[0]!r}; give each its own name: (name, estimator)")

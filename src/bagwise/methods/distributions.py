@@ -12,8 +12,9 @@ from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.instances import OutOfFold
 from bagwise.kernels.random_features import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
-from bagwise.methods.learners import default_network, standardised
+from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
+from bagwise.regressors.pipeline import scaled
 
 # Lengths in units of the spread. Szabó's kernels by name; a parameter that is no length is made from one.
 KERNELS = {
@@ -42,11 +43,6 @@ def kernel_grid(*names: str, lengths=LENGTHS) -> list:
         raise ValueError(f"there is no kernel {unknown[0]!r}; the kernels are {', '.join(KERNELS)}")
     kernels = [KERNELS[name](length) for name in names for length in lengths]
     return list({repr(kernel): kernel for kernel in kernels}.values())
-
-
-def scaled(head) -> BagPipeline:
-    """Inputs standardised over all training instances, then the head."""
-    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
 def input_kme(*, first=FIRST, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:

@@ -1,28 +1,35 @@
-"""prime, pruning, em and bmir: not every instance deserves its bag's target.
-
-cluster and salience: a bag stands for one weighted instance of itself.
-"""
+"""Methods that weigh instances: not every one deserves its bag's target (prime, pruning, em, bmir), or a bag stands for
+one weighted instance of itself (cluster, salience)."""
 
 from __future__ import annotations
 
 from sklearn.linear_model import LinearRegression
 
+from bagwise.instances import NetworkRegressor
 from bagwise.methods.catalogue import Card, register, variant
-from bagwise.methods.learners import standardised
-from bagwise.regressors import BagPipeline, BayesianPrime, Gate, Mixture, Primary, Pruning, Reweighting
-from bagwise.regressors.clusters import ClusterRegressor
-from bagwise.regressors.salience import SalienceRegressor
+from bagwise.regressors import (
+    BagPipeline,
+    BayesianPrime,
+    ClusterRegressor,
+    Gate,
+    Mixture,
+    Primary,
+    Pruning,
+    Reweighting,
+    SalienceRegressor,
+)
+from bagwise.regressors.pipeline import scaled
 
 
 def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> BagPipeline:
     """cluster-MIR with five clusters, the best chosen on held-out bags; the exemplar is the nearest instance."""
     head = ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state)
-    return BagPipeline([("scale", standardised()), ("head", head)])
+    return scaled(head)
 
 
 def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> BagPipeline:
     """Salience; the weights in new bags are learned from the instances."""
-    return BagPipeline([("scale", standardised()), ("head", SalienceRegressor(new_bags=new_bags))])
+    return scaled(SalienceRegressor(new_bags=new_bags))
 
 
 register(
@@ -72,31 +79,29 @@ ROUNDS = 15
 
 def small_network(*, random_state=0, n_jobs=None):
     """20 units, as small as in the sources: it is to smooth over the instances of a bag, not to fit each of them."""
-    from bagwise.instances.networks.estimator import NetworkRegressor
-
     return NetworkRegressor((20,), epochs=60, learning_rate=0.01, random_state=random_state, n_jobs=n_jobs)
 
 
 def prime(*, random_state=0, n_jobs=None) -> BagPipeline:
     """prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new bags."""
-    return _scaled(Reweighting(LinearRegression(), weighting=Primary(), random_state=random_state))
+    return scaled(Reweighting(LinearRegression(), weighting=Primary(), random_state=random_state))
 
 
 def prime_network(*, random_state=0, n_jobs=None) -> BagPipeline:
     """prime-MIR with a network for the plane, and two random starts."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return _scaled(Reweighting(network, weighting=Primary(restarts=2), rounds=ROUNDS, random_state=random_state))
+    return scaled(Reweighting(network, weighting=Primary(restarts=2), rounds=ROUNDS, random_state=random_state))
 
 
 def pruning(*, random_state=0, n_jobs=None) -> BagPipeline:
     """pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain by it."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return _scaled(Reweighting(network, weighting=Pruning(), random_state=random_state))
+    return scaled(Reweighting(network, weighting=Pruning(), random_state=random_state))
 
 
 def pruning_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """pruning-MIR with a linear function of the instance."""
-    return _scaled(Reweighting(LinearRegression(), weighting=Pruning(), random_state=random_state))
+    return scaled(Reweighting(LinearRegression(), weighting=Pruning(), random_state=random_state))
 
 
 def em(*, random_state=0, n_jobs=None) -> BagPipeline:
@@ -106,41 +111,37 @@ def em(*, random_state=0, n_jobs=None) -> BagPipeline:
     tell which instances count, it is far better.
     """
     network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return _scaled(Reweighting(network, weighting=_gated(random_state), rounds=ROUNDS, random_state=random_state))
+    return scaled(Reweighting(network, weighting=_gated(random_state), rounds=ROUNDS, random_state=random_state))
 
 
 def em_uniform_network(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a network; every instance of a bag is equally likely to be the primary one."""
     network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return _scaled(Reweighting(network, weighting=Mixture(), rounds=ROUNDS, random_state=random_state))
+    return scaled(Reweighting(network, weighting=Mixture(), rounds=ROUNDS, random_state=random_state))
 
 
 def em_gated_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a linear function and a learned gate."""
-    return _scaled(Reweighting(LinearRegression(), weighting=_gated(random_state), random_state=random_state))
+    return scaled(Reweighting(LinearRegression(), weighting=_gated(random_state), random_state=random_state))
 
 
 def em_uniform_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
     """EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one."""
-    return _scaled(Reweighting(LinearRegression(), weighting=Mixture(), random_state=random_state))
+    return scaled(Reweighting(LinearRegression(), weighting=Mixture(), random_state=random_state))
 
 
 def bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
-    return _scaled(BayesianPrime(top=3, random_state=random_state))
+    return scaled(BayesianPrime(top=3, random_state=random_state))
 
 
 def paper_bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
     """The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source."""
-    return _scaled(BayesianPrime(draws=10_000, burn_in=10_000, top=1, random_state=random_state))
+    return scaled(BayesianPrime(draws=10_000, burn_in=10_000, top=1, random_state=random_state))
 
 
 def _gated(random_state: int) -> Mixture:
     return Mixture("gated", gate=Gate(8, random_state=random_state))
-
-
-def _scaled(head) -> BagPipeline:
-    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
 register(

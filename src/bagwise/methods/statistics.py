@@ -8,8 +8,8 @@ from bagwise.embeddings.similarity import MinusDistance, Similarity
 from bagwise.embeddings.summaries import Statistics
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register, variant
-from bagwise.methods.distributions import scaled
 from bagwise.regressors import BagPipeline, BoostedTrees, EmbeddingRidge, LassoPath, RidgePath
+from bagwise.regressors.pipeline import scaled
 
 MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
 

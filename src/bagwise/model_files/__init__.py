@@ -1,6 +1,19 @@
 """Saved models: one file that opens without running code."""
 
-from bagwise.model_files.header import describe_training
-from bagwise.model_files.model_file import load_model, read_header, save_model, try_saving
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.model_files.header import describe_training
+    from bagwise.model_files.model_file import load_model, read_header, save_model, try_saving
 
 __all__ = ["describe_training", "load_model", "read_header", "save_model", "try_saving"]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "header": ("describe_training",),
+        "model_file": ("load_model", "read_header", "save_model", "try_saving"),
+    },
+)

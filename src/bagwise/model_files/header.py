@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
 
-PACKAGES = ("bagwise", "numpy", "scipy", "scikit-learn", "skops")
+PACKAGES = ("bagwise", "numpy", "scipy", "scikit-learn")
 MATTER = ("bagwise", "scikit-learn")  # another version of these may read fitted attributes in another way
 
 

@@ -1,34 +1,30 @@
-"""Saving a fitted model to one file, and opening it again.
-
-From a fitted model to parts (a plan and arrays) and back, by skops and without pickle.
-"""
+"""Saving a fitted model to one file, and opening it again."""
 
 from __future__ import annotations
 
-import io
 import json
 import warnings
-from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
-from zipfile import ZipFile
 
 from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.first_use import lock
 from bagwise.io.atomic_files import replace_file
-from bagwise.model_files.archive import AGAIN, Refused, pack, pack_parts, refusing, unpack
+from bagwise.model_files.archive import AGAIN, Refused, pack, refusing, unpack
 from bagwise.model_files.fitted_trees import check_compiled
 from bagwise.model_files.header import make_header, warn_of_other_versions
-from bagwise.model_files.schema import PLAN, NotAllowed, examine, simplified
+from bagwise.model_files.plan import PLAN, build, write
+from bagwise.model_files.registry import NotAllowed
+from bagwise.model_files.schema import examine
 
 
 def dump(model) -> dict[str, bytes]:
     """The parts of a model, opened once to be sure that they open: trouble is found now, not when it is needed."""
     what = f"this {type(model).__name__} cannot be saved"
     try:
-        parts = _parts(model)
+        parts = write(model)
         load(parts)
     except NotAllowed as error:
         raise ValueError(
@@ -56,27 +52,11 @@ def _load(parts: dict[str, bytes]):
     names = examine(schema, parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, for the whole file
-        placed = parts | {PLAN: json.dumps(schema).encode()}
-        model = _skops().loads(pack_parts(placed), trusted=sorted(names))
+        model = build(schema, parts)
     check_compiled(model, names)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")
     return model
-
-
-def _parts(model) -> dict[str, bytes]:
-    with ZipFile(io.BytesIO(_skops().dumps(model))) as archive:
-        schema, files = simplified(json.loads(archive.read(PLAN)))
-        arrays = {new: archive.read(old) for new, old in files.items()}
-    return {PLAN: json.dumps(schema, separators=(",", ":")).encode(), **arrays}
-
-
-def _skops():
-    try:
-        with lock:
-            return import_module("skops.io")
-    except ImportError as error:
-        raise ImportError("saved models need skops; install it with: pip install 'bagwise[save]'") from error
 
 
 def save_model(
@@ -89,7 +69,7 @@ def save_model(
 ) -> None:
     """Write a fitted model to one file that opens without running code.
 
-    The file is a zip: a header in JSON (`read_header`), a plan of the model by skops, and its arrays. It appears whole
+    The file is a zip: a header in JSON (`read_header`), a plan of the model, and its arrays. It appears whole
     or not at all, and what was there before stays if anything goes wrong. A model that could not be opened again
     is refused here.
 

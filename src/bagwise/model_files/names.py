@@ -12,6 +12,7 @@ OURS = "bagwise"
 # Module: the names of its classes. "Name=Class" where the class goes by another name in files.
 _PLACES = {
     "auto.auto_regressor": ("AutoRegressor",),
+    "auto.cross_validation": ("LearningCurve=Curve",),
     "auto.members": ("MeanTarget",),
     "auto.preparation": (
         "Components",
@@ -21,13 +22,15 @@ _PLACES = {
     "auto.target_transforms": ("MonotoneTarget",),
     "bags.folds": ("BagKFold",),
     "embeddings.base": ("CovariatesBeside",),
-    "embeddings.chebyshev": ("ChebyshevInterpolant=Interpolant",),
     "embeddings.feature_mean": (
         "FeatureMean",
         "NystroemMean",
         "PhaseMean",
     ),
-    "embeddings.kernel_mean": ("KernelMean",),
+    "embeddings.kernel_mean": (
+        "ChebyshevInterpolant=Interpolant",
+        "KernelMean",
+    ),
     "embeddings.landmarks": ("LandmarkMean",),
     "embeddings.quantiles": (
         "QuantileRows",
@@ -42,6 +45,7 @@ _PLACES = {
         "Pool",
         "Statistics",
     ),
+    "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
     "instances.out_of_fold": (
@@ -91,7 +95,7 @@ _PLACES = {
         "AttentionInputs=Inputs",
         "AttentionScale=Scale",
     ),
-    "regressors.attention.joint_training": ("AttentionMember=Member",),
+    "regressors.attention.ensemble_fit": ("AttentionMember=Member",),
     "regressors.attention.network": ("AttentionNetwork=Network",),
     "regressors.attention.weighted_embedding": ("AttentionWeighted",),
     "regressors.bayesian.evidence_ridge": (
@@ -126,6 +130,7 @@ _PLACES = {
 
 # The same, for files of format 2: the modules as they were.
 _FORMER = {
+    "automatic.curve": ("LearningCurve=Curve",),
     "automatic.members": ("MeanTarget",),
     "automatic.preparing": (
         "Components",

@@ -8,8 +8,8 @@ passed the same rule.
 
 Bags in a model file (training bags that a kernel compares new ones with): plain parts, and real Bags when opened.
 
-skops would set the slots of `Bags` one by one, and holding Bags is the proof that they are valid. So a file holds the
-parts in a tuple, and opening it gives them to the constructor, which checks them as it does those of a user.
+Holding `Bags` is the proof that they are valid. So a file holds their parts in a tuple, and opening it gives them to
+the constructor, which checks them as it does those of a user.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
+from bagwise.model_files.archive import Refused
 from bagwise.model_files.names import NAMES as NAMES_OF_OURS
 from bagwise.model_files.names import OURS
 
-LOADER = "ConstructorFromReduceNode"  # of skops: it calls what is named with the parts
-PLACE, NAME = __name__, "make_bags"
+CONSTRUCTOR = "ConstructorFromReduceNode"  # the kind of node that calls what it names, with the parts
 PARTS = tuple(name for name in Bags.__slots__ if name != "compared")  # what is known of new bags alone
 
 
@@ -54,15 +54,6 @@ def make_bags(
     )
 
 
-def in_parts(node: dict) -> None:
-    """Turn the node that skops has made of Bags, a state of slots, into one that calls `make_bags`."""
-    if (node["__module__"], node["__class__"]) == (Bags.__module__, Bags.__name__):
-        slots = node["content"]["content"][1]["content"]
-        parts = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode"}
-        parts["content"] = [slots[name] for name in PARTS]
-        node.update(__class__=NAME, __module__=PLACE, __loader__=LOADER, content=parts)
-
-
 PACKAGES = (
     *("compose", "cross_decomposition", "decomposition", "dummy", "ensemble", "feature_selection", "gaussian_process"),
     *("impute", "kernel_approximation", "kernel_ridge", "linear_model", "mixture", "model_selection"),
@@ -88,6 +79,7 @@ UFUNCS = (
     "numpy",
     "numpy._core._multiarray_umath",
 )  # where element-wise functions say that they live; numpy 2.0 names the second
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 SCALARS = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("bool", "str_"),
@@ -95,7 +87,7 @@ SCALARS = (
 _NUMBERS = {f"numpy.{name}" for name in SCALARS}
 _KEYS = {f"builtins.{name}" for name in ("str", "int", "float", "bool")}
 
-# What each kind of node in a skops file may name; kinds that are not here (bound methods, partials, operators, bytes)
+# What each kind of node may name; kinds that are not here (bound methods, partials, operators, bytes)
 # are refused whatever they name. The one constructor that is called is that of Bags.
 NAMES = {
     "JsonNode": {"builtins.str"},
@@ -112,8 +104,18 @@ NAMES = {
     "RandomGeneratorNode": {"numpy.random._generator.Generator"},
     "LossNode": {f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES},
     "TreeNode": {"sklearn.tree._tree.Tree"},
-    LOADER: {f"{PLACE}.{NAME}"},
+    CONSTRUCTOR: {f"{__name__}.make_bags"},
 }
+
+
+class NotAllowed(Refused):
+    """A type that a model file may not hold."""
+
+    def __init__(self, name: str):
+        self.name = name
+        ours = name.partition(".")[0] in ("bagwise", "sklearn")
+        hint = "; install the versions that saved it, which read_header tells" if ours else ""
+        super().__init__(f"it names {name}, which is no part of a bagwise model here, so nothing was loaded{hint}")
 
 
 def is_allowed(loader: str, module: str, name: str) -> bool:

@@ -1,11 +1,7 @@
-"""The plan of a saved model (skops' ``schema.json``): made simple on saving, and examined before anything is built.
+"""The plan of a file is examined before anything is built: the kind, the keys, the type and the array of every node.
 
-skops describes a model as nested nodes, each with a kind of loader, a module and a class. Here every node is looked
-at before skops sees it: its kind, its keys, the type it names, the array it points to.
-
-The state of an object in a plan: named attributes, none in the place of something that its class defines.
-
-Python looks at an object before its class. So an attribute called like a method would be called instead of it, and
+The state of an object is made of named attributes, none in the place of something that its class defines. For Python
+looks at an object before its class. So an attribute called like a method would be called instead of it, and
 numpy's multiplication could stand where a tree compares the width of what it is given with the width it knows.
 """
 
@@ -14,17 +10,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 
 from bagwise.model_files.archive import AGAIN, Refused, check_array
 from bagwise.model_files.fitted_trees import check_tree_sizes
-from bagwise.model_files.names import OURS, place_of, stable_name
-from bagwise.model_files.registry import in_parts, is_allowed
+from bagwise.model_files.names import OURS, place_of
+from bagwise.model_files.plan import PLAN, PROTOCOL, cells, identity, type_of
+from bagwise.model_files.registry import NotAllowed, is_allowed
 
 
 def check_state(node: dict, parts: dict[str, bytes]) -> None:
     """Refuse a state that is no dictionary of attributes, or has a name that the class of the object has already."""
-    kind, state = _kind(node["__module__"], node["__class__"]), node.get("content")
+    kind, state = type_of(node), node.get("content")
     if state is None or (state["__loader__"], state["content"]) == ("JsonNode", "null"):
         return
     if state["__loader__"] != "DictNode":
@@ -47,17 +43,10 @@ def is_taken(kind: type, name: str) -> bool:
 
 
 @cache
-def _kind(module: str, name: str) -> type:
-    return getattr(import_module(module), name)
-
-
-@cache
 def _parameters(kind: type) -> frozenset[str]:
     return frozenset(inspect.signature(kind).parameters)
 
 
-PLAN = "schema.json"
-PROTOCOL = 2  # of skops: how the nodes below are written
 _NODE = {"__class__", "__module__", "__loader__"}
 _TOP = {"protocol", "_skops_version"}
 # The keys of each kind of node beside those of every node.
@@ -72,41 +61,13 @@ _KEYS = {
 }
 
 
-class NotAllowed(Refused):
-    """A type that a model file may not hold."""
-
-    def __init__(self, name: str):
-        self.name = name
-        ours = name.partition(".")[0] in ("bagwise", "sklearn")
-        hint = "; install the versions that saved it, which read_header tells" if ours else ""
-        super().__init__(f"it names {name}, which is no part of a bagwise model here, so nothing was loaded{hint}")
-
-
-def simplified(schema: dict) -> tuple[dict, dict[str, str]]:
-    """The plan with our classes by their stable names, arrays numbered in order; new name -> old name of every array.
-
-    skops numbers objects by their place in memory, and a node may stand for another of its number. Here only arrays
-    keep one, made of their file's name: an array used twice is stored once, and no other node can stand for another.
-    """
-    files: dict[str, str] = {}
-    for node in nodes(schema):
-        in_parts(node)
-        node.pop("__id__", None)
-        if name := stable_name(node.get("__module__"), node.get("__class__")):
-            node.update(__module__=OURS, __class__=name)
-        if "file" in node:
-            node["file"] = files.setdefault(node["file"], f"{len(files)}.npy")
-            node["__id__"] = _identity(node)
-    return schema, {new: old for old, new in files.items()}
-
-
 def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
     """Refuse a plan with anything unexpected in it; the places of all types in it, each allowed.
 
     Our classes, which a plan knows by their stable names, are put where they are now.
     """
     if schema.get("protocol") != PROTOCOL:
-        raise Refused(f"it follows protocol {schema.get('protocol')} of skops, not {PROTOCOL}; install skops 0.16")
+        raise Refused(f"its plan follows protocol {schema.get('protocol')}, not {PROTOCOL}; {AGAIN}")
     _refuse_idle(schema, parts)
     for name, data in parts.items():
         if name != PLAN:
@@ -131,7 +92,7 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
 
 
 def nodes(schema) -> Iterator[dict]:
-    """Every node of a plan: any dict with a key of skops' own in it."""
+    """Every node of a plan: any dict with a key in it that only nodes have."""
     waiting = [schema]
     while waiting:
         found = waiting.pop()
@@ -150,10 +111,6 @@ def _refuse_idle(schema: dict, parts: dict[str, bytes]) -> None:
         raise Refused(f"its plan has no use for {len(idle):,} of its parts (see {min(idle)!r}); {AGAIN}")
 
 
-def _identity(node: dict) -> str:
-    return f"{node['__class__']} {node['file']}"
-
-
 def _nothing(node, parts) -> None:
     """Most kinds of nodes are what their type is."""
 
@@ -167,17 +124,12 @@ def _check_keys(node, parts) -> None:
 
 def _check_file(node, parts) -> None:
     if "file" in node:
-        if node["file"] not in parts or node.get("__id__") != _identity(node):
+        if node["file"] not in parts or node.get("__id__") != identity(node):
             raise Refused(f"an array is missing or goes by another name; {AGAIN}")
     elif "__id__" in node:
         raise Refused(f"an array of objects goes by the name of another part; {AGAIN}")
-    elif len(node["shape"]["content"]) != 1 and not all(map(_stays_whole, _cells(node["content"]))):
+    elif len(node["shape"]["content"]) != 1 and not all(map(_stays_whole, cells(node["content"]))):
         raise Refused(f"a table of objects holds more than plain values and trees; {AGAIN}")
-
-
-def _cells(content: list) -> Iterator[dict]:
-    for item in content:
-        yield from _cells(item["content"]) if item["__loader__"] == "ListNode" else [item]
 
 
 def _stays_whole(cell: dict) -> bool:

@@ -34,7 +34,7 @@ from bagwise.regressors import EmbeddingRidge, EvidenceRidge
 
 
 def is_standardised(stage) -> bool:
-    """Whether a stage is that of `methods.learners.standardised`: within the range of training, then standardised."""
+    """Whether a stage is that of `regressors.pipeline.standardised`: within the training range, then standardised."""
     if not isinstance(stage, EachInstance) or not isinstance(stage.estimator, Pipeline):
         return False
     return [type(step) for _, step in stage.estimator.steps] == [MinMaxScaler, StandardScaler]

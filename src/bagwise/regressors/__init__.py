@@ -1,20 +1,25 @@
-"""Bag predictions when the algorithm is a loop."""
+"""From rows or bags to targets: ridge and lasso paths, trees, and methods whose algorithm is a loop."""
 
-from bagwise.regressors.attention.attention_regressor import AttentionRegressor
-from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
-from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
-from bagwise.regressors.bayesian.prime_instances import BayesianPrime
-from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
-from bagwise.regressors.bayesian.shrinkage import Shrinkage
-from bagwise.regressors.clusters import ClusterRegressor
-from bagwise.regressors.embedding_ridge import EmbeddingRidge
-from bagwise.regressors.gate import Gate
-from bagwise.regressors.lasso_path import LassoPath
-from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
-from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
-from bagwise.regressors.ridge_path import RidgePath
-from bagwise.regressors.salience import SalienceRegressor
-from bagwise.regressors.trees import BoostedTrees
+from typing import TYPE_CHECKING
+
+from bagwise.first_use import exported
+
+if TYPE_CHECKING:
+    from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+    from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
+    from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
+    from bagwise.regressors.bayesian.prime_instances import BayesianPrime
+    from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
+    from bagwise.regressors.bayesian.shrinkage import Shrinkage
+    from bagwise.regressors.clusters import ClusterRegressor
+    from bagwise.regressors.embedding_ridge import EmbeddingRidge
+    from bagwise.regressors.gate import Gate
+    from bagwise.regressors.lasso_path import LassoPath
+    from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+    from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
+    from bagwise.regressors.ridge_path import RidgePath
+    from bagwise.regressors.salience import SalienceRegressor
+    from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
     "AttentionRegressor",
@@ -37,3 +42,24 @@ __all__ = [
     "SampledShrinkage",
     "Shrinkage",
 ]
+
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "attention.attention_regressor": ("AttentionRegressor",),
+        "attention.weighted_embedding": ("AttentionWeighted",),
+        "bayesian.evidence_ridge": ("EvidenceRidge",),
+        "bayesian.prime_instances": ("BayesianPrime",),
+        "bayesian.sampled_shrinkage": ("SampledShrinkage",),
+        "bayesian.shrinkage": ("Shrinkage",),
+        "clusters": ("ClusterRegressor",),
+        "embedding_ridge": ("EmbeddingRidge",),
+        "gate": ("Gate",),
+        "lasso_path": ("LassoPath",),
+        "pipeline": ("BagPipeline", "PoolPredictions"),
+        "reweighting": ("Mixture", "Primary", "Pruning", "Reweighting"),
+        "ridge_path": ("RidgePath",),
+        "salience": ("SalienceRegressor",),
+        "trees": ("BoostedTrees",),
+    },
+)

@@ -1,7 +1,4 @@
-"""Choose an embedding by the leave-one-bag-out error of the ridge on it.
-
-What linear regression on a mean has for free: the prediction of a bag is a sum over its instances.
-"""
+"""Ridge regression on an embedding, both chosen by leave-one-bag-out; its prediction as a sum over instances."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from sklearn.model_selection import ParameterGrid
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.embeddings import KernelMean
-from bagwise.embeddings.base import CovariatesBeside
+from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.ridge_path import RidgePath
 
@@ -108,7 +105,9 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
         self._check(bags)
-        return self.fit_rows(bags, y, map(partial(self._embed, bags, y), self.settings()), sample_weight)
+        embedding = self.embedding_for({})
+        fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
+        return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
 
     def fit_rows(self, bags, y, embedded, sample_weight=None) -> EmbeddingRidge:
         """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
@@ -143,10 +142,6 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
         if self.offset == "mean" and bags.n_features != 1:
             raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
-
-    def _embed(self, bags, y, setting) -> tuple:
-        embedding = self.embedding_for(setting)
-        return setting, embedding, embedding.fit_transform(_for(embedding, bags), y)
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
         head, beside = clone(self.head if self.head is not None else RidgePath()), None

@@ -1,18 +1,17 @@
-"""The simplest last step: a bag's prediction is the mean, or the median, of its instances' predictions.
-
-A scikit-learn Pipeline whose ``fit`` takes bag weights.
-"""
+"""A scikit-learn Pipeline whose ``fit`` takes bag weights; its steps; the simplest of them: scaled inputs, a pool."""
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_mean, segment_median, segment_median_shares, segment_weighted_median
+from bagwise.instances import EachInstance
 
 
 class BagPipeline(Pipeline):
@@ -59,6 +58,33 @@ class BagPipeline(Pipeline):
         if hasattr(last, "predict") and name not in taking:
             raise ValueError(f"the last step, {type(last).__name__}, takes no sample_weight, so bags cannot be weighed")
         return {f"{name}__sample_weight": weights for name in taking}
+
+
+def first_step(model):
+    """What is given the bags: the beginning of a pipeline, or the model itself."""
+    while isinstance(model, Pipeline):
+        model = next((step for _, step in model.steps if step not in (None, "passthrough")), None)
+    return model
+
+
+def last_step(model):
+    """The regressor at the end of a pipeline, or the model itself."""
+    while isinstance(model, Pipeline):
+        model = model.steps[-1][1]
+    return model
+
+
+def standardised() -> EachInstance:
+    """Features of mean 0 and variance 1, new values kept within the range of training.
+
+    A feature that hardly varied in training would otherwise put a new instance a hundred deviations out.
+    """
+    return EachInstance(make_pipeline(MinMaxScaler(clip=True), StandardScaler()))
+
+
+def scaled(head) -> BagPipeline:
+    """Inputs standardised over all training instances, then the head."""
+    return BagPipeline([("scale", standardised()), ("head", head)])
 
 
 STATISTICS = ("mean", "median")

@@ -1,13 +1,8 @@
 """Fit an instance regressor, weigh the instances by its predictions, fit again: prime, pruning and em are one loop.
 
-What a loop over weighted instances learns from, with targets on a scale of their own, and its fits.
-
-Weigh the instances of a bag by how a model predicts them: the best one, or all but those far from the median.
-
-A weighting knows where to start (`starts`) and what to make of a model's predictions (`step`); the loop around it is
-`Reweighting`. Weights sum to one inside every bag, and an objective is better when lower. `Mixture` is the third.
-
-The third weighting: responsibilities in a mixture over the instances of a bag.
+A weighting (`Primary`, `Pruning`, `Mixture`) knows where to start (`starts`) and what to make of a model's predictions
+(`step`); the loop around it is `Reweighting`. Weights sum to one inside every bag, and an objective is better when
+lower. `Task` is what the loop learns from, its targets on a scale of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
-from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import (
@@ -30,7 +24,7 @@ from bagwise.bags.segments import (
     segment_weighted_median,
 )
 from bagwise.execution.threads import one_thread
-from bagwise.instances.out_of_fold import seeded
+from bagwise.instances.out_of_fold import fit_options, seeded
 from bagwise.regressors.gate import Gate
 
 # Relative to the largest of the bag: instances that weigh less are left out of a fit, as are those of no weight.
@@ -79,7 +73,7 @@ class Task:
         equal = np.ptp(total) <= 1e-12
         bag_of_row = bags.expand(np.arange(len(bags)))[kept]
         regressor = seeded(clone(regressor), random_state)
-        extra = _taken(regressor, sample_weight=None if equal else total, groups=bag_of_row)
+        extra = fit_options(regressor, sample_weight=None if equal else total, groups=bag_of_row)
         weighed = any(name.endswith("sample_weight") for name in extra)
         if not (equal or weighed) and (soft or np.ptp(self.share) > 0):
             raise ValueError(
@@ -91,13 +85,6 @@ class Task:
 
 def in_double(bags: Bags) -> Bags:
     return bags if bags.dtype == np.float64 else bags.replace(bags.instances.astype(np.float64))
-
-
-def _taken(regressor, **offered) -> dict:
-    """Those of the offered parameters of ``fit`` that the regressor, or the last step of a pipeline, takes."""
-    name, last = regressor.steps[-1] if hasattr(regressor, "steps") else ("", regressor)
-    prefix = f"{name}__" if name else ""
-    return {prefix + key: value for key, value in offered.items() if value is not None and has_fit_parameter(last, key)}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 LEAF = 20  # bags in the smallest leaf, where there are enough
-FEWEST, LEAVES = 2, 5  # where there are not: room for so many leaves, of two bags at least
+FEWEST, LEAVES = 2, 5  # where there are not: so many leaves, of two bags at least
 
 
 class BoostedTrees(RegressorMixin, BaseEstimator):

@@ -1,4 +1,4 @@
-"""What people look at: pictures, the methods page, and the report of a run or a model as one HTML file."""
+"""Plots, the methods page, and the report of a run or a model as one HTML file."""
 
 __all__ = ["write_model_report", "write_report"]
 

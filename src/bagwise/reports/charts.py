@@ -1,10 +1,7 @@
-"""From plain data to plots: what each section of a report shows.
+"""The charts of a report as SVG: arrays in, one element out, which takes its colours from the page.
 
-The few parts that our plots are made of, as SVG that takes its colours from the page.
-
-Rows of a chart that is as wide as the page: places in per cent, so that text and dots keep their size.
-
-The plots of a report: arrays in, one piece of SVG out.
+Written by hand because matplotlib's SVG of the same charts is eight times as large and takes ten times as long, and its
+colours do not follow the page's dark mode.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from markupsafe import Markup
 from scipy.stats import binom
 
 from bagwise.reports.findings import LEVEL, HeldOut, size_fifths
@@ -64,8 +60,8 @@ def span(*values, margin: float = 0.04) -> tuple[float, float]:
     known = np.concatenate([np.ravel(np.asarray(one, float)) for one in values])
     known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
-    room = (high - low) * margin or abs(high) * margin or 1.0
-    return low - room, high + room
+    extra = (high - low) * margin or abs(high) * margin or 1.0
+    return low - extra, high + extra
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
@@ -135,14 +131,14 @@ def line(x, y, *, class_: str = "line") -> Markup:
 
 
 def strip(values, names, *, low: float, high: float) -> Markup:
-    """A dot for every split, and the mean as a bar; hovering a dot tells which split it is."""
+    """A dot for every split, and the mean as a bar; the title of a dot names its split."""
     values = np.asarray(values, float)
     known = np.flatnonzero(np.isfinite(values))
     marks = []
     for rank, i in enumerate(known.tolist()):
         height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores can be told apart
-        told = tag("title", f"{names[i]}: {shown(values[i])}")
-        marks.append(tag("circle", told, cx=_at(values[i], low, high), cy=height, r=3, class_="point"))
+        name = tag("title", f"{names[i]}: {shown(values[i])}")
+        marks.append(tag("circle", name, cx=_at(values[i], low, high), cy=height, r=3, class_="point"))
     if len(known):
         place = _at(values[known].mean(), low, high)
         marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
@@ -196,13 +192,10 @@ def predicted_against_true(held: HeldOut) -> Markup:
     ends = np.clip(y(prediction - half), TOP, HEIGHT - BOTTOM), np.clip(y(prediction + half), TOP, HEIGHT - BOTTOM)
     parts = [line(x([low, high]), y([low, high]), class_="reference")]
     parts += [] if held.in_sample else [bars(x(target), *ends)]
-    parts += [dots(x(target[part]), y(prediction[part]), class_=name) for part, name in _marks(inside, held)]
+    marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
+    parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
     what = "prediction of training bags" if held.in_sample else "held-out prediction"
     return _frame(x, y, "target", what, *parts, title=f"{held.label}: {what} against target of {len(target)} bags")
-
-
-def _marks(inside: np.ndarray, held: HeldOut):
-    return [(slice(None), "dot")] if held.in_sample else [(inside, "dot"), (~inside, "dot odd")]
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
@@ -249,7 +242,14 @@ def learned_function(grid, h, counts) -> Markup:
     density = tag("path", d=f"M{edges[0]:.1f} {HEIGHT - BOTTOM}{steps}V{HEIGHT - BOTTOM}Z", class_="band")
     identity = line(x(grid), y(grid), class_="reference")
     return _frame(
-        x, y, "prediction of an instance", "h, its say", density, identity, line(x(grid), y(h)), title="learned h"
+        x,
+        y,
+        "prediction of an instance",
+        "h, its contribution",
+        density,
+        identity,
+        line(x(grid), y(h)),
+        title="learned h",
     )
 
 
@@ -318,23 +318,23 @@ def _window(values: list[np.ndarray]) -> tuple[float, float, str]:
     known = known[np.isfinite(known)]
     kept = known[(known >= low - reach) & (known <= high + reach)]
     out = len(known) - len(kept)
-    told = f"{out} of {len(known)} scores lie far beyond the others and are drawn at the edge."
-    return *span(kept), told if out else ""
+    text = f"{out} of {len(known)} scores lie far beyond the others and are drawn at the edge."
+    return *span(kept), text if out else ""
 
 
 def draw_predictions(held: HeldOut, aside: str) -> dict:
     """Predicted against true, residuals by bag size, calibration of intervals."""
-    plots = [{"svg": predicted_against_true(held), "caption": _interval_words(held)}]
+    plots = [{"svg": predicted_against_true(held), "caption": _interval_text(held)}]
     if held.size.min() < held.size.max():
-        plots.append({"svg": residuals_against_size(held), "caption": _size_words(held)})
+        plots.append({"svg": residuals_against_size(held), "caption": _size_text(held)})
     if not held.in_sample and len(held.calibration()) > 1:
-        told = "How often intervals of every level hold the target. Inside the band, luck alone explains the distance"
-        told += "." if held.std is not None else "; intervals from residuals should be there."
-        plots.append({"svg": calibration(held), "caption": told})
+        text = "How often intervals of every level hold the target. Inside the band, luck alone explains the distance"
+        text += "." if held.std is not None else "; intervals from residuals should be there."
+        plots.append({"svg": calibration(held), "caption": text})
     return {"label": held.label, "aside": aside, "plots": plots}
 
 
-def _interval_words(held: HeldOut) -> str:
+def _interval_text(held: HeldOut) -> str:
     """What the intervals are and how well they do."""
     if held.in_sample:
         return "The model saw these bags when it was fitted: no measure of how it does on new ones."
@@ -342,26 +342,24 @@ def _interval_words(held: HeldOut) -> str:
     if not np.isfinite(half).all():
         return f"Too few held-out bags ({len(half)}) for {percent(LEVEL)} intervals."
     kind = "by the method’s own standard deviations" if held.std is not None else "from the residuals of other folds"
-    told = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float(half.mean()), 2)} on average"
-    return f"{told}; {percent(float(held.covered().mean()))} hold the target, the others are marked."
+    text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float(half.mean()), 2)} on average"
+    return f"{text}; {percent(float(held.covered().mean()))} hold the target, the others are marked."
 
 
-def _size_words(held: HeldOut) -> str:
+def _size_text(held: HeldOut) -> str:
     parts = size_fifths(held)
     if len(parts) < 2:
         return "Residuals of bags of every size."
-    first, last = parts[0], parts[-1]
-    told = [f"{shown(part['rmse'], 2)} for bags of {_range(part)}" for part in (first, last)]
-    return f"Root mean squared residual, the shaded steps: {told[0]}, {told[1]}."
-
-
-def _range(part: dict) -> str:
-    return f"{part['low']:,}" if part["low"] == part["high"] else f"{part['low']:,} to {part['high']:,}"
+    texts = []
+    for part in (parts[0], parts[-1]):
+        sizes = f"{part['low']:,}" if part["low"] == part["high"] else f"{part['low']:,} to {part['high']:,}"
+        texts.append(f"{shown(part['rmse'], 2)} for bags of {sizes}")
+    return f"Root mean squared residual, the shaded steps: {texts[0]}, {texts[1]}."
 
 
 def draw_function(label: str, found: dict) -> dict:
     """The learned function h, and how far it is from the plain mean."""
     gap = float(np.max(np.abs(found["h"] - found["grid"])))
     reach = float(found["grid"][-1] - found["grid"][0])
-    words = f"It is at most {shown(gap, 2)} away from the plain mean; predictions range over {shown(reach, 2)}."
-    return {"svg": learned_function(**found), "label": label, "words": words}
+    text = f"It is at most {shown(gap, 2)} away from the plain mean; predictions range over {shown(reach, 2)}."
+    return {"svg": learned_function(**found), "label": label, "text": text}

@@ -1,9 +1,4 @@
-"""The sections of a run that need its data again and a model fitted on all of it; or why they cannot be had.
-
-What a run folder remembers: the data it was made from, read again, and its methods, fitted on all of it.
-
-What the bag explorer shows: bags by their error, and what a fitted model says of their instances.
-"""
+"""The bag explorer of a report: the data of a run, read again, and its instances by a model fitted on all of it."""
 
 from __future__ import annotations
 
@@ -22,28 +17,11 @@ from bagwise.explanations.contributions import unwrapped
 from bagwise.explanations.explanation import function_on_grid
 from bagwise.io import load
 from bagwise.io.paths import find_files
+from bagwise.io.table_output import duration
 from bagwise.regressors import EmbeddingRidge
 from bagwise.reports.charts import draw_function
-from bagwise.reports.findings import HeldOut, ranked
-from bagwise.reports.text import duration, shortened
-
-
-def recall_data(record: dict, source=None) -> tuple[Bags, np.ndarray]:
-    """The bags and targets of a run: from ``source``, or from where the run had them; refused if they are others.
-
-    Raises
-    ------
-    ValueError, OSError
-        In words: nothing was recorded, the file is gone, or it is not what it was.
-    """
-    origin = record.get("origin") or {}
-    path = source or origin.get("path")
-    if path is None:
-        raise ValueError("the run did not record where its data came from")
-    bags, y = load(path, **origin.get("options", {}))
-    files = find_files(path)
-    refuse_other_data(record, bags, y, name=files[0].name + (" and others" if len(files) > 1 else ""))
-    return bags, y
+from bagwise.reports.findings import HeldOut
+from bagwise.reports.text import shortened
 
 
 def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") -> None:
@@ -56,7 +34,9 @@ def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") ->
 def recall_model(results, method: str, bags: Bags, y: np.ndarray):
     """A method of the run fitted on all bags, with the setting that its folds chose most often."""
     entry, _ = _recall_entry(results, method)
-    return fit(entry.make(_seed(results)), _usual_setting(results, method, entry), bags, y)
+    names = {describe_setting(setting): setting for setting in entry.settings}
+    ((usual, _),) = chosen_settings(results, method).most_common(1) or [("", 0)]
+    return fit(entry.make(_seed(results)), names.get(usual, entry.settings[0]), bags, y)
 
 
 def unfitted(results, method: str):
@@ -86,12 +66,6 @@ def _seed(results) -> int:
     return results.record.get("random_state") or 0
 
 
-def _usual_setting(results, method: str, entry: Entry) -> dict:
-    names = {describe_setting(setting): setting for setting in entry.settings}
-    ((usual, _),) = chosen_settings(results, method).most_common(1) or [("", 0)]
-    return names.get(usual, entry.settings[0])
-
-
 def chosen_settings(results, method: str) -> Counter:
     """How often each setting was chosen: by every fold for itself, or one for all; none where none has a score."""
     chosen = results.setting(method)
@@ -106,7 +80,7 @@ MOST_BAGS, MOST_INSTANCES = 300, 200
 MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
 MOST_FEATURES = 20
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
-MOST_SECONDS = 15.0  # for all of those bags, as far as the first of them, some SOME_SECONDS, can tell
+MOST_SECONDS = 15.0  # for all of those bags, estimated from the first of them, about SOME_SECONDS
 SOME_SECONDS = 0.5
 
 NAMES = {
@@ -118,7 +92,7 @@ NAMES = {
 
 
 def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
-    """Places in ``held`` of the bags that are shown, largest error first: all, or the worst and some drawn by lot."""
+    """Places in ``held`` of the bags that are shown, largest error first: all, or the worst and a random sample."""
     order = np.argsort(-np.abs(held.residual), kind="stable")
     if len(order) <= most:
         return order
@@ -131,7 +105,8 @@ def explain_bags(model, bags: Bags) -> dict:
     """Columns of numbers for the instances of every bag, as plain lists, cut to what a page can hold.
 
     Of a large bag those instances are kept whose numbers are the largest. ``bags`` has an entry for each bag, None for
-    one that cannot be told of in reasonable time: of slow methods the first bags are. ``words`` tells if some are not.
+    one that cannot be explained in reasonable time: of slow methods the first bags are. ``left_out`` is a sentence on
+    the others.
     """
     kept, explanation = _explained(model, bags)
     columns = {name: np.asarray(values) for name, values in explanation.table().items() if name in NAMES}
@@ -149,13 +124,20 @@ def explain_bags(model, bags: Bags) -> dict:
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
+    left_out = ""
+    if len(kept) < len(bags):
+        left_out = (
+            f" Leaving out instances one by one takes time, so {len(kept):,} of {len(bags):,} bags are explained: "
+            f"those of at most {MOST_LEFT_OUT} instances and, from the largest error on, as many as {MOST_SECONDS:g} "
+            "seconds allow."
+        )
     return {
         "kind": explanation.kind,
         "columns": [NAMES[name] for name in columns],
         "features": [shortened(name, 100) for name in names[:features]],
         "most": most,
         "bags": shown,
-        "words": _left_words(len(kept), len(bags)),
+        "left_out": left_out,
     }
 
 
@@ -180,15 +162,6 @@ def _in_time(model, bags: Bags) -> int:
         seconds = perf_counter() - start
     work = np.cumsum(bags.sizes**2)  # a bag of L instances is predicted L times, with all but one
     return max(1, int(np.searchsorted(work, work[count - 1] * MOST_SECONDS / seconds, side="right")))
-
-
-def _left_words(told: int, n_bags: int) -> str:
-    if told == n_bags:
-        return ""
-    return (
-        f" Leaving out instances one by one takes time, so {told:,} of {n_bags:,} bags are explained: those of at most "
-        f"{MOST_LEFT_OUT} instances and, from the largest error on, as many as {MOST_SECONDS:g} seconds allow."
-    )
 
 
 def _fits(sizes: np.ndarray, width: int) -> int:
@@ -245,8 +218,15 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
     if bags is not None:
         refuse_other_data(results.record, bags, y)
         return bags, np.asarray(y, dtype=np.float64), ""
+    origin = results.record.get("origin") or {}
     try:
-        return *recall_data(results.record, data), ""
+        path = data or origin.get("path")
+        if path is None:
+            raise ValueError("the run did not record where its data came from")
+        bags, y = load(path, **origin.get("options", {}))
+        files = find_files(path)
+        refuse_other_data(results.record, bags, y, name=files[0].name + (" and others" if len(files) > 1 else ""))
+        return bags, y, ""
     except READING as error:
         if data is not None:
             raise
@@ -257,46 +237,43 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
     """What the explorer shows of the bags at these positions, and the learned function of the best method with one."""
     label = "the model given"
     if model is None:
+        names = [row["method"] for row in results.ranked()]
+        label = next((name for name in names if unfitted(results, name) is not None), None)
+        if label is None:
+            why_not = (
+                "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
+            )
+            return {"why_not": f"{why_not}."}, None
         try:
-            label, model = _fit_best(results, bags, y, tell)
+            model = _fit(results, label, bags, y, tell)
         except Exception as error:  # whatever a method may raise: a report with one section less is better than none
             return {"why_not": f"{error}."}, None
     return _instances(results, label, model, bags[positions]), _function(results, label, model, bags, y, tell)
 
 
-def _fit_best(results, bags: Bags, y: np.ndarray, tell):
-    """The best method of the run that can be made again from its name, fitted on all bags."""
-    names = [row["method"] for row in ranked(results)]
-    label = next((name for name in names if unfitted(results, name) is not None), None)
-    if label is None:
-        raise ValueError(
-            "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
-        )
-    return label, _fit(results, label, bags, y, tell)
-
-
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
-    seconds = next(row["seconds"] for row in ranked(results) if row["method"] == label)
+    seconds = next(row["seconds"] for row in results.ranked() if row["method"] == label)
     tell(f"Fitting {label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
     return recall_model(results, label, bags, y)
 
 
 def _instances(results, label: str, model, bags: Bags) -> dict:
     try:
-        told = explain_bags(model, bags)
+        explorer = explain_bags(model, bags)
     except Exception as error:
         return {"why_not": f"{label}: {error}."}
-    words = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too.{told['words']}"
+    text = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too."
+    text += explorer.pop("left_out")
     if label in results.methods and not is_as_it_was(results, label):
-        words += f" {label} has changed since the run was made: this is how it is now."
-    return {"explorer": told | {"what": "held out"}, "more_words": words}
+        text += f" {label} has changed since the run was made: this is how it is now."
+    return {"explorer": explorer | {"what": "held out"}, "more": text}
 
 
 def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
     """h of the model of the explorer, or else of the best method that has one."""
     try:
         if not has_learned_function(model):
-            names = (row["method"] for row in ranked(results))
+            names = (row["method"] for row in results.ranked())
             label = next((name for name in names if has_learned_function(unfitted(results, name))), "")
             if not label:
                 return None

@@ -1,9 +1,4 @@
-"""The first screen in words: which method is best, by how much, whether that is more than luck, and what to beware.
-
-Held-out predictions of one method, their intervals, and how often those cover the targets.
-
-What a run found, as tables: methods by rank, every metric, paired differences.
-"""
+"""What a run found, as plain data: held-out predictions and their intervals, tables, and the verdict in sentences."""
 
 from __future__ import annotations
 
@@ -14,22 +9,20 @@ import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from bagwise.evaluation.comparison import WORDS, against_best, distinct_splits, ways
-from bagwise.evaluation.metrics import METRICS
+from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
-from bagwise.io.table_output import to_rows
+from bagwise.io.table_output import duration, to_rows
 from bagwise.reports.text import (
     Column,
     aligned,
     counted,
-    duration,
     filled,
     is_known,
     numbers,
     percent,
     shown,
     shown_p,
-    words,
+    texts,
 )
 
 LEVEL = 0.9  # of the intervals that are drawn
@@ -41,7 +34,7 @@ class HeldOut:
     """One prediction per bag by a model that never saw it: arrays of one entry per bag, and a label.
 
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
-    ``repeat`` tells which round of folds it was. ``in_sample`` marks predictions of the bags the model was trained on.
+    ``repeat`` is the round of folds. ``in_sample`` marks predictions of the bags the model was trained on.
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
     """
 
@@ -61,7 +54,7 @@ class HeldOut:
         return self.target - self.prediction
 
     def half_widths(self, level: float = LEVEL) -> np.ndarray:
-        """Half the width of the central interval of every bag; infinite where too few bags tell.
+        """Half the width of the central interval of every bag; infinite where there are too few bags.
 
         With standard deviations, those of the normal distribution. Else cross-conformal: with R the absolute residuals
         of the n bags of the other folds (of the other bags or groups, where there is one fold only), the
@@ -160,19 +153,6 @@ CHOSEN = "where settings were chosen: inside the training bags, on the scoring f
 SURE = 0.05  # a corrected p-value below this is called more than luck
 
 
-def ranked(results) -> list[dict]:
-    """The rows of `against_best` with every mean of the summary, best first; methods that are not ranked come last."""
-    means = {row["method"]: row for row in to_rows(results.summary())}
-    loss = METRICS[results.metric].loss
-    rows = [means[row["method"]] | row for row in against_best(results)]
-
-    def place(row: dict) -> tuple:
-        score = row[results.metric]
-        return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
-
-    return sorted(rows, key=place)
-
-
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
     """One row per method, best first."""
     main, name = results.metric, METRIC_NAMES[results.metric]
@@ -182,7 +162,7 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
     covers = [None if one is None else float(one.covered().mean()) for one in finite]
     widths = [None if one is None else float(one.half_widths().mean()) for one in finite]
     return filled(
-        words("method", of["method"]),
+        texts("method", of["method"]),
         _with_deviation(name, of[main], of[f"{main}_sd_folds"]),
         numbers("from best", of["from_best"], digits=2, sign=True, note="mean paired difference on the same splits"),
         numbers("p", of["p_holm"], shown=shown_p, note="corrected resampled t-test, Holm over all pairs"),
@@ -191,7 +171,7 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
         numbers("inside", covers, shown=percent, note=f"share of targets inside their {percent(LEVEL)} intervals"),
         numbers("± width", widths, digits=2, note=f"half the mean width of the {percent(LEVEL)} intervals"),
         numbers("per split", of["seconds"], shown=duration, note="mean time to fit and predict"),
-        *_if_varied(words("selection", of["selection"], note=CHOSEN)),
+        *_if_varied(texts("selection", of["selection"], note=CHOSEN)),
         *_if_varied(numbers("cells", of["cells"], shown=_whole, note="that the mean is of")),
         *([numbers("failed", of["failed"], shown=_whole)] if any(of["failed"]) else []),
     )
@@ -207,16 +187,18 @@ def _if_varied(column: Column) -> list[Column]:
 
 def _with_deviation(name: str, means: list, deviations: list) -> Column:
     """Means with their deviation over splits in the same column, sorted by the mean."""
-    texts = aligned(means)
-    decimals = len(texts[0].partition(".")[2])
-    spreads = [f" ± {spread:.{decimals}f}" if is_known(spread) and "e" not in texts[0] else "" for spread in deviations]
-    joined = [text + spread for text, spread in zip(texts, spreads, strict=True)]
+    shown_means = aligned(means)
+    decimals = len(shown_means[0].partition(".")[2])
+    spreads = [
+        f" ± {spread:.{decimals}f}" if is_known(spread) and "e" not in shown_means[0] else "" for spread in deviations
+    ]
+    joined = [text + spread for text, spread in zip(shown_means, spreads, strict=True)]
     return Column(name, joined, means, "mean ± deviation over splits")
 
 
 def metrics_table(results, rows: list[dict]) -> list[Column]:
     """Every metric there is, its mean and its deviation over the means of repeats."""
-    columns = [words("method", [row["method"] for row in rows])]
+    columns = [texts("method", [row["method"] for row in rows])]
     for metric, name in METRIC_NAMES.items():
         columns.append(numbers(name, [row[metric] for row in rows]))
         if metric == results.metric:
@@ -228,7 +210,7 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
 
 def differences(results) -> dict[str, dict]:
     """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
-    rows = ranked(results)
+    rows = results.ranked()
     found: dict[str, dict] = {}
     if not rows[0]["best"]:
         return found
@@ -249,8 +231,8 @@ def pairs_table(results) -> list[Column]:
     if not rows:
         return []
     return filled(
-        words("method", of["method"]),
-        words("minus", of["reference"]),
+        texts("method", of["method"]),
+        texts("minus", of["reference"]),
         numbers("difference", of["difference"], sign=True, note=f"mean difference of {METRIC_NAMES[results.metric]}"),
         numbers("std. error", of["standard_error"], digits=2, note="corrected for overlapping training sets"),
         numbers("t", of["t"], digits=2),
@@ -264,26 +246,20 @@ RELATIVE = ("rmse", "mae", "crps")  # metrics of which a difference in per cent 
 
 
 def verdict(results, rows: list[dict]) -> dict:
-    """The first thing to read: the best method, its score, its lead, and whether that is more than luck."""
+    """The first thing to read: the best method, its score, its lead, and whether that is more than chance."""
     name = METRIC_NAMES[results.metric]
     best = rows[0]
     if not best["best"]:
         none = "No method has a score yet" if best[results.metric] is None else "No split has a score of every method"
-        return {"best": None, "headline": none, "sentences": [_undone(results)]}
-    score = f"{name} {_with_spread(best, results.metric)} on bags it never saw"
+        undone = f"{counted(len(results.failures), 'cell')} failed; {results.missing} are still to be run."
+        return {"best": None, "headline": none, "sentences": [undone]}
+    sd = best[f"{results.metric}_sd_folds"]
+    spread = f" ± {shown(sd, 2)}" if is_known(sd) else ""
+    score = f"{name} {shown(best[results.metric])}{spread} on bags it never saw"
     if len(rows) == 1:
         return {"best": best["method"], "headline": "", "sentences": [f"{score}. One method was run."]}
     headline = "has the best score" if len(rows) > 2 else "has the better score"
     return {"best": best["method"], "headline": headline, "sentences": [f"{score}.", *_lead(results, rows)]}
-
-
-def _undone(results) -> str:
-    return f"{counted(len(results.failures), 'cell')} failed; {results.missing} are still to be run."
-
-
-def _with_spread(row: dict, metric: str) -> str:
-    spread = row[f"{metric}_sd_folds"]
-    return shown(row[metric]) + (f" ± {shown(spread, 2)}" if is_known(spread) else "")
 
 
 def _lead(results, rows: list[dict]) -> list[str]:
@@ -313,7 +289,7 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
         return []
     name = METRIC_NAMES[results.metric]
     sd = best[f"{results.metric}_sd_folds"]
-    splits = len(set(distinct_splits(results).tolist()))
+    splits = len(set(results.distinct_splits().tolist()))
     note = f"± {shown(sd, 2)} over {counted(splits, 'split')}" if is_known(sd) else "one split"
     found.append({"name": name, "value": shown(best[results.metric]), "note": note})
     if results.metric != "r2" and is_known(best["r2"]):
@@ -326,7 +302,7 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
 
 
 def interval_tiles(held: HeldOut) -> list[dict]:
-    """How wide the intervals are and how many hold; nothing where too few bags tell."""
+    """How wide the intervals are and how many hold; nothing where there are too few bags."""
     if not np.isfinite(held.half_widths()).all():
         return []
     note = f"hold {percent(float(held.covered().mean()))} of the targets"
@@ -337,15 +313,17 @@ def interval_tiles(held: HeldOut) -> list[dict]:
 def notes(results) -> list[str]:
     """What a reader must know before believing a number."""
     found = []
-    optimistic = ways(results).get("paper", [])
+    optimistic = results.by_selection().get("paper", [])
     if optimistic:
         whose = "" if optimistic == results.methods else f" for {', '.join(optimistic)}"
-        found.append(f"Optimistic{whose}: {WORDS['paper'].removesuffix(': optimistic')}, so no such score is honest.")
+        found.append(
+            f"Optimistic{whose}: {EXPLANATIONS['paper'].removesuffix(': optimistic')}, so no such score is honest."
+        )
     if results.missing:
         cells = len(results.record["cells"])
         found.append(f"Unfinished: {results.missing} of {cells} cells are still to be run; averages are over the rest.")
     if results.failures:
         failed = sorted({method for method, *_ in results.failures})
-        told = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
-        found.append(f"{told} What went wrong is listed under “What was run”.")
+        text = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
+        found.append(f"{text} The errors are listed under “What was run”.")
     return found + results.notes()

@@ -12,7 +12,7 @@ Made from the catalogue by `bagwise methods --markdown`; do not edit. Every meth
 scikit-learn estimator.
 N instances, B bags, d features. *Interval*: the method has a predictive standard deviation,
 `predict(bags, return_std=True)`. *Which instance*: its
-last step tells instance weights or contributions. What happens to values that training never saw:
+last step gives instance weights or contributions. What happens to values that training never saw:
 [pitfalls](pitfalls.md#outside-the-range-of-training).
 """
 

@@ -12,12 +12,13 @@ from bagwise.evaluation.fingerprint import describe, of_data, of_library, versio
 from bagwise.evaluation.metrics import METRICS, score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.intervals.order_statistics import units_of
+from bagwise.io.table_output import duration
 from bagwise.reports.charts import draw_predictions
 from bagwise.reports.explorer import choose_bags, explain_bags, function_section
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, interval_tiles
 from bagwise.reports.page import blank, sections, write_page
 from bagwise.reports.run_report import bags_table, describe_data
-from bagwise.reports.text import Column, counted, duration, filled, numbers, shown, words
+from bagwise.reports.text import Column, counted, filled, numbers, shown, texts
 
 
 def write_model_report(
@@ -32,7 +33,7 @@ def write_model_report(
     bags, y : what it was fitted on
     held_out : array, optional
         A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
-        (``bw.method("auto")``). Without, there is no honest score, and the report says that.
+        (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
     fold, std : arrays, optional
         The fold of every bag (default ``model.fold_``), and the standard deviation of its prediction if there is one.
     name : what the data set is called
@@ -51,17 +52,17 @@ def write_model_report(
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places = choose_bags(held)
-    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more_words": "", "why_not": "", "explorer": None}
-    listed["words"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
+    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more": "", "why_not": "", "explorer": None}
+    listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
     content = blank() | {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
         "verdict": _verdict(held),
         "tiles": _tiles(held),
-        "account": _account(model),
+        "summary": _summary(model),
         "predictions": [draw_predictions(held, "")],
-        "predictions_words": "In sample: the model saw these bags."
+        "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
         "bags": listed | _instances(label, model, bags[places], held),
@@ -103,11 +104,11 @@ def _keeper(model, n_bags: int):
 def _verdict(held: HeldOut) -> dict:
     n = counted(len(held.target), "bag")
     if held.in_sample:
-        told = "It was scored on no bag that it had not seen: `bagwise evaluate` tells how good it is."
-        return {"best": held.label, "headline": f"was fitted on {n}", "sentences": [told]}
-    rmse = shown(METRICS["rmse"].of(held.target, held.prediction))
-    told = f"RMSE {rmse} on bags it never saw, the predictions of all folds taken together."
-    return {"best": held.label, "headline": f"was fitted on {n}", "sentences": [told]}
+        text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures how good it is."
+    else:
+        rmse = shown(METRICS["rmse"].of(held.target, held.prediction))
+        text = f"RMSE {rmse} on bags it never saw, the predictions of all folds taken together."
+    return {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
 
 
 def _tiles(held: HeldOut) -> list[dict]:
@@ -120,13 +121,13 @@ def _tiles(held: HeldOut) -> list[dict]:
     return tiles + interval_tiles(held)
 
 
-def _account(model) -> dict | None:
-    """What an automatic method tried, also inside intervals: its rows as a table, its own words as text."""
+def _summary(model) -> dict | None:
+    """What an automatic method compared, also inside intervals: its members as a table, its summary as text."""
     model = unwrapped(model)
     rows = getattr(model, "account_", None)
-    told = getattr(model, "summary", None)
+    summary = getattr(model, "summary", None)
     try:
-        text = told() if callable(told) else None
+        text = summary() if callable(summary) else None
     except (NotFittedError, TypeError, AttributeError):
         text = None
     columns = _columns(rows) if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
@@ -140,7 +141,7 @@ def _columns(rows: list[dict]) -> list[Column]:
         plain = all(value is None or isinstance(value, int | float | np.number) for value in values)
         head = key.replace("_", " ")
         how = {"shown": duration} if key == "seconds" else {}
-        made.append(numbers(head, values, **how) if plain else words(head, ["" if v is None else v for v in values]))
+        made.append(numbers(head, values, **how) if plain else texts(head, ["" if v is None else v for v in values]))
     return filled(*made)
 
 
@@ -149,8 +150,8 @@ def _instances(label: str, model, bags, held: HeldOut) -> dict:
         explorer = explain_bags(model, bags) | {"what": "fitted" if held.in_sample else "held out"}
     except Exception as error:  # a report with one section less is better than none
         return {"why_not": f"{label}: {error}."}
-    words = f"Choose a bag to see its instances as {label} sees them.{explorer['words']}"
-    return {"explorer": explorer, "more_words": words}
+    text = f"Choose a bag to see its instances as {label} sees them.{explorer.pop('left_out')}"
+    return {"explorer": explorer, "more": text}
 
 
 def _facts(bags, y, label: str, command) -> list[tuple[str, str]]:

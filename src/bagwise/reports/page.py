@@ -24,7 +24,7 @@ def write_page(path, content: dict) -> Path:
 
 
 def render(content: dict) -> str:
-    """The page. Every text in the content is escaped, unless `svg.tag` made it and did so already.
+    """The page. Every text in the content is escaped, unless `charts.tag` made it and did so already.
 
     Beside escaping, the page carries a policy that lets the browser run our own script, known by its hash, and nothing
     else, and load nothing from anywhere.
@@ -65,15 +65,18 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "account", "function", "bags")
+    names = ("results", "summary", "function", "bags")
     lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
-    texts = {"predictions_words": "", "no_predictions": "", "n_failures": 0}
+    texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
 
 
 def sections(content: dict) -> list[tuple[str, str]]:
-    """The ways through the page: those sections that are there."""
-    names = {"results": "Results", "account": "What was tried", "predictions": "Predictions"}
+    """Titles and anchors of the sections that are there."""
+    names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
     names |= {"function": "Learned function", "bags": "Bags", "facts": "What was run"}
-    known = [part for part in names if content[part] or part == "predictions"]
-    return [(names[part], "run" if part == "facts" else part) for part in known]
+    return [
+        (name, "run" if part == "facts" else part)
+        for part, name in names.items()
+        if content[part] or part == "predictions"
+    ]

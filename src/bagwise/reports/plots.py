@@ -1,17 +1,7 @@
-"""The picture of `bagwise demo`.
+"""Plots of predictions and bags on matplotlib axes, in one style.
 
-How pictures look, in one place: a few colours, and an axis that is quiet.
-
-Backgrounds are transparent, so every colour has to be read on white and on near black: each has a contrast of at least
-3 to both, and the three of the series stay apart for the colour-blind.
-
-The check of what is to be drawn: columns of finite numbers, equally long.
-
-How good the predictions are: against the targets, by bag size, fold by fold; and how honest the intervals.
-
-What is inside the bags: their distributions, the learned function of an instance, and who says what.
-
-Where the bags are.
+Backgrounds are transparent, so every colour is read on white and on near black: each has a contrast of at least 3 to
+both, and the three of the series differ for the colour-blind.
 """
 
 from __future__ import annotations
@@ -44,7 +34,7 @@ __all__ = [
 
 INK = "#7a808a"  # text, ticks, lines to compare with
 BLUE, ORANGE, TEAL = SERIES = ("#2f84c8", "#d9660b", "#12927a")
-SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both told apart by the colour-blind
+SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both clear to the colour-blind
 
 
 def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
@@ -119,10 +109,10 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""
     for part, colour in ((~missed, BLUE), (missed, ORANGE)):
         axis.scatter(y[part], predicted[part], s=14, color=colour, alpha=0.8, linewidths=0)
     unit = f" ({unit})" if unit else ""
-    told = f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.4g}"
+    text = f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.4g}"
     if intervals is not None:
-        told += f", {np.mean(~missed):.0%} inside"
-    return quiet(axis, xlabel=f"target{unit}", ylabel=f"prediction{unit}", title=f"Predicted against true ({told})")
+        text += f", {np.mean(~missed):.0%} inside"
+    return quiet(axis, xlabel=f"target{unit}", ylabel=f"prediction{unit}", title=f"Predicted against true ({text})")
 
 
 def residuals_against_size(axis, y, predicted, sizes):
@@ -206,8 +196,8 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
     feature : int or str
         The position or the name of the feature to show.
     values : array (instances,), optional
-        Shown instead of a feature: the predictions of the instances, say. The targets are then drawn as well, since
-        they are in the same unit.
+        Shown instead of a feature: the predictions of the instances, for example. The targets are then drawn as
+        well, since they are in the same unit.
     most : int
         Of more bags than this some are shown, evenly spaced over the order.
     """
@@ -232,7 +222,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
 
 
 def learned_function(axis, head, predictions):
-    """The function h that turns an instance prediction into its say in the bag, over how many instances lie where.
+    """The function h from the prediction of an instance to its contribution, over how many instances lie where.
 
     Parameters
     ----------
@@ -257,7 +247,9 @@ def learned_function(axis, head, predictions):
     axis.plot(grid, h, color=BLUE, linewidth=2, label="h, learned")
     legend(axis, loc="upper left")
     title = "A bag's prediction is the mean of h over its instances"
-    return quiet(axis, xlabel="prediction of an instance", ylabel="h: its vote on the bag's target", title=title)
+    return quiet(
+        axis, xlabel="prediction of an instance", ylabel="h: its contribution to the bag's target", title=title
+    )
 
 
 def contributions(axis, explanation, bag: int = 0):
@@ -339,12 +331,12 @@ def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = Non
     return quiet(axis, xlabel="longitude", ylabel="latitude", title="Where the bags are")
 
 
-def demo_picture(path: Path, bags, y, score, model) -> None:
+def demo_picture(path: Path, bags, y, held_out, model) -> None:
     """Held-out predictions against targets, and the learned function, side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    predicted_against_true(left, y, score.held_out)
+    predicted_against_true(left, y, held_out)
     learned_function(right, model[-1], model[:1].transform(bags))
     figure.savefig(path, dpi=130)

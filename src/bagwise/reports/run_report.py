@@ -1,7 +1,4 @@
-"""The report of an evaluation.
-
-What was run, as plain data: the command, the data, the protocol, versions, seeds, seconds, failures.
-"""
+"""The report of an evaluation: what it found, and what was run (command, data, protocol, versions, seeds, failures)."""
 
 from __future__ import annotations
 
@@ -11,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.evaluation import Results
-from bagwise.evaluation.comparison import distinct_splits, explained
+from bagwise.io.table_output import duration
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores
 from bagwise.reports.explorer import choose_bags, chosen_settings, explored, find_data
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, held_out
 from bagwise.reports.page import blank, sections, write_page
-from bagwise.reports.text import Column, counted, duration, filled, is_known, numbers, shortened, shown, words
+from bagwise.reports.text import Column, counted, filled, is_known, numbers, shortened, shown, texts
 
 UNKNOWN = "not recorded"
 MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
@@ -34,8 +31,8 @@ def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
     return f"{text}; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}."
 
 
-def data_words(results) -> str:
-    """The data of a run in a sentence; targets as far as cells have told them."""
+def _data_text(results) -> str:
+    """The data of a run in a sentence; targets as far as cells know them."""
     data = results.record["data"]
     targets: dict[int, float] = {}
     for method in results.methods:
@@ -62,7 +59,7 @@ def facts(results) -> list[tuple[str, str]]:
         ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
         ("Data hash", data["hash"]),
         ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold')}"),
-        ("Selection", explained(results)),
+        ("Selection", results.selection_text()),
         ("Ranked by", METRIC_NAMES[results.metric]),
         ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
         ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
@@ -89,14 +86,14 @@ def failures_table(results) -> list[Column]:
     if not results.failures:
         return []
     methods, repeats, folds, errors = zip(*results.failures[:MOST_FAILURES], strict=True)
-    return filled(words("method", methods), words("repeat", repeats), words("fold", folds), words("error", errors))
+    return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
 
 
 def bags_table(ids, held, places) -> list[Column]:
     """The bags of the explorer, largest error first."""
     what = "fitted" if held.in_sample else "held out"
     return [
-        words("bag", [ids[bag] for bag in held.bag[places].tolist()]),
+        texts("bag", [ids[bag] for bag in held.bag[places].tolist()]),
         numbers("error", np.abs(held.residual[places]), note="|target − prediction|"),
         numbers("target", held.target[places]),
         numbers(what, held.prediction[places], note=f"prediction, {what}"),
@@ -123,7 +120,7 @@ def write_report(
     Three steps that never mix: what the run found becomes plain data, plain data becomes plots, both fill a template.
     Scores and predictions are of held-out bags. The explorer and the learned function are of one model fitted on all
     bags: the best method of the run, with the setting that its folds chose most often. For that the data is read again
-    from where the run had it; if it is gone or has changed, the report says so there and shows the rest.
+    from where the run had it; if it is gone or has changed, the report states it there and shows the rest.
 
     Parameters
     ----------
@@ -152,7 +149,7 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
-    ranked = findings.ranked(results)
+    ranked = results.ranked()
     found = {row["method"]: held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
     content = _summarised(results, ranked, held)
@@ -179,22 +176,22 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, findings.differences(results))
     tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
-    chosen = explained(results)
-    told = {
-        "n_splits": counted(len(set(distinct_splits(results).tolist())), "split"),
+    chosen = results.selection_text()
+    about = {
+        "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
         "explained": chosen[0].upper() + chosen[1:] + ".",
     }
     aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
     return blank() | {
         "kind": "evaluation",
         "title": str(results.record["data"]["name"]),
-        "data": data_words(results),
+        "data": _data_text(results),
         "notes": findings.notes(results),
         "verdict": findings.verdict(results, ranked),
         "tiles": findings.tiles(results, ranked, held.get(ranked[0]["method"])),
-        "results": told | chart | tables,
+        "results": about | chart | tables,
         "predictions": [draw_predictions(one, aside[method]) for method, one in list(held.items())[:MOST_METHODS]],
-        "predictions_words": _prediction_words(held),
+        "predictions_lead": _predictions_lead(held),
         "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
         "has finished.",
         "facts": facts(results),
@@ -204,17 +201,17 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     }
 
 
-def _prediction_words(held: dict[str, HeldOut]) -> str:
+def _predictions_lead(held: dict[str, HeldOut]) -> str:
     repeats = {one.repeat for one in held.values()}
     which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
-    words = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
-    return words + (f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else "")
+    text = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
+    return text + (f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else "")
 
 
 def _bag_list(results, best: HeldOut, places) -> dict:
     ids = results.record["data"]["ids"]
-    words = f"Held-out predictions of {best.label}, largest error first."
+    text = f"Held-out predictions of {best.label}, largest error first."
     if len(places) < len(best.bag):
-        words += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and some drawn by lot."
+        text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
     columns = bags_table(ids, best, places)
-    return {"columns": columns, "words": words, "more_words": "", "explorer": None}
+    return {"columns": columns, "lead": text, "more": "", "explorer": None}

@@ -1,7 +1,4 @@
-"""A table for people: columns of text, with the values to sort by beside them.
-
-Numbers as people read them: as many digits as mean something, the same for a whole column.
-"""
+"""Numbers, durations and table columns as text: as many digits as mean something, the same for a whole column."""
 
 from __future__ import annotations
 
@@ -78,25 +75,8 @@ def percent(value, digits: int = 0) -> str:
     return f"{100 * value:.{digits}f}\u00a0%" if is_known(value) else NONE
 
 
-def duration(seconds) -> str:
-    """Milliseconds to hours, as one would say it.
-
-    Examples
-    --------
-    >>> duration(0.0321), duration(12.3), duration(400), duration(7300), duration(None)
-    ('32 ms', '12 s', '6.7 min', '2.0 h', '–')
-    """
-    if not is_known(seconds):
-        return NONE
-    if seconds < 0.095:
-        return f"{1000 * seconds:.2g} ms"
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def shortened(text: str, most: int = 500) -> str:
-    """A text from data, cut where no page has room for more.
+    """A text from data, cut to a length that a page can hold.
 
     Examples
     --------
@@ -119,12 +99,12 @@ def counted(n: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """``texts`` are shown, ``values`` (numbers or None) sort them; a column without values is of words."""
+    """``texts`` are shown, ``values`` (numbers or None) sort them; a column of plain text has no values."""
 
     head: str
     texts: Sequence[str]
     values: Sequence[float | None] | None = None
-    note: str = ""  # said when the head is hovered
+    note: str = ""  # shown when the pointer is on the head
 
     @property
     def is_empty(self) -> bool:
@@ -132,12 +112,13 @@ class Column:
         return self.values is not None and not any(is_known(value) for value in self.values)
 
 
-def words(head: str, texts, *, note: str = "") -> Column:
+def texts(head: str, texts, *, note: str = "") -> Column:
+    """A column of plain text."""
     return Column(head, [shortened(str(text)) for text in texts], None, note)
 
 
 def numbers(head: str, values, *, digits: int = 3, sign: bool = False, note: str = "", shown=None) -> Column:
-    """Numbers with common decimals, or each as ``shown`` says it."""
+    """A column of numbers with common decimals, or each by the function ``shown``."""
     values = [float(value) if is_known(value) else None for value in values]
     if shown is None:
         return Column(head, aligned(values, digits, sign=sign), values, note)

@@ -1,1 +1,1 @@
-""""""
+"""Regression networks for instances, on the CPU and on GPUs."""

@@ -1,10 +1,12 @@
 """A regression network for instances: the model of scikit-learn's MLPRegressor, trained for all folds at once.
 
-Networks of many cross-fits trained ahead, together, and found again when the cross-fit's turn comes.
+`train_problems` chooses the engine: the CPU, or a GPU if one was asked for, or is there and worth it. `train_ahead`
+trains the networks of many cross-fits together, to be found again when the cross-fit's turn comes.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -17,14 +19,26 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bagwise.execution.devices import gpu
+from bagwise.execution.devices import gpu, say, settled
+from bagwise.first_use import lock
 from bagwise.instances.cross_fit import CrossFit
-from bagwise.instances.networks.engines import placed, train_problems
-from bagwise.instances.networks.ensemble import NetworkEnsemble
-from bagwise.instances.networks.training_data import Problem, Recipe, Trained
+from bagwise.instances.networks.ensemble import (
+    COLUMNS,
+    ROWS,
+    NetworkEnsemble,
+    Problem,
+    Recipe,
+    Trained,
+    layout,
+    train_networks,
+)
 
 _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
+
+PRECISIONS = ("float32", "tf32")
+WORTH = 2e12  # operations below which a GPU is not worth waking: about half a minute of one core
+MANY = 8  # networks; a GPU trains one alone no sooner than a core does
 
 
 class NetworkRegressor(RegressorMixin, BaseEstimator):
@@ -177,7 +191,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
     def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
         """`cross_fit` of several problems, each (X, y, fold, sample_weight), whose networks are trained as one job.
 
-        That is for a GPU, which has room for the networks of all folds of all repeats of an evaluation. The results
+        That is for a GPU, on which the networks of all folds of all repeats of an evaluation fit. The results
         are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
         """
         recipe, n_jobs = self._recipe(), self.n_jobs if n_jobs is None else n_jobs
@@ -292,6 +306,46 @@ def _seed(random_state) -> int:
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", precision="float32", n_jobs=None):
+    """For every problem the list of its networks, `Trained`, by the engine of the device."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision must be 'float32' or 'tf32', not {precision!r}")
+    place = device if device == "cpu" else placed(problems, recipe, device)
+    if place != "cpu":
+        with lock:
+            import torch
+
+            from bagwise.instances.networks import gpu as together
+
+        say("training networks", place)
+        try:
+            return together.train_together(problems, recipe, place, precision, n_jobs)
+        except torch.OutOfMemoryError:
+            warnings.warn(
+                f"the memory of {place} does not hold one of these networks and its data; training on the CPU instead",
+                UserWarning,
+                stacklevel=2,
+            )
+    return [train_networks(problem, recipe, n_jobs=n_jobs) for problem in problems]
+
+
+def placed(problems: list[Problem], recipe: Recipe, device: str) -> str:
+    """Where this work is done: ``"cpu"``, or the name of a GPU."""
+    return settled(device, worth=worth_a_gpu(problems, recipe))
+
+
+def worth_a_gpu(problems: list[Problem], recipe: Recipe) -> bool:
+    """Whether the networks are many enough, and so is their arithmetic."""
+    return sum(problem.n_networks for problem in problems) >= MANY and operations(problems, recipe) >= WORTH
+
+
+def operations(problems: list[Problem], recipe: Recipe) -> float:
+    """Multiplications and additions of the whole training."""
+    rows = sum(float(problem.n_networks) * len(problem.y) for problem in problems)
+    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
+    return 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())
 
 
 THREADS = 8

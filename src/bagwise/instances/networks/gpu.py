@@ -1,14 +1,12 @@
 """Training the networks of one or many cross-fits together on a device, in as few launches as its memory allows.
 
-A fresh permutation of every network's rows in every epoch, each place computed on its own: no sorting, no swaps.
+Networks of any shape are trained by batched matrix products on any device of torch; those of one hidden layer by one
+kernel each where triton is there (`triton_fused`, `triton_streamed`).
 
-The places 0, ..., n - 1 are written as pairs (l, r), place = l a + r with a about the root of n. A round adds a hash of
-one half to the other, modulo its size (a Feistel network), which can be undone and so is a permutation of the a b >= n
+Every network's rows are permuted afresh in every epoch, each place computed on its own: no sorting, no swaps. The
+places 0, ..., n - 1 are written as pairs (l, r), place = l a + r with a about the root of n. A round adds a hash of one
+half to the other, modulo its size (a Feistel network), which can be undone and so is a permutation of the a b >= n
 pairs. A place that lands at n or beyond goes round again until it does not: a permutation of the n.
-
-Many networks on one device, ready to be trained together: data, rows, scaling and parameters as tensors.
-
-Networks trained together by batched matrix products: networks of any shape, on any device of torch.
 """
 
 from __future__ import annotations
@@ -23,14 +21,18 @@ import torch
 from torch import Tensor
 
 from bagwise.first_use import lock
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT, layout
-from bagwise.instances.networks.training_data import (
+from bagwise.instances.networks.ensemble import (
+    BIAS_AT,
+    COLUMNS,
     LEAST,
+    ROWS,
+    WEIGHT_AT,
     Problem,
     Recipe,
     Trained,
     initial_parameters,
     inverse,
+    layout,
     refuse_divergence,
 )
 
@@ -365,7 +367,7 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
 
 
 def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
-    """All networks of the problems, as many at a time as the device has room for."""
+    """All networks of the problems, as many at a time as fit on the device."""
     members = [(j, k) for j, problem in enumerate(problems) for k in range(problem.n_networks)]
     size, trained, at = _at_once(problems, recipe, data), [], 0
     while at < len(members):
@@ -432,7 +434,7 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
         try:
             loss = engine.epoch(order, sizes, epoch)
         except Exception as error:
-            if type(error).__name__ != "OutOfResources":  # triton's: this card has no room for such a kernel
+            if type(error).__name__ != "OutOfResources":  # triton's: such a kernel is too large for this card
                 raise
             engine = Batched(group, precision)
             loss = engine.epoch(order, sizes, epoch)

@@ -1,9 +1,9 @@
 """Compiled training and prediction of small networks: one network, one core, everything in its cache.
 
-Importing this module imports numba; only `network_compiling.kernels` does so, when first needed.
+Importing this module imports numba; only `ensemble.kernels` does so, when first needed.
 
 A layer is a matrix of weights (inputs, units) and a row of biases, cut out of one flat vector by the table
-``plan`` of `network_layout.layout`. Sizes are padded with zeros to whole vectors, and such zeros stay zero under
+``plan`` of `ensemble.layout`. Sizes are padded with zeros to whole vectors, and such zeros stay zero under
 every step, so the loops have no tails. Nearly all of the work is one product of matrices, `multiply`, used in
 three directions:
 
@@ -11,12 +11,11 @@ three directions:
 - gradient  dW += A^T D, with D = d loss / d (A W + b)
 - backward  D' = (D W^T) where A > 0, written over A
 
-Vectors of numbers as a type of compiled code, held in one register of the processor.
+Vectors of numbers are a type of compiled code, held in one register of the processor: plain loops are vectorised well,
+but a tile of sums is not kept in registers while a loop runs along a matrix. Written with these operations it is, and a
+product of matrices comes close to the peak of the core.
 
-Plain loops are vectorised well, but a tile of sums is not kept in registers while a loop runs along a matrix.
-Written with these operations it is, and a product of matrices comes close to the peak of the core.
-
-numba's cache on disk does not watch this file: after an edit here, touch network_kernels.py too.
+numba's cache on disk watches this file alone: after a change of a constant imported here, touch it.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, INPUTS, ROWS, SPACE_AT, UNITS, WEIGHT_AT
-from bagwise.instances.networks.training_data import LEAST
+from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, INPUTS, LEAST, ROWS, SPACE_AT, UNITS, WEIGHT_AT
 
 LANES = 16 if binding.get_host_cpu_features().get("avx512f", False) else 8  # divides the padding
 

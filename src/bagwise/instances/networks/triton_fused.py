@@ -1,6 +1,6 @@
 """Networks trained by one kernel: an epoch of a network is one program, its weights and moments in registers.
 
-As `network_triton`, this module imports triton.
+Importing this module imports triton.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT
+from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, LEAST, ROWS, WEIGHT_AT
 from bagwise.instances.networks.gpu import Group
-from bagwise.instances.networks.training_data import LEAST
 from bagwise.instances.networks.triton_parts import adam, halves, product, read, rectified, width, write
 
 LARGEST = 8192  # weights of a network, padded to powers of two, that the registers of a program hold four times

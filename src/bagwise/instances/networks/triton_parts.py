@@ -1,9 +1,7 @@
-"""The permutations of `network_orders`, the same numbers, in one kernel. This module imports triton.
+"""Parts of the kernels that train networks on a GPU, and the permutations of `gpu`, the same numbers, in one kernel.
 
-Parts of the kernels that train networks on a GPU.
-
-Importing this module imports triton; only `network_together` does so, when a GPU is there. With ``TRITON_INTERPRET=1``
-the kernels run on the CPU, which is how they are tested.
+Importing this module imports triton; only `gpu` does so, when a GPU is there. With ``TRITON_INTERPRET=1`` the kernels
+run on the CPU, which is how they are tested.
 """
 
 from __future__ import annotations

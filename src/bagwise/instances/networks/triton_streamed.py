@@ -1,8 +1,8 @@
 """Networks of one wide hidden layer, trained by one kernel: weights and moments in memory, passed block by block.
 
-A step needs the errors of all rows before any gradient, so it walks the hidden units twice: once for the outputs,
-once, with the activations made anew, for gradients and Adam. Making them anew costs half as much arithmetic again,
-and no activation ever leaves the chip. As `network_fused`, this module imports triton.
+A step needs the errors of all rows before any gradient, so it walks the hidden units twice: once for the outputs, once,
+with the activations made anew, for gradients and Adam. Making them anew costs half as much arithmetic again, and no
+activation ever leaves the chip. Importing this module imports triton.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, ROWS, WEIGHT_AT
+from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, LEAST, ROWS, WEIGHT_AT
 from bagwise.instances.networks.gpu import Group
-from bagwise.instances.networks.training_data import LEAST
 from bagwise.instances.networks.triton_parts import adam, read, rectified, width, write
 
 PRODUCTS = {"float32": "tf32x3", "tf32": "tf32"}  # three products of ten-bit parts are as good as one in full

@@ -1,1 +1,1 @@
-""""""
+"""Attention over the instances of a bag."""

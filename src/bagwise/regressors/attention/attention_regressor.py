@@ -1,8 +1,7 @@
 """Attention over the instances of a bag, learned from the targets of bags alone.
 
-How attention networks are trained: the parameters, checked, with seed and device settled.
-
-What an attention network is shown of a bag: its instances on a common scale, and moments of every feature.
+`Recipe` is how the networks are trained: the parameters, checked, with seed and device settled. `Inputs` is what they
+are shown of a bag: its instances on a common scale, and moments of every feature.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class Recipe:
     @classmethod
     def of(cls, estimator) -> Recipe:
         """Of an `AttentionRegressor`; every parameter of it is checked."""
-        for name, (holds, words) in RULES.items():
+        for name, (holds, needed) in RULES.items():
             value = getattr(estimator, name)
             if not holds(value):
-                raise ValueError(f"{name} must be {words}, not {value!r}")
+                raise ValueError(f"{name} must be {needed}, not {value!r}")
         same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay", "precision")
         settings = {name: getattr(estimator, name) for name in same}
         return cls(**settings, seed=_seed(estimator.random_state), device=_device(estimator.device))
@@ -332,7 +331,9 @@ def _ensemble():
     """The modules that need torch, which is loaded only here."""
     try:
         with lock:
-            from bagwise.regressors.attention import joint_training
+            import torch  # noqa: F401
+
+            from bagwise.regressors.attention import ensemble_fit
     except ImportError as error:
         raise ImportError("attention needs torch; install it with: pip install 'bagwise[torch]'") from error
-    return joint_training
+    return ensemble_fit

@@ -1,1 +1,1 @@
-""""""
+"""Bayesian regressors: a standard deviation for every prediction."""

@@ -1,6 +1,6 @@
 """Bayesian linear regression on an embedding: a mean and a standard deviation for every bag.
 
-What the Bayesian regressors share: the scale of the targets, folds of held-out bags, the score of a prediction.
+Here is also what Bayesian regressors share: the scale of targets, folds of held-out bags, the score of a prediction.
 """
 
 from __future__ import annotations

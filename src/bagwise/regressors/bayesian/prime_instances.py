@@ -1,6 +1,4 @@
-"""Bayesian prime-MIR: draw the primary instance of every bag and the plane through them, in turn.
-
-The Gibbs sampler of Bayesian prime-MIR: three conditionals, each a function, and the loop over them.
+"""Bayesian prime-MIR: draw the primary instance of every bag and the plane through them, in turn, by Gibbs sampling.
 
 Targets come standardised (mean 0, variance 1), ``design`` has a first column of ones, ``w`` is a weight per bag: the
 target of bag i has the variance s²/w_i.

@@ -1,7 +1,4 @@
-"""Bayesian distribution regression in full: the bag-size aware model with its weights drawn, not fitted.
-
-Hamiltonian Monte Carlo for a smooth log density of a few hundred numbers, all chains moving together.
-"""
+"""Bayesian distribution regression in full: the bag-size aware model, its weights drawn by Hamiltonian Monte Carlo."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Regression that knows how little a small bag says: the embedding of a bag is shrunk by its size.
-
-The model behind bag-size aware regression, in coordinates in which every bag size is diagonal.
+"""Bag-size aware regression: the embedding of a bag is shrunk the more, the fewer instances it has.
 
 The embedding of a bag, seen at s landmarks, is a draw μ ~ N(m0, ηR); of it N instances show μ̂ ~ N(μ, Σ/N). With V such
-that VᵀRV = I and VᵀΣV = diag(d) (two symmetric matrices have such a V), the coordinates t = Vᵀ(μ - m0) and
-z = Vᵀ(μ̂ - m0) are independent from one to the next:
+that VᵀRV = I and VᵀΣV = diag(d) (two symmetric matrices have such a V), every bag size is diagonal: the coordinates
+t = Vᵀ(μ - m0) and z = Vᵀ(μ̂ - m0) are independent from one to the next,
 
     t_j ~ N(0, η),    z_j | t_j ~ N(t_j, d_j/N),    t_j | z_j ~ N(g_j z_j, g_j d_j/N),    g_j = η / (η + d_j/N).
 
@@ -12,8 +10,6 @@ That is M = R(R + Σ/N)⁻¹(μ̂ - m0) + m0 and C = R - R(R + Σ/N)⁻¹R for a
 y = b + wᵀt + ε, ε ~ N(0, σ²), hence
 
     y | z ~ N(b + Σ_j w_j g_j z_j,  σ² + Σ_j w_j² g_j d_j/N).
-
-What `Shrinkage` minimises, and how.
 """
 
 from __future__ import annotations

@@ -156,15 +156,15 @@
     const [id, error, target, guess, size] = [...row.cells].map((cell) => cell.textContent);
     const truth = Number(row.cells[2].dataset.value);
     const title = make("h3", {}, `Bag ${id}`);
-    const words = make("p", { class: "small" }, `${size} ${size === "1" ? "instance" : "instances"}; target ${target}, ${data.what} ${guess}, error ${error}.`);
+    const facts = make("p", { class: "small" }, `${size} ${size === "1" ? "instance" : "instances"}; target ${target}, ${data.what} ${guess}, error ${error}.`);
     panel.hidden = false;
     if (!bag) {
-      panel.replaceChildren(title, words, make("p", {}, "This bag is not explained here: it is too large, or there was no time for it."));
+      panel.replaceChildren(title, facts, make("p", {}, "This bag is not explained here: it is too large, or there was no time for it."));
       return;
     }
-    words.append(` The final model says ${short(bag.prediction)}.`);
-    if (bag.instances.length < Number(size.replace(/\D/g, ""))) words.append(` The ${bag.instances.length} instances with the largest numbers are shown.`);
-    const parts = [title, words];
+    facts.append(` The final model predicts ${short(bag.prediction)}.`);
+    if (bag.instances.length < Number(size.replace(/\D/g, ""))) facts.append(` The ${bag.instances.length} instances with the largest numbers are shown.`);
+    const parts = [title, facts];
     const lines = [
       { value: truth, kind: "truth", name: "target" },
       { value: Number(row.cells[3].dataset.value), kind: "before", name: data.what },

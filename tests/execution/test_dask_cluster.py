@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from bagwise.execution import cluster
-from bagwise.execution import dask_cluster as connecting
+from bagwise.execution import cluster, dask_cluster
 from bagwise.execution.dask_cluster import NoWorkers, _compare
 
 distributed = pytest.importorskip("distributed")
@@ -25,7 +24,7 @@ def test_no_address(address):
 
 
 def test_nobody_answers(monkeypatch):
-    monkeypatch.setattr(connecting, "WAIT", 0.5)
+    monkeypatch.setattr(dask_cluster, "WAIT", 0.5)
     started = time.perf_counter()
     with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 .* `dask scheduler`"):
         enter("tcp://127.0.0.1:1")
@@ -33,7 +32,7 @@ def test_nobody_answers(monkeypatch):
 
 
 def test_nobody_works(monkeypatch):
-    monkeypatch.setattr(connecting, "WAIT", 0.5)
+    monkeypatch.setattr(dask_cluster, "WAIT", 0.5)
     with (
         distributed.LocalCluster(n_workers=0, **LOCAL) as local,
         distributed.Client(local, set_as_default=False) as client,

@@ -87,10 +87,10 @@ def test_rows_can_be_chosen(lake, tmp_path):
     ("options", "words"),
     [
         (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
-        (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or say"),
+        (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--bag-feature", "a"), "--bag-feature is for tables in memory"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
-        (("--where", "year > 1"), "--where is for tables that are read piece by piece: say --engine stream"),
+        (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),
         (("--engine", "stream", "--where", "year >> 1"), "year >> 1"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_model_of_weights_or_covariates_is_not_predicted_without_them(lake, tm
     assert result.exit_code == 0, result.output
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.parquet", "--engine", "stream")
     assert result.exit_code == 1
-    assert f"fitted with {words}" in result.output and "say --engine memory" in result.output.replace("\n", " ")
+    assert f"fitted with {words}" in result.output and "use --engine memory" in result.output.replace("\n", " ")
 
 
 def test_a_damaged_part_is_named_and_nothing_is_written(lake, tmp_path):

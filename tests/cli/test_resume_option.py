@@ -90,10 +90,10 @@ def test_ctrl_c_in_a_reproduction(tmp_path, stopped_after):
 
 
 @pytest.mark.parametrize(("column", "option"), [("fold", "--fold-column"), ("half", "--split-column")])
-def test_folds_by_lot_or_by_a_column(table, tmp_path, column, option):
+def test_folds_at_random_or_by_a_column(table, tmp_path, column, option):
     others = [name for name in ("fold", "half") if name != column]
     result, said = evaluated(table, tmp_path, option, column, "--folds", 5, ignored=others)
-    assert result.exit_code == 1 and f"--folds deals bags to folds by lot, and {option} says where each is" in said
+    assert result.exit_code == 1 and f"--folds deals bags to folds at random, and {option} fixes the folds" in said
     assert evaluated(table, tmp_path, option, column, ignored=others)[0].exit_code == 0
 
 
@@ -126,9 +126,9 @@ def test_a_pipe_has_no_width_and_a_terminal_has(table, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "45")
     piped, said = evaluated(table, tmp_path, "--repeats", 2, methods=methods)
     lines = piped.stdout.splitlines()
-    assert lines[1].split()[-1] == "MB" and lines[3].startswith("statistics:linear ") and "No room" not in said
+    assert lines[1].split()[-1] == "MB" and lines[3].startswith("statistics:linear ") and "Too narrow" not in said
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, for rich
     shown, said = evaluated(table, tmp_path, "--repeats", 2, methods=methods)
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout).splitlines()
     assert "statistics:linear" in [line.split()[0] for line in lines] and max(map(len, lines[1:])) <= 45
-    assert "No room for" in said and "/summary.csv" in said
+    assert "Too narrow for" in said and "/summary.csv" in said

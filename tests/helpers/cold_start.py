@@ -1,8 +1,8 @@
 """A new interpreter whose first work is done by two threads at once.
 
-    python cold_start.py alone MODEL BAGS OUT      the model predicts by threads of its own
-    python cold_start.py predict MODEL BAGS OUT    both threads open the model and predict the bags
-    python cold_start.py train OUT                 both train networks by the kernels for GPUs, interpreted
+    python -m tests.helpers.cold_start alone MODEL BAGS OUT      the model predicts by threads of its own
+    python -m tests.helpers.cold_start predict MODEL BAGS OUT    both threads open the model and predict the bags
+    python -m tests.helpers.cold_start train OUT                 both train networks by the kernels for GPUs, interpreted
 
 What is computed goes to OUT, a row for every thread. On stdout: the modules that were imported outside the main thread.
 """
@@ -45,7 +45,7 @@ def at_once(function, *arguments) -> list:
 
 
 def problem():
-    from bagwise.instances.networks.training_data import Problem, Recipe
+    from bagwise.instances.networks.ensemble import Problem, Recipe
 
     how = Recipe(hidden=(8,), epochs=(1,), batch_size=16, learning_rate=0.01, weight_decay=0.0, standardise=True,
                  scale_target=True, seed=0)  # fmt: skip

@@ -1,6 +1,6 @@
-"""The members of an attention ensemble: what each learns from, their training as few jobs, and their average.
+"""The members of an attention ensemble: what each learns from, their training as one job, and their average.
 
-Training of many attention networks as one job; each is stopped by its held-out bags and keeps its best weights.
+Each member is stopped by its held-out bags and keeps its best weights.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ import pytest
 from tests.helpers.toy_estimators import Failing, Spread, TrainMean
 
 from bagwise.evaluation import Results, evaluate
-from bagwise.evaluation.comparison import against_best, best_method
 from bagwise.evaluation.progress import Tracker
 from bagwise.testing.contract_checks import sample
 
@@ -44,7 +43,7 @@ def run(methods, **options):
 
 
 def row_of(results, method):
-    return next(row for row in against_best(results) if row["method"] == method)
+    return next(row for row in results.against_best() if row["method"] == method)
 
 
 def test_who_fails_on_the_hard_folds_is_not_the_best():
@@ -63,7 +62,7 @@ def test_a_fold_without_a_value_is_not_counted():
     results = run([("flat", SometimesFlat()), "aggregated"], metric="pearson")
     summary = results.summary()
     assert summary["cells"] == [4, 5] and summary["failed"] == [0, 0] and summary["rmse_cells"] == [5, 5]
-    assert np.isnan(summary["rank"][0]) and summary["rank"][1] == 1.0 and best_method(results) == "aggregated"
+    assert np.isnan(summary["rank"][0]) and summary["rank"][1] == 1.0 and results.best_method() == "aggregated"
     assert results.notes()[0].startswith("flat: pearson on 4 of 5 splits only")
 
 
@@ -82,7 +81,7 @@ def test_if_none_is_complete_the_common_folds_decide():
     dodger, better = (results.values(method) for method in results.methods)
     both = ~np.isnan(dodger + better)
     assert both.sum() == 3 and np.nanmean(dodger) < np.nanmean(better) and better[both].mean() < dodger[both].mean()
-    assert best_method(results) == "better"
+    assert results.best_method() == "better"
     places = np.where(better < dodger, 1, 2)[both]
     assert results.summary()["rank"] == pytest.approx([3 - places.mean(), places.mean()])
 
@@ -91,15 +90,15 @@ def test_in_an_unfinished_run_the_next_cell_is_no_failure():
     results = run([("good", TrainMean()), ("bad", TrainMean(shift=-9.0))])
     cells = [results.ran(method, split) for split in results.splits for method in ("bad", "good")]
     unfinished = Results(results.record, cells[:5])  # the bad one has run a fold more
-    assert best_method(unfinished) == "good" and unfinished.summary()["rank"] == [1.0, 2.0]
+    assert unfinished.best_method() == "good" and unfinished.summary()["rank"] == [1.0, 2.0]
     assert unfinished.notes() == [] and unfinished.summary()["cells"] == [2, 3]
 
 
 def test_no_split_in_common_no_best():
     results = run([("good", TrainMean()), ("bad", TrainMean(shift=-9.0))])
     apart = Results(results.record, [results.ran("good", results.splits[0]), results.ran("bad", results.splits[1])])
-    assert best_method(apart) is None and np.isnan(apart.summary()["rank"]).all()
-    assert all(row["from_best"] is None for row in against_best(apart))
+    assert apart.best_method() is None and np.isnan(apart.summary()["rank"]).all()
+    assert all(row["from_best"] is None for row in apart.against_best())
 
 
 # A score that is not there is never the best ------------------------------------------------------------------------
@@ -127,7 +126,7 @@ def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out
     assert results.setting("m") is None and np.isnan(results.values("m", "rmse")).all()
     table = results.table()
     assert table["setting"][:5] == [None] * 5 and np.isnan(table["rmse"][:5]).all()
-    assert results.summary()["cells"][0] == 0 and best_method(results) in (None, "spread")
+    assert results.summary()["cells"][0] == 0 and results.best_method() in (None, "spread")
     assert f"m: no setting has {metric} on every split, so none is the best" in results.notes()[0]
     assert way_out in results.notes()[0]
 

@@ -15,7 +15,7 @@ from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
 from bagwise.auto.cross_validation import Clock, Screen
-from bagwise.execution import Dask, cluster, executor_for
+from bagwise.execution import Dask, cluster, dask_cluster, executor_for, joblib_backend
 from bagwise.execution.dask_cluster import NoWorkers
 from bagwise.execution.joblib_backend import LARGE, _nbytes
 from bagwise.testing.contract_checks import sample
@@ -43,8 +43,8 @@ def threads_only():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    for module in ("dask_cluster", "spreading"):
-        monkeypatch.setattr(sys.modules[f"bagwise.execution.{module}"], "PATIENCE", 0.5)
+    for module in (dask_cluster, joblib_backend):
+        monkeypatch.setattr(module, "PATIENCE", 0.5)
 
 
 def test_workers_do_the_jobs_unless_they_stay_here(client):

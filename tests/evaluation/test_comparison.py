@@ -1,5 +1,7 @@
 """Paired tests: the correction of Nadeau and Bengio, Holm, ranks."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.stats import friedmanchisquare, ttest_1samp
@@ -8,7 +10,7 @@ from sklearn.model_selection import KFold
 from tests.helpers.toy_estimators import SeededTicket, TrainMean
 
 from bagwise.evaluation import corrected_t_test, evaluate, holm
-from bagwise.evaluation.comparison import average_ranks, contenders, distinct_splits
+from bagwise.evaluation.comparison import average_ranks, contenders
 from bagwise.testing.contract_checks import sample
 
 rng = np.random.default_rng(0)
@@ -104,7 +106,7 @@ def test_repeating_fixed_splits_adds_no_evidence(how):
     bags, y = sample(30)
     methods = ["aggregated", ("mean", TrainMean()), ("off", TrainMean(shift=0.01))]
     once, often = (evaluate(bags, y, methods, repeats=repeats, **FIXED[how]) for repeats in (1, 10))
-    assert distinct_splits(often).tolist() == distinct_splits(once).tolist() * 10
+    assert often.distinct_splits().tolist() == once.distinct_splits().tolist() * 10
     assert often.compare()["splits"] == once.compare()["splits"] == [{"split": 1, "folds": 3}[how]] * 3
     for name in ("difference", "standard_error", "p", "p_holm"):
         np.testing.assert_allclose(often.compare()[name], once.compare()[name], rtol=1e-6)
@@ -128,7 +130,7 @@ def test_deviations_over_fixed_folds_are_of_folds_and_of_seeds():
 def test_dealt_folds_are_all_distinct():
     bags, y = sample(30)
     results = evaluate(bags, y, [("mean", TrainMean())], repeats=3, folds=2)
-    assert distinct_splits(results).tolist() == list(range(6))
+    assert results.distinct_splits().tolist() == list(range(6))
 
 
 def test_a_split_that_nobody_has_a_value_on_counts_against_nobody():
@@ -136,3 +138,17 @@ def test_a_split_that_nobody_has_a_value_on_counts_against_nobody():
     assert [mask.tolist() for mask in contenders(losses)] == [[True, False], [True, False, True]]
     assert average_ranks(losses[:2]).tolist() == [1.0, 2.0]
     assert [mask.any() for mask in contenders(np.full((2, 2), np.nan))] == [False, False]
+
+
+def test_results_print_as_a_table_with_the_best_method_first():
+    """They printed as the address of an object."""
+    bags, y = sample(30)
+    results = evaluate(bags, y, [("worse <b>", TrainMean(shift=9.0)), "aggregated"], repeats=2, folds=3)
+    title, head, *rows = repr(results).splitlines()
+    assert title == results.title() and head.split()[:2] == ["method", "rmse"]
+    assert [row.split("  ")[0] for row in rows] == ["aggregated", "worse <b>"]
+    assert str(results) == repr(results)
+    page = results._repr_html_()
+    cells = re.findall(r"<td>(.*?)</td>", page)
+    assert page.count("<tr>") == 3 and cells[0] == "aggregated" and "worse &lt;b&gt;" in cells
+    assert cells[1] == f"{results.summary()['rmse'][1]:.4g}"

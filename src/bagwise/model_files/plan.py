@@ -1,0 +1,286 @@
+"""The plan of a model: nested nodes in JSON, each with a kind, a module and a class, beside the arrays they point to.
+
+`write` turns a fitted model into a plan and its arrays, `build` a plan back into the model. Both know only the kinds
+of nodes below. What a plan may name is decided by `registry`, and `schema` examines every node before one is built.
+
+The kinds, and the keys of their nodes, are those of skops (its protocol 2), which wrote the plans of earlier versions.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from types import BuiltinFunctionType, FunctionType, MethodType
+
+import numpy as np
+
+from bagwise.bags import Bags
+from bagwise.model_files.archive import AGAIN, Refused, read_array
+from bagwise.model_files.names import OURS, stable_name
+from bagwise.model_files.registry import BIT_GENERATORS, CONSTRUCTOR, PARTS, NotAllowed, is_allowed, make_bags
+
+PLAN = "schema.json"
+PROTOCOL = 2
+
+
+def write(model) -> dict[str, bytes]:
+    """The plan of a model and its arrays, as parts of a file; a type that a file may not name is refused.
+
+    The same model gives the same bytes. An array that is used twice is stored once.
+    """
+    writer = Writer()
+    plan = writer.node(model) | {"protocol": PROTOCOL}
+    return {PLAN: json.dumps(plan, separators=(",", ":")).encode(), **writer.arrays}
+
+
+class Writer:
+    """Nodes for values, and the arrays they point to, numbered in the order in which they are met."""
+
+    def __init__(self):
+        self.arrays: dict[str, bytes] = {}
+        self._known: dict[int, tuple[np.ndarray, str]] = {}  # with the array itself, so that no id comes twice
+        self._allowed: set[tuple[str, str, str]] = set()
+
+    def node(self, value) -> dict:
+        for kinds, write in _WRITERS:
+            if isinstance(value, kinds):
+                return write(self, value)
+        return self._object(value)
+
+    def _node(self, loader: str, module: str, name: str, **rest) -> dict:
+        if (loader, module, name) not in self._allowed and not is_allowed(loader, module, name):
+            raise NotAllowed(f"{module}.{name}")
+        self._allowed.add((loader, module, name))
+        if stable := stable_name(module, name):
+            module, name = OURS, stable
+        return {"__class__": name, "__module__": module, "__loader__": loader, **rest}
+
+    def _named(self, loader: str, kind, **rest) -> dict:
+        return self._node(loader, kind.__module__, kind.__name__, **rest)
+
+    def _plain(self, value) -> dict:
+        return self._node("JsonNode", "builtins", "str", content=json.dumps(value), is_json=True)
+
+    def _sequence(self, value) -> dict:
+        kind = next(kind for kind in (list, tuple, set) if isinstance(value, kind))
+        items = sorted(value, key=repr) if kind is set else value
+        return self._named(f"{kind.__name__.title()}Node", type(value), content=[self.node(one) for one in items])
+
+    def _dict(self, value: dict) -> dict:
+        node = self._named("DictNode", type(value), content={_key(key): self.node(one) for key, one in value.items()})
+        if len(node["content"]) < len(value):
+            raise ValueError("a dictionary has two keys that are the same as text")
+        return node | {"key_types": self.node([type(key) for key in value])}
+
+    def _slice(self, value: slice) -> dict:
+        return self._named("SliceNode", slice, content={"start": value.start, "stop": value.stop, "step": value.step})
+
+    def _array(self, value) -> dict:
+        node = self._named("NdArrayNode", type(value))
+        if value.dtype.hasobject:
+            items = value.tolist() if value.ndim else [value.item()]
+            return node | {"content": self.node(items)["content"], "type": "json", "shape": self.node(value.shape)}
+        if id(value) not in self._known:
+            stream, name = io.BytesIO(), f"{len(self.arrays)}.npy"
+            np.save(stream, value, allow_pickle=False)
+            self.arrays[name], self._known[id(value)] = stream.getvalue(), (value, name)
+        node |= {"type": "numpy", "file": self._known[id(value)][1]}
+        return node | {"__id__": identity(node)}
+
+    def _masked(self, value) -> dict:
+        content = {"data": self.node(value.data), "mask": self.node(value.mask)}
+        return self._node("MaskedArrayNode", "numpy.ma", "MaskedArray", content=content)
+
+    def _dtype(self, value: np.dtype) -> dict:
+        return self._node("DTypeNode", "numpy", "dtype", content=self.node(np.empty(0, value)))
+
+    def _random_state(self, value) -> dict:
+        return self._named("RandomStateNode", type(value), content=self.node(value.get_state(legacy=False)))
+
+    def _generator(self, value) -> dict:
+        made_by = value.bit_generator
+        content = {"bit_generator": self.node(made_by.state), "seed_seq": self.node(made_by.seed_seq.state)}
+        return self._named("RandomGeneratorNode", type(value), content=content)
+
+    def _type(self, value: type) -> dict:
+        return self._named("TypeNode", value)
+
+    def _function(self, value) -> dict:
+        name, module = value.__name__, getattr(value, "__module__", None)
+        if isinstance(value, np.ufunc):  # which knows no module; scipy has some of the same names
+            module = "numpy" if getattr(np, name, None) is value else "scipy.special"
+        return self._node("FunctionNode", str(module), name)
+
+    def _bags(self, value: Bags) -> dict:
+        return self._named(CONSTRUCTOR, make_bags, content=self.node(tuple(getattr(value, name) for name in PARTS)))
+
+    def _object(self, value) -> dict:
+        kind = type(value)
+        if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
+            return self._named("ObjectNode", kind) | {"content": self.node(value.__getstate__())}
+        loader = "TreeNode" if kind.__name__ == "Tree" else "LossNode"  # of scikit-learn; all others are refused
+        node = self._named(loader, kind)
+        make, arguments, *state = value.__reduce__()
+        arguments = arguments if make is kind else arguments[2] or ()
+        content = state[0] if state and state[0] else {}
+        return node | {"__reduce__": {"args": self.node(arguments)}, "content": self.node(content)}
+
+
+_WRITERS = [
+    ((np.generic, np.ndarray), Writer._array),
+    ((str, int, float, type(None)), Writer._plain),
+    ((list, tuple, set), Writer._sequence),
+    (dict, Writer._dict),
+    (slice, Writer._slice),
+    (Bags, Writer._bags),
+    (np.dtype, Writer._dtype),
+    (np.random.RandomState, Writer._random_state),
+    (np.random.Generator, Writer._generator),
+    (type, Writer._type),
+    ((FunctionType, BuiltinFunctionType, MethodType, np.ufunc, type(np.mean)), Writer._function),
+]
+_WRITERS.insert(0, (np.ma.MaskedArray, Writer._masked))
+
+
+def identity(node: dict) -> str:
+    """What an array goes by: nodes of one identity are one array when they are built."""
+    return f"{node['__class__']} {node['file']}"
+
+
+def _key(key) -> str:
+    return key if isinstance(key, str) else json.dumps(key.item() if isinstance(key, np.generic) else key)
+
+
+def build(plan: dict, parts: dict[str, bytes]):
+    """The model of a plan that was examined, our classes at their places; no code of the file is run."""
+    return Builder(parts).value(plan)
+
+
+class Builder:
+    """Values of nodes. Objects are made without their constructor, and their state is set."""
+
+    def __init__(self, parts: dict[str, bytes]):
+        self.parts = parts
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def value(self, node: dict):
+        return _BUILDERS[node["__loader__"]](self, node)
+
+    def values(self, nodes: list) -> list:
+        return [self.value(node) for node in nodes]
+
+    def _plain(self, node):
+        return json.loads(node["content"])
+
+    def _sequence(self, node):
+        return type_of(node)(self.values(node["content"]))
+
+    def _dict(self, node):
+        made, kinds = type_of(node)(), map(type_of, node["key_types"]["content"])
+        for kind, (key, value) in zip(kinds, node["content"].items(), strict=True):
+            made[kind(json.loads(key) if kind in (bool, np.bool_) else key)] = self.value(value)
+        return made
+
+    def _slice(self, node):
+        return slice(*(node["content"][name] for name in ("start", "stop", "step")))
+
+    def _array(self, node):
+        if "file" not in node:
+            return self._objects(node)
+        if node["__id__"] not in self._arrays:
+            array = read_array(self.parts[node["file"]])
+            value = array if node["__class__"] == "ndarray" else array[()]
+            if type(value) is not type_of(node):
+                raise Refused(f"its array {node['file']!r} is no {node['__class__']}; {AGAIN}")
+            self._arrays[node["__id__"]] = value
+        return self._arrays[node["__id__"]]
+
+    def _objects(self, node):
+        shape = self.value(node["shape"])
+        values = self.values(node["content"] if len(shape) == 1 else list(cells(node["content"])))
+        if math.prod(shape) != len(values):
+            raise Refused(f"an array of objects has {len(values)} and the shape {shape}; {AGAIN}")
+        made = np.empty(len(values), dtype=object)
+        for i, value in enumerate(values):  # one by one: numpy would look into lists
+            made[i] = value
+        return made.reshape(shape)
+
+    def _masked(self, node):
+        return np.ma.MaskedArray(self.value(node["content"]["data"]), self.value(node["content"]["mask"]))
+
+    def _dtype(self, node):
+        return self.value(node["content"]).dtype
+
+    def _random_state(self, node):
+        made = np.random.RandomState()
+        made.set_state(self.value(node["content"]))
+        return made
+
+    def _generator(self, node):
+        state = self.value(node["content"]["bit_generator"])
+        name = state["bit_generator"]
+        if name not in BIT_GENERATORS:
+            raise ValueError(f"numpy.random.{name} is no generator of bits")
+        made = getattr(np.random, name)(np.random.SeedSequence(**self.value(node["content"]["seed_seq"])))
+        made.state = state
+        return np.random.Generator(made)
+
+    def _called(self, node):
+        return type_of(node)(*self.value(node["content"]))
+
+    def _loss(self, node):
+        return type_of(node)(*self.value(node["__reduce__"]["args"]))
+
+    def _tree(self, node):
+        made = self._loss(node)
+        made.__setstate__(self.value(node["content"]))
+        return made
+
+    def _object(self, node):
+        kind = type_of(node)
+        made = kind.__new__(kind)
+        state = self.value(node["content"]) if node.get("content") is not None else None
+        if state is not None:
+            made.__setstate__(state) if hasattr(made, "__setstate__") else vars(made).update(state)
+        return made
+
+
+_BUILDERS = {
+    "JsonNode": Builder._plain,
+    "ListNode": Builder._sequence,
+    "TupleNode": Builder._sequence,
+    "SetNode": Builder._sequence,
+    "DictNode": Builder._dict,
+    "SliceNode": Builder._slice,
+    "NdArrayNode": Builder._array,
+    "MaskedArrayNode": Builder._masked,
+    "DTypeNode": Builder._dtype,
+    "RandomStateNode": Builder._random_state,
+    "RandomGeneratorNode": Builder._generator,
+    "TypeNode": lambda builder, node: type_of(node),
+    "FunctionNode": lambda builder, node: type_of(node),
+    CONSTRUCTOR: Builder._called,
+    "LossNode": Builder._loss,
+    "TreeNode": Builder._tree,
+    "ObjectNode": Builder._object,
+}
+
+
+@cache
+def _found(module: str, name: str):
+    return getattr(import_module(module), name)
+
+
+def type_of(node: dict):
+    """The class or function that a node names."""
+    return _found(node["__module__"], node["__class__"])
+
+
+def cells(content: list) -> Iterator[dict]:
+    """The nodes in the nested lists of a table of objects."""
+    for item in content:
+        yield from cells(item["content"]) if item["__loader__"] == "ListNode" else [item]

@@ -1,0 +1,53 @@
+"""What each verb imports: nothing that it does not use, in a fresh interpreter. Seconds: benchmarks/startup.py."""
+
+import subprocess
+import sys
+
+import pytest
+
+import bagwise as bw
+from bagwise.io.table_output import write_table
+
+PROGRAM = """
+import sys
+from bagwise.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+print(*sys.modules, file=sys.stderr)
+"""
+# What no ridge model needs: other packages, and what would bring them.
+HEAVY = {"torch", "dask", "distributed", "skops", "numba", "matplotlib", "polars", "pytest", "jinja2", "optuna"}
+SCIENCE = HEAVY | {"sklearn", "pandas", "pyarrow", "scipy.stats"}
+UNUSED = {
+    "--help": SCIENCE | {"bagwise.bags", "bagwise.io", "bagwise.methods", "bagwise.evaluation"},
+    "datasets": SCIENCE | {"bagwise.io", "bagwise.evaluation", "bagwise.methods"},
+    "methods": HEAVY | {"bagwise.evaluation", "bagwise.auto", "bagwise.reports", "bagwise.io"},
+    "check t.csv --bag bag --target y": SCIENCE - {"pyarrow", "pandas"} | {"bagwise.evaluation", "bagwise.methods"},
+    "fit t.csv --bag bag --target y --method aggregated --out new.bagwise": HEAVY | {"bagwise.auto", "bagwise.reports"},
+    "predict m.bagwise t.csv": HEAVY
+    | {f"bagwise.{name}" for name in ("auto", "evaluation", "methods", "reports", "out_of_core", "explanations")}
+    | {"sklearn.ensemble", "sklearn.cluster", "sklearn.neighbors", "bagwise.regressors.attention"},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    home = tmp_path_factory.mktemp("startup")
+    bags, y = bw.datasets.make_gaussian(60, instances=5)
+    columns = {"bag": bags.expand(bags.ids).tolist(), "y": bags.expand(y).tolist()}
+    write_table(home / "t.csv", columns | {f"x{j}": column.tolist() for j, column in enumerate(bags.instances.T)})
+    loaded, y = bw.load(home / "t.csv", bag="bag", target="y")
+    training = {"columns": {"bag": "bag"}}
+    bw.model_files.save(bw.Intervals("aggregated").fit(loaded, y), home / "m.bagwise", training=training)
+    return home
+
+
+@pytest.mark.parametrize("words", UNUSED)
+def test_a_verb_imports_only_what_it_uses(words, folder):
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words.split()], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert UNUSED[words] & set(run.stderr.splitlines()[-1].split()) == set()
