@@ -1,4 +1,4 @@
-"""The directive ``{options} VERB``: arguments and options of a verb of the command line, as the verb has them."""
+"""The directive ``{options} COMMAND``: arguments and options of a command, as the command line has them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ class Options(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        verbs = typer.main.get_command(commands).commands
-        if self.arguments[0] not in verbs:
-            raise self.error(f"there is no verb {self.arguments[0]!r}; there are {', '.join(verbs)}")
-        shown = [one for one in verbs[self.arguments[0]].params if one.name != "help"]
+        known = typer.main.get_command(commands).commands
+        if self.arguments[0] not in known:
+            raise self.error(f"there is no command {self.arguments[0]!r}; there are {', '.join(known)}")
+        shown = [one for one in known[self.arguments[0]].params if one.name != "help"]
         return [nodes.definition_list("", *(_item(parameter) for parameter in shown))]
 
 

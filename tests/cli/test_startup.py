@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
     write_table(home / "t.csv", columns | {f"x{j}": column.tolist() for j, column in enumerate(bags.instances.T)})
     loaded, y = bw.load(home / "t.csv", bag="bag", target="y")
     training = {"columns": {"bag": "bag"}}
-    bw.model_files.save(bw.Intervals("aggregated").fit(loaded, y), home / "m.bagwise", training=training)
+    bw.model_files.save_model(bw.Intervals("aggregated").fit(loaded, y), home / "m.bagwise", training=training)
     return home
 
 

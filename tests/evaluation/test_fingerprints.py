@@ -103,10 +103,10 @@ def test_a_moved_module_keeps_the_keys(home):
 def test_our_classes_go_by_their_stable_names():
     """A module path in the text of a method would change its stored results with the layout."""
     for name in bw.method_names():
-        for preset in bw.card(name).preset_names:
+        for preset in bw.method_card(name).preset_names:
             named = set(re.findall(r"\bbagwise\.([\w.]+)", describe(bw.method(name, preset=preset))))
             assert named <= set(PLACES)
-        assert set(re.findall(r"\bbagwise\.([\w.]+)", describe(bw.card(name).search_space))) <= set(PLACES)
+        assert set(re.findall(r"\bbagwise\.([\w.]+)", describe(bw.method_card(name).search_space))) <= set(PLACES)
     assert describe(bw.method("aggregated")).startswith("bagwise.BagPipeline(")
 
 

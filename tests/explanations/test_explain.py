@@ -12,7 +12,7 @@ from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel
 from bagwise.embeddings.similarity import Similarity
 from bagwise.explanations import explain
-from bagwise.explanations.contributions import tell
+from bagwise.explanations.contributions import instance_values
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian, Linear
 from bagwise.regressors import EmbeddingRidge, PoolPredictions
@@ -51,7 +51,7 @@ def test_contributions_sum_to_the_prediction(name, preset):
     model = fitted(name, preset)
     predictions = model.predict(NEW)
     # Before rounding is divided among the instances, too: the sums are the method's own.
-    np.testing.assert_allclose(bag_sums(tell(model, NEW)["contributions"]), predictions, rtol=1e-9)
+    np.testing.assert_allclose(bag_sums(instance_values(model, NEW)["contributions"]), predictions, rtol=1e-9)
     explanation = explain(model, NEW)
     assert explanation.kind == "contributions" and explanation.values is explanation.contributions
     np.testing.assert_allclose(bag_sums(explanation.values), predictions, rtol=1e-12)
@@ -70,7 +70,7 @@ QUICK = [name for name in bw.method_names() if bw.method_card(name).needs is Non
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_card_says_what_explain_has(name):
-    told = tell(fitted(name), NEW)
+    told = instance_values(fitted(name), NEW)
     has = {kind for kind in ("contributions", "weights") if told[kind] is not None}
     chosen = {"contributions"} if name == "input-kme" else set()  # if the linear second kernel was
     assert has - chosen == set(bw.method_card(name).gives) - {"std"} - chosen
@@ -92,7 +92,7 @@ def test_contributions_of_weighted_instances(name):
     name, _, preset = name.partition(":")
     model = bw.method(name, preset=preset or None).fit(bags, Y)
     parts = explain(model, new).contributions
-    np.testing.assert_allclose(bag_sums(tell(model, new)["contributions"]), model.predict(new), rtol=1e-9)
+    np.testing.assert_allclose(bag_sums(instance_values(model, new)["contributions"]), model.predict(new), rtol=1e-9)
     np.testing.assert_allclose(parts, model.predict(new.singles()) * new.shares(), rtol=1e-7, atol=1e-9)
     assert np.abs(parts[new.weights == 0]).max() < 1e-9 and (new.weights == 0).sum() > 5
 
@@ -219,7 +219,7 @@ def test_rows_of_a_plain_regressor_have_no_instances():
 
 
 class Own:
-    """Somebody's method, with one verb of its own."""
+    """Somebody's method, with one method of its own."""
 
     def __init__(self, error=0.0):
         self.error = error

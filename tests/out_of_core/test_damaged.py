@@ -16,12 +16,12 @@ CUT = "may be cut short, damaged, or of another format"
 @pytest.fixture
 def folder(table, tmp_path):
     """Four files; their pages have checksums."""
-    lake = tmp_path / "lake"
+    dataset = tmp_path / "dataset"
     for k, start in enumerate(np.linspace(0, table.num_rows, 5)[:-1].astype(int)):
-        (lake / f"part={k}").mkdir(parents=True)
+        (dataset / f"part={k}").mkdir(parents=True)
         part = table.slice(start, -(-table.num_rows // 4))
-        pq.write_table(part, lake / f"part={k}" / "rows.parquet", row_group_size=100, write_page_checksum=True)
-    return lake
+        pq.write_table(part, dataset / f"part={k}" / "rows.parquet", row_group_size=100, write_page_checksum=True)
+    return dataset
 
 
 def delete(path):

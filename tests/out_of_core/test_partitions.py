@@ -21,16 +21,16 @@ def part(seed, n=5, **columns):
 
 
 @pytest.fixture
-def lake(tmp_path):
+def dataset(tmp_path):
     """Two years of two regions, and what writers leave beside the data."""
     for k, (year, region) in enumerate([(2019, "north east"), (2019, "south"), (2020, "north east"), (2020, "south")]):
-        folder = tmp_path / "lake" / f"year={year}" / f"region={region.replace(' ', '%20')}"
+        folder = tmp_path / "dataset" / f"year={year}" / f"region={region.replace(' ', '%20')}"
         folder.mkdir(parents=True)
         part(k).to_parquet(folder / "part-0.parquet", row_group_size=2)
     for other in ("_SUCCESS", ".part-0.parquet.crc", "_metadata.parquet", "_delta_log/0.parquet", "notes.txt"):
-        (tmp_path / "lake" / other).parent.mkdir(exist_ok=True)
-        (tmp_path / "lake" / other).write_text("not data")
-    return tmp_path / "lake"
+        (tmp_path / "dataset" / other).parent.mkdir(exist_ok=True)
+        (tmp_path / "dataset" / other).write_text("not data")
+    return tmp_path / "dataset"
 
 
 def whole(years=(2019, 2020)):
@@ -49,54 +49,58 @@ def rows(scanned, **options):
     )
 
 
-def test_a_folder_is_one_table(lake):
-    scanned = scan(lake, bag="site", target="aod")
+def test_a_folder_is_one_table(dataset):
+    scanned = scan(dataset, bag="site", target="aod")
     assert repr(scanned) == "Scan: 20 rows in 4 chunks of 4 files, 1 feature (float64)"
-    assert scanned.chunks[1].name == f"{lake}/year=2019/region=south/part-0.parquet, row groups 0 to 2"
+    assert scanned.chunks[1].name == f"{dataset}/year=2019/region=south/part-0.parquet, row groups 0 to 2"
     ids, X, _ = rows(scanned)
     assert ids == whole().site.tolist()
     np.testing.assert_array_equal(X[:, 0], whole().x)
-    bags, y = bw.load(lake, bag="site", target="aod")
+    bags, y = bw.load(dataset, bag="site", target="aod")
     assert bags == bw.load(whole()[["site", "x", "aod"]], bag="site", target="aod")[0] and bags.feature_names == ("x",)
 
 
-def test_partition_columns_have_any_role_that_is_given_them(lake):
-    ids, X, groups = rows(scan(lake, bag="region", features=["x", "year"], groups="year"), groups=True)
+def test_partition_columns_have_any_role_that_is_given_them(dataset):
+    ids, X, groups = rows(scan(dataset, bag="region", features=["x", "year"], groups="year"), groups=True)
     assert ids == whole().region.tolist() and groups == whole().year.tolist()
     np.testing.assert_array_equal(X, whole()[["x", "year"]])
     expected = bw.load(whole(), bag="region", features=["x", "year"])[0]
-    assert bw.load(lake, bag="region", features=["x", "year"])[0] == expected
-    by_year = bw.load(lake, bag="year", ignore="region")[0]
+    assert bw.load(dataset, bag="region", features=["x", "year"])[0] == expected
+    by_year = bw.load(dataset, bag="year", ignore="region")[0]
     assert by_year == bw.load(whole(), bag="year", ignore="region")[0] and by_year.ids.dtype == np.int64
-    assert bw.check_table(lake, bag="region", features=["x", "year"]).ok
-    assert [one["name"] for one in bw.check_table(lake, bag="region").features] == ["site", "x", "aod"]
+    assert bw.check_table(dataset, bag="region", features=["x", "year"]).ok
+    assert [one["name"] for one in bw.check_table(dataset, bag="region").features] == ["site", "x", "aod"]
 
 
-def test_partition_columns_are_no_features_unless_named_as_such(lake):
+def test_partition_columns_are_no_features_unless_named_as_such(dataset):
     for options in ({"where": "year == 2020"}, {"groups": "year"}, {"ignore": ["year"]}, {"bag": "year"}):
-        assert scan(lake, **{"bag": "site", "target": "aod"} | options).feature_names[-1] == "x"
+        assert scan(dataset, **{"bag": "site", "target": "aod"} | options).feature_names[-1] == "x"
     for options in ({"bag": "year"}, {"bag": "site", "ignore": ["year"]}, {"bag": "region", "ignore": "year"}):
-        assert bw.load(lake, **options)[0].feature_names[-2:] == ("x", "aod")
-    named = scan(lake, bag="site", features=["x", "year"], where="year == 2020")
+        assert bw.load(dataset, **options)[0].feature_names[-2:] == ("x", "aod")
+    named = scan(dataset, bag="site", features=["x", "year"], where="year == 2020")
     assert named.feature_names == ("x", "year") and rows(named)[1][:, 1].tolist() == [2020] * 10
 
 
-def test_patterns_and_lists_know_their_folders_too(lake):
+def test_patterns_and_lists_know_their_folders_too(dataset):
     expected = bw.load(whole([2020]), bag="site", target="aod", groups=None, features=["x", "year"])[0]
-    for source in (lake / "year=2020", lake / "year=2020" / "*" / "*.parquet", sorted((lake / "year=2020").iterdir())):
+    for source in (
+        dataset / "year=2020",
+        dataset / "year=2020" / "*" / "*.parquet",
+        sorted((dataset / "year=2020").iterdir()),
+    ):
         assert bw.load(source, bag="site", target="aod", features=["x", "year"])[0] == expected
         ids, X, _ = rows(scan(source, bag="site", features=["x", "year"]))
         assert ids == whole([2020]).site.tolist()
         np.testing.assert_array_equal(X, whole([2020])[["x", "year"]])
-    file = lake / "year=2020" / "region=south" / "part-0.parquet"
+    file = dataset / "year=2020" / "region=south" / "part-0.parquet"
     assert bw.load(file, bag="region", features=["x"])[0].ids.tolist() == ["south"]
 
 
 @pytest.mark.parametrize("protocol", ["file", "memory"])
-def test_urls(lake, protocol):
-    url = f"file://{lake}" if protocol == "file" else "memory://lake"
+def test_urls(dataset, protocol):
+    url = f"file://{dataset}" if protocol == "file" else "memory://dataset"
     if protocol == "memory":
-        fsspec.filesystem("memory").put(str(lake), "/lake", recursive=True)
+        fsspec.filesystem("memory").put(str(dataset), "/dataset", recursive=True)
     for source in (url, f"{url}/year=*/*/*.parquet", [f"{url}/year=2019", f"{url}/year=2020/*"]):
         scanned = scan(source, bag="site", features=["x", "year"])
         ids, X, _ = rows(scanned)
@@ -108,13 +112,13 @@ def test_urls(lake, protocol):
     assert scan(one, bag="site", where="x > -100").n_rows == 5 and bw.load(one, bag="site")[0].n_instances == 5
     with pytest.raises(FileNotFoundError, match=rf"no file matches {protocol}://.*/\*\.pq"):
         scan(f"{url}/*.pq", bag="site")
-    with pytest.raises(FileNotFoundError, match="there is no file .*lake/none.parquet"):
+    with pytest.raises(FileNotFoundError, match="there is no file .*dataset/none.parquet"):
         scan(f"{url}/none.parquet", bag="site")
 
 
 def test_urls_that_lead_nowhere():
-    with pytest.raises(ValueError, match="nowhere://lake names no file system that fsspec knows"):
-        scan("nowhere://lake", bag="site")
+    with pytest.raises(ValueError, match="nowhere://dataset names no file system that fsspec knows"):
+        scan("nowhere://dataset", bag="site")
     with pytest.raises(ValueError, match="memory:///t.csv is no Parquet file; folders, URLs and"):
         bw.load("memory://t.csv", bag="site")
 
@@ -167,27 +171,33 @@ def test_values_of_folders_that_are_written_differently_differ(tmp_path, values,
     assert rows(scan(tmp_path, bag="g", features=["x"]))[0] == [v for v in expected for _ in range(5)]
 
 
-def test_a_file_is_read_once_whatever_it_is_called(lake, tmp_path):
-    file = lake / "year=2019" / "region=south" / "part-0.parquet"
-    with chdir(lake):
-        sources = [".", lake, str(lake / "year=2020" / ".." / "year=2019"), f"file://{lake}", "year=*/*/*.parquet"]
+def test_a_file_is_read_once_whatever_it_is_called(dataset, tmp_path):
+    file = dataset / "year=2019" / "region=south" / "part-0.parquet"
+    with chdir(dataset):
+        sources = [
+            ".",
+            dataset,
+            str(dataset / "year=2020" / ".." / "year=2019"),
+            f"file://{dataset}",
+            "year=*/*/*.parquet",
+        ]
         for source in (sources, sources[::-1]):
             assert scan(source, bag="site").n_rows == bw.load(source, bag="site")[0].n_instances == 20
         assert scan(sources, bag="site").chunks[0].name.startswith("year=2019/")
     with chdir(tmp_path):
         names = [file.relative_to(tmp_path), file]
         assert bw.load(names, bag="site")[0].n_instances == 5
-    fsspec.filesystem("memory").put(str(lake), "/once", recursive=True)
+    fsspec.filesystem("memory").put(str(dataset), "/once", recursive=True)
     assert scan(["memory://once", "memory://once/year=2019"], bag="site").n_rows == 20
 
 
-def test_wildcards_stand_for_no_hidden_name(lake):
-    part(8).to_parquet(lake / "year=2019" / "_a.parquet")
-    (lake / "notes.txt").unlink()  # which ``*`` names
-    (lake / "_tmp").mkdir()
-    part(9).to_parquet(lake / "_tmp" / "a.parquet")
-    fsspec.filesystem("memory").put(str(lake), "/hidden", recursive=True)
-    for place in (str(lake), f"file://{lake}", "memory://hidden"):
+def test_wildcards_stand_for_no_hidden_name(dataset):
+    part(8).to_parquet(dataset / "year=2019" / "_a.parquet")
+    (dataset / "notes.txt").unlink()  # which ``*`` names
+    (dataset / "_tmp").mkdir()
+    part(9).to_parquet(dataset / "_tmp" / "a.parquet")
+    fsspec.filesystem("memory").put(str(dataset), "/hidden", recursive=True)
+    for place in (str(dataset), f"file://{dataset}", "memory://hidden"):
         for pattern in ("**/*.parquet", "*/*/*.parquet", "*"):
             assert scan(f"{place}/{pattern}", bag="site").n_rows == 20
         for pattern in ("_tmp/*.parquet", "_t*/*.parquet", "_tmp", "*/_a.parquet", "**/_?.parquet"):
@@ -196,15 +206,15 @@ def test_wildcards_stand_for_no_hidden_name(lake):
             FileNotFoundError, match=r"no file matches .*/\*a.parquet; .*_a.parquet is hidden: write out"
         ):
             scan(f"{place}/year=2019/*a.parquet", bag="site")
-    with chdir(lake):
-        assert scan(".", bag="site").n_rows == scan("../lake/**/*.parquet", bag="site").n_rows == 20
+    with chdir(dataset):
+        assert scan(".", bag="site").n_rows == scan("../dataset/**/*.parquet", bag="site").n_rows == 20
 
 
-def test_links_are_followed_but_not_in_circles(lake, tmp_path):
-    (tmp_path / "linked").symlink_to(lake)
-    (lake / "year=2019" / "up").symlink_to(lake)
-    (lake / "year=2021").symlink_to(lake / "year=2020")
-    assert [scan(source, bag="site").n_rows for source in (lake, tmp_path / "linked")] == [30, 30]
+def test_links_are_followed_but_not_in_circles(dataset, tmp_path):
+    (tmp_path / "linked").symlink_to(dataset)
+    (dataset / "year=2019" / "up").symlink_to(dataset)
+    (dataset / "year=2021").symlink_to(dataset / "year=2020")
+    assert [scan(source, bag="site").n_rows for source in (dataset, tmp_path / "linked")] == [30, 30]
 
 
 def test_a_folder_may_lack_a_value(tmp_path):
@@ -214,25 +224,25 @@ def test_a_folder_may_lack_a_value(tmp_path):
     assert [one.values[0].value for one in find_parts(tmp_path)] == [None, 3]
 
 
-def test_paths_hold_wherever_a_worker_stands(lake, tmp_path):
+def test_paths_hold_wherever_a_worker_stands(dataset, tmp_path):
     with chdir(tmp_path):
-        scanned = scan("lake", bag="site")
-    assert scanned.chunks[0].name.startswith("lake/year=2019/") and rows(scanned)[0] == whole().site.tolist()
+        scanned = scan("dataset", bag="site")
+    assert scanned.chunks[0].name.startswith("dataset/year=2019/") and rows(scanned)[0] == whole().site.tolist()
 
 
-def test_files_must_agree(lake):
-    odd = lake / "year=2020" / "region=south" / "part-1.parquet"
+def test_files_must_agree(dataset):
+    odd = dataset / "year=2020" / "region=south" / "part-1.parquet"
     part(9).rename(columns={"x": "z"}).to_parquet(odd)
     for read in (scan, bw.load):
         with pytest.raises(ValueError, match=r"south/part-1.parquet lacks x and adds z; all files need the columns of"):
-            read(lake, bag="site", target="aod")
+            read(dataset, bag="site", target="aod")
     with pytest.raises(ValueError, match="south/part-1.parquet lacks x; all files need"):
-        scan(lake, bag="site", features=["x"])
-    assert scan(lake, bag="site", features=["aod"]).n_rows == 25  # x is not needed
+        scan(dataset, bag="site", features=["x"])
+    assert scan(dataset, bag="site", features=["aod"]).n_rows == 25  # x is not needed
     part(9).assign(x="high").to_parquet(odd)
     for read in (scan, bw.load):
         with pytest.raises(ValueError, match=r"column 'x' is Float64 in .* but String in .*south/part-1.parquet; give"):
-            read(lake, bag="site", target="aod")
+            read(dataset, bag="site", target="aod")
 
 
 def test_names_that_appear_twice(tmp_path):

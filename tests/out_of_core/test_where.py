@@ -15,7 +15,7 @@ from bagwise.out_of_core.conditions import as_where
 
 
 @pytest.fixture
-def lake(tmp_path):
+def dataset(tmp_path):
     """Three years in folders; days rise from file to file and row group to row group, four rows in each."""
     for k, year in enumerate((2019, 2020, 2021)):
         (tmp_path / f"year={year}").mkdir()
@@ -36,8 +36,8 @@ def found(scanned):
     return np.concatenate([block.X for chunk in scanned.chunks for block in chunk.blocks(rows=3)])
 
 
-def whole(lake):
-    frames = [pd.read_parquet(path).assign(year=int(path.parent.name[5:])) for path in sorted(lake.glob("*/*"))]
+def whole(dataset):
+    frames = [pd.read_parquet(path).assign(year=int(path.parent.name[5:])) for path in sorted(dataset.glob("*/*"))]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -61,39 +61,39 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("text", "tuples", "rows", "groups"), CONDITIONS, ids=[str(c[0]) for c in CONDITIONS])
-def test_rows_are_chosen_exactly_and_row_groups_by_their_statistics(lake, text, tuples, rows, groups):
+def test_rows_are_chosen_exactly_and_row_groups_by_their_statistics(dataset, text, tuples, rows, groups):
     for where in [tuples] if text is None else [text, tuples]:
         options = {"bag": "site", "features": ["day", "x"], "where": where, "chunk_rows": 4}
         if rows is None:
             with pytest.raises(ValueError, match="no row can satisfy where: it leaves out all 36 rows"):
-                scan(lake, **options)
+                scan(dataset, **options)
             continue
-        scanned = scan(lake, **options)
+        scanned = scan(dataset, **options)
         assert len(scanned.chunks) == groups and scanned.n_rows == 36
-        expected = whole(lake)[rows(whole(lake))]
+        expected = whole(dataset)[rows(whole(dataset))]
         np.testing.assert_array_equal(found(scanned), expected[["day", "x"]])
         ids = [one for chunk in scanned.chunks for one in chunk.bags()[0][chunk.bags()[1]]]
         assert ids == expected.site.tolist()
-        memory = scan(whole(lake), **options)
+        memory = scan(whole(dataset), **options)
         np.testing.assert_array_equal(found(memory), expected[["day", "x"]])
 
 
-def test_runs_of_row_groups_break_where_one_is_left_out(lake):
-    scanned = scan(lake / "year=2019", bag="site", where=[[("day", "<", 4)], [("day", ">=", 8)]])
+def test_runs_of_row_groups_break_where_one_is_left_out(dataset):
+    scanned = scan(dataset / "year=2019", bag="site", where=[[("day", "<", 4)], [("day", ">=", 8)]])
     assert [chunk.rows.groups for chunk in scanned.chunks] == [(0,), (2,)]
     assert scanned.chunks[1].name.endswith("a.parquet, row group 2")
 
 
-def test_row_groups_that_are_left_out_are_not_read(lake, damage):
-    path = lake / "year=2019" / "a.parquet"
+def test_row_groups_that_are_left_out_are_not_read(dataset, damage):
+    path = dataset / "year=2019" / "a.parquet"
     for column in range(4):
         damage(path, column=column, group=1)
-    scanned = scan(lake / "year=2019", bag="site", features=["day"], where=[[("day", "<", 4)], [("day", ">", 7)]])
+    scanned = scan(dataset / "year=2019", bag="site", features=["day"], where=[[("day", "<", 4)], [("day", ">", 7)]])
     assert found(scanned)[:, 0].tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
-def test_a_chunk_may_be_left_without_rows(lake):
-    scanned = scan(lake, bag="site", where="site == 'Bonn'")  # between B and C, so no statistics tell
+def test_a_chunk_may_be_left_without_rows(dataset):
+    scanned = scan(dataset, bag="site", where="site == 'Bonn'")  # between B and C, so no statistics tell
     assert len(scanned.chunks) == 4
     for chunk in scanned.chunks:
         ids, codes = chunk.bags()
@@ -133,9 +133,9 @@ def test_what_stands_between_quotes_is_taken_as_it_is(text):
         assert found(scan(frame, bag="site", where=where)).tolist() == [[1.0]]
 
 
-def test_the_condition_may_be_on_what_is_not_read_otherwise(lake):
-    assert scan(lake, bag="site", features=["x"], where="`day` == 3").chunks[0].layout.features == ("x",)
-    assert found(scan(lake, bag="site", features=["x"], where="day == 3")).shape == (1, 1)
+def test_the_condition_may_be_on_what_is_not_read_otherwise(dataset):
+    assert scan(dataset, bag="site", features=["x"], where="`day` == 3").chunks[0].layout.features == ("x",)
+    assert found(scan(dataset, bag="site", features=["x"], where="day == 3")).shape == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -164,9 +164,9 @@ def test_the_condition_may_be_on_what_is_not_read_otherwise(lake):
         ("when < 'May'", r"where: column 'when' is timestamp\[..\] and cannot be < 'May'"),
     ],
 )
-def test_what_is_not_understood_is_said(lake, where, words):
+def test_what_is_not_understood_is_said(dataset, where, words):
     with pytest.raises(ValueError, match=words):
-        scan(lake, bag="site", where=where)
+        scan(dataset, bag="site", where=where)
 
 
 @pytest.mark.parametrize("where", [
@@ -174,12 +174,12 @@ def test_what_is_not_understood_is_said(lake, where, words):
     [[("day", "==", k)] for k in range(10_000)],
     " and ".join(["day > 4"] * 10_000),
 ], ids=["all", "any", "text"])  # fmt: skip
-def test_conditions_without_end_are_refused(lake, where):
+def test_conditions_without_end_are_refused(dataset, where):
     """Ten thousand ended in a segmentation fault."""
     words = r"where has 10,000 conditions, and at most 250 are taken; write values of one column as one condition"
     with pytest.raises(ValueError, match=words):
-        scan(lake, bag="site", where=where)
-    few = scan(lake, bag="site", features=["day"], where=[("day", "in", list(range(5, 10_000)))])
+        scan(dataset, bag="site", where=where)
+    few = scan(dataset, bag="site", features=["day"], where=[("day", "in", list(range(5, 10_000)))])
     assert found(few)[:, 0].tolist() == list(range(5, 36))  # a list may be long
 
 
@@ -188,10 +188,10 @@ def test_conditions_without_end_are_refused(lake, where):
     [[("day", "==", k + 5)] for k in range(250)],
     [[("day", ">", 4), ("day", "<", k)] for k in range(125)],
 ], ids=["all", "any", "any of all"])  # fmt: skip
-def test_the_most_conditions_fit_a_small_stack(lake, where):
+def test_the_most_conditions_fit_a_small_stack(dataset, where):
     result, before = [], threading.stack_size(2**19)
     try:
-        sources, options = (lake, whole(lake)), {"bag": "site", "features": ["day"], "where": where}
+        sources, options = (dataset, whole(dataset)), {"bag": "site", "features": ["day"], "where": where}
         thread = threading.Thread(target=lambda: result.extend(found(scan(one, **options)) for one in sources))
         thread.start()
         thread.join()

@@ -16,7 +16,7 @@ from bagwise.instances import EachInstance, OutOfFold
 
 WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
 BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
-TOLD = ("contributions", "weights", "instance_predictions")
+VALUES = ("contributions", "weights", "instance_predictions")
 
 
 def unwrapped(model):
@@ -28,20 +28,20 @@ def unwrapped(model):
     return model
 
 
-def tell(model, bags: Bags) -> dict[str, np.ndarray | None]:
+def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     """Contributions, weights and predictions of every instance; None for what the model does not have."""
     last, bags, column = _last_step(unwrapped(model), bags)
     if not isinstance(bags, Bags):
-        return dict.fromkeys(TOLD)
+        return dict.fromkeys(VALUES)
     if _is_average(last):
-        return dict.fromkeys(TOLD) | {"contributions": _averaged(last, bags), "instance_predictions": column}
-    told = dict.fromkeys(TOLD) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
+        return dict.fromkeys(VALUES) | {"contributions": _averaged(last, bags), "instance_predictions": column}
+    known = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
     if getattr(last, "additive_", None) is False:
-        return told
+        return known
     alone = _ask(last, "predict_instances", bags)
     # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
     parts = alone * bags.shares() if hasattr(last, "additive_") else _ask(last, "contributions", bags)
-    return told | {"contributions": parts, "instance_predictions": alone if column is None else column}
+    return known | {"contributions": parts, "instance_predictions": alone if column is None else column}
 
 
 def by_rows(stage) -> bool:
@@ -84,7 +84,7 @@ def _averaged(model, bags: Bags) -> np.ndarray | None:
     total = np.zeros(bags.n_instances)
     prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members see them
     for member, weight in _members(model):
-        parts = tell(member, prepared)["contributions"]
+        parts = instance_values(member, prepared)["contributions"]
         if parts is None:
             return None
         total += weight * parts

@@ -17,7 +17,7 @@ from bagwise.bags import Bags, check_bags, from_arrays
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.training_range import compared
 from bagwise.bags.validation import name_bags
-from bagwise.explanations.contributions import by_rows, tell, unwrapped
+from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
@@ -129,17 +129,17 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned
-    told = tell(model, bags)
-    kind = _chosen(kind, told, model)
-    if told["contributions"] is not None:
-        told["contributions"] = _balanced(told["contributions"], predictions, bags)
+    known = instance_values(model, bags)
+    kind = _chosen(kind, known, model)
+    if known["contributions"] is not None:
+        known["contributions"] = _balanced(known["contributions"], predictions, bags)
     if kind == "leave-one-out":
-        told["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
-    return Explanation(kind, bags, predictions, **told)
+        known["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
+    return Explanation(kind, bags, predictions, **known)
 
 
-def _chosen(kind: str, told: dict, model) -> str:
-    offered = [name for name in KINDS if name == "leave-one-out" or told[name] is not None]
+def _chosen(kind: str, known: dict, model) -> str:
+    offered = [name for name in KINDS if name == "leave-one-out" or known[name] is not None]
     if kind == "auto":
         return offered[0]
     if kind not in offered:

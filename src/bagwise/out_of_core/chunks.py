@@ -409,10 +409,10 @@ class Footer:
         from pyarrow.dataset import ParquetFileFormat
 
         values = [v for v in self.part.values if v.column not in self.schema.names and v.value is not None]
-        said = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
+        partition = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
         with reading(self.part.name):
             path, system = self.part.place()
-            known = reduce(and_, said) if said else None
+            known = reduce(and_, partition) if partition else None
             fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=known)
             return [one.row_groups[0].id for one in fragment.split_by_row_group(expression, schema=schema)]
 

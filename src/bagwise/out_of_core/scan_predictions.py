@@ -108,7 +108,7 @@ def _sum(passes: Passes, model) -> Predictions:
         totals.rows(passes.n_bags, total)[own] += total
         far.take(own, marked, firsts, passes.n_bags)
     sizes = counts.upto(passes.n_bags)
-    far.say(passes.ids)
+    far.warn(passes.ids)
     return Predictions(passes.ids, totals.upto(passes.n_bags) / sizes, sizes)
 
 
@@ -124,7 +124,7 @@ class _Far(PerBag):
         for code, first in firsts.items():
             self.firsts.setdefault(int(own[code]), first)
 
-    def say(self, ids: np.ndarray) -> None:
+    def warn(self, ids: np.ndarray) -> None:
         if self.firsts:
             say_far(ids, self.upto(len(ids)), self.firsts[min(self.firsts)])
 
@@ -162,7 +162,7 @@ def _from_statistics(passes: Passes, stage, head) -> Predictions:
         counts.rows(passes.n_bags, count)[own] += count
         far.take(own, marked, firsts, passes.n_bags)
     sizes = counts.upto(passes.n_bags)
-    far.say(passes.ids)
+    far.warn(passes.ids)
     rows = statistics_rows(head.embedding_, passes, sizes, Prepare(stage))
     return Predictions(passes.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
 
