@@ -1,7 +1,4 @@
-"""The two checks at the door: what came becomes one `Bags` and finite targets, and is never checked again.
-
-Which columns an estimator was fitted on, and whether new bags have the same.
-"""
+"""What `fit` and `predict` accept (bags, finite targets, weights of bags), and the columns an estimator remembers."""
 
 from __future__ import annotations
 
@@ -11,68 +8,7 @@ from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import NUMBERS, differences
 from bagwise.bags.training_range import compared, remember_ranges, warn_of_far
-from bagwise.bags.validation import LARGEST, bags_of, label, name_bags, unmask
-
-
-def remember_columns(estimator, bags: Bags) -> None:
-    """Note on the estimator which features it is fitted on, as scikit-learn does, and the range of their values."""
-    estimator.n_features_in_ = bags.n_features
-    estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
-    _remember_names(estimator, "feature_names_in_", bags.feature_names)
-    _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
-    remember_ranges(estimator, bags)
-
-
-def _remember_names(estimator, attribute: str, names) -> None:
-    if names is not None:
-        setattr(estimator, attribute, np.array(names, dtype=object))
-    elif hasattr(estimator, attribute):
-        delattr(estimator, attribute)
-
-
-def compare_columns(bags: Bags, fitted) -> None:
-    """Refuse bags whose features or covariates are not those that the estimator remembers."""
-    if not hasattr(fitted, "n_features_in_"):
-        from sklearn.exceptions import NotFittedError  # here, for scikit-learn imports pandas: loading stays light
-
-        raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
-    known = getattr(fitted, "feature_names_in_", None)
-    if known is not None and bags.feature_names is not None:
-        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
-    _check_covariates(bags, fitted)
-    if bags.n_features != fitted.n_features_in_:
-        raise ValueError(
-            f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
-        )
-
-
-def _check_covariates(bags: Bags, fitted) -> None:
-    n, wanted = (0 if bags.covariates is None else bags.covariates.shape[1]), fitted.n_covariates_in_
-    known = getattr(fitted, "covariate_names_in_", None)
-    named = "" if known is None else f" ({', '.join(map(str, known[:5]))})"
-    if n != wanted:
-        raise ValueError(
-            f"bags have {n} covariates, but {type(fitted).__name__} was fitted on {wanted}{named}; load with "
-            "bag_features= the same columns, or use bags.with_covariates(values, names)"
-        )
-    if known is not None and bags.covariate_names is not None and list(bags.covariate_names) != [str(n) for n in known]:
-        raise ValueError(
-            f"the covariates are {', '.join(bags.covariate_names[:5])}, but {type(fitted).__name__} was fitted on "
-            f"{', '.join(map(str, known[:5]))}, in that order"
-        )
-
-
-def _refuse_other_names(names: list[str], known: list[str]) -> None:
-    if names == known:
-        return
-    other = differences(names, known)
-    what = f"differ from those at fit ({other})"
-    if not other:
-        what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
-    raise ValueError(
-        f"the features {what}; load with features=list(estimator.feature_names_in_), or select those columns of your "
-        "data frames, to have the same"
-    )
+from bagwise.bags.validation import LARGEST, Parameter, ParameterError, bags_of, label, name_bags, unmask
 
 
 def check_bags(
@@ -101,9 +37,11 @@ def check_bags(
         raise ValueError("there are no bags (0 came), and at least one is needed; leave out a selection that is empty")
     if bags.has_missing and not allow_missing:
         marked = bags_of(np.isnan(bags.instances).any(axis=1), bags.offsets)
-        raise ValueError(
+        raise ParameterError(
+            "missing",
             f"{name_bags(bags.ids, marked)} missing feature values (NaN), which this method does not take; "
-            "fill them in, or leave those instances out, which load does with missing='drop-instances'"
+            "fill them in, or leave those instances out, which load does with ",
+            Parameter("missing", "drop-instances"),
         )
     if bags.weights is not None and not allow_weights:
         raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")
@@ -183,21 +121,35 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     return weights / weights[weights > 0].mean()
 
 
-def _as_weights(sample_weight, n_bags: int) -> np.ndarray:
-    weights = unmask(sample_weight)
-    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
-        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
-        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
-        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
-    if weights.shape != (n_bags,):
-        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
-    return weights.astype(np.float64)
-
-
 def weights_or_ones(sample_weight, bags) -> np.ndarray:
     """`check_weights`, with ones for bags that all weigh the same."""
     weights = check_weights(sample_weight, bags)
     return np.ones(len(bags)) if weights is None else weights
+
+
+def remember_columns(estimator, bags: Bags) -> None:
+    """Note on the estimator which features it is fitted on, as scikit-learn does, and the range of their values."""
+    estimator.n_features_in_ = bags.n_features
+    estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
+    _remember_names(estimator, "feature_names_in_", bags.feature_names)
+    _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
+    remember_ranges(estimator, bags)
+
+
+def compare_columns(bags: Bags, fitted) -> None:
+    """Refuse bags whose features or covariates are not those that the estimator remembers."""
+    if not hasattr(fitted, "n_features_in_"):
+        from sklearn.exceptions import NotFittedError  # here, for scikit-learn imports pandas: loading stays light
+
+        raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
+    known = getattr(fitted, "feature_names_in_", None)
+    if known is not None and bags.feature_names is not None:
+        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
+    _compare_covariates(bags, fitted)
+    if bags.n_features != fitted.n_features_in_:
+        raise ValueError(
+            f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
+        )
 
 
 def _coerce(bags) -> Bags:
@@ -212,4 +164,53 @@ def _coerce(bags) -> Bags:
         return from_arrays(bags)
     raise TypeError(
         f"expected Bags, not {type(bags).__name__}; build them with bagwise.load(frame, bag=..., target=...)"
+    )
+
+
+def _as_weights(sample_weight, n_bags: int) -> np.ndarray:
+    weights = unmask(sample_weight)
+    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
+        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
+        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
+        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
+    if weights.shape != (n_bags,):
+        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
+    return weights.astype(np.float64)
+
+
+def _remember_names(estimator, attribute: str, names) -> None:
+    if names is not None:
+        setattr(estimator, attribute, np.array(names, dtype=object))
+    elif hasattr(estimator, attribute):
+        delattr(estimator, attribute)
+
+
+def _compare_covariates(bags: Bags, fitted) -> None:
+    n, wanted = (0 if bags.covariates is None else bags.covariates.shape[1]), fitted.n_covariates_in_
+    known = getattr(fitted, "covariate_names_in_", None)
+    named = "" if known is None else f" ({', '.join(map(str, known[:5]))})"
+    if n != wanted:
+        raise ParameterError(
+            "bag_features",
+            f"bags have {n} covariates, but {type(fitted).__name__} was fitted on {wanted}{named}; load with ",
+            Parameter("bag_features"),
+            " the same columns, or use bags.with_covariates(values, names)",
+        )
+    if known is not None and bags.covariate_names is not None and list(bags.covariate_names) != [str(n) for n in known]:
+        raise ValueError(
+            f"the covariates are {', '.join(bags.covariate_names[:5])}, but {type(fitted).__name__} was fitted on "
+            f"{', '.join(map(str, known[:5]))}, in that order"
+        )
+
+
+def _refuse_other_names(names: list[str], known: list[str]) -> None:
+    if names == known:
+        return
+    other = differences(names, known)
+    what = f"differ from those at fit ({other})"
+    if not other:
+        what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
+    raise ValueError(
+        f"the features {what}; load with features=list(estimator.feature_names_in_), or select those columns of your "
+        "data frames, to have the same"
     )

@@ -1,11 +1,4 @@
-"""`Bags`: the one container. Flat instances, offsets, ids; frozen; holding one is the proof it is valid.
-
-Which bags a selection means, and which rows are theirs.
-
-Bags made from bags: the same ones with other instances, weights or covariates.
-
-Bags in a notebook: what they are, how large, and what their features range over. No script, every string escaped.
-"""
+"""`Bags`, the container: flat instances, offsets, ids; frozen, and valid by construction."""
 
 from __future__ import annotations
 
@@ -17,166 +10,10 @@ import numpy as np
 from bagwise.bags import validation
 from bagwise.bags.frames import names_of, unframe
 
-
-def positions(key, n_bags: int) -> np.ndarray:
-    """The positions meant by a slice, a list of integers or a mask of bags."""
-    if isinstance(key, slice):
-        return np.arange(n_bags)[key]
-    key = np.asarray(key)
-    if key.size == 0:
-        return np.empty(0, dtype=np.intp)
-    if key.ndim != 1 or key.dtype.kind not in "iub":
-        raise IndexError("bags are selected by an integer, a slice, a list of integers, or a mask")
-    if key.dtype == bool:
-        if len(key) != n_bags:
-            raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
-        return np.flatnonzero(key)
-    key = key.astype(np.intp)  # small integer types overflow below
-    outside = (key < -n_bags) | (key >= n_bags)
-    if outside.any():
-        raise IndexError(f"there is no bag at position {key[outside][0]}; there are {n_bags} bags")
-    return np.where(key < 0, key + n_bags, key)
+MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
 
 
-def rows_of(offsets: np.ndarray, chosen: np.ndarray) -> np.ndarray | slice:
-    """Where the instances of the chosen bags lie, bag after bag; a slice for a run of bags: a view, not a copy."""
-    if len(chosen) and (np.diff(chosen) == 1).all():
-        return slice(offsets[chosen[0]], offsets[chosen[-1] + 1])
-    sizes = np.diff(offsets)[chosen]
-    shifts = offsets[chosen] - np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    return np.repeat(shifts, sizes) + np.arange(sizes.sum())
-
-
-class Deriving:
-    """What `Bags` can be turned into; nothing is changed in place."""
-
-    __slots__ = ()
-
-    def _with(self, **changes) -> Bags:
-        """The same bags with some parts changed, which are trusted."""
-        return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
-
-    def singles(self) -> Bags:
-        """Every instance as a bag of its own, numbered from 0; it needs no weight there."""
-        groups, covariates = (None if a is None else self.expand(a) for a in (self.groups, self.covariates))
-        n = self.n_instances
-        return self._with(
-            offsets=np.arange(n + 1), ids=np.arange(n), groups=groups, weights=None, covariates=covariates
-        )
-
-    def replace(self, instances, *, feature_names=None) -> Bags:
-        """The same bags with other rows for their instances; rows must correspond one to one."""
-        instances, columns = unframe(instances, "instances")
-        instances = validation.as_instances(instances)
-        if len(instances) != self.n_instances:
-            raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
-        names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
-        missing = "keep" if self.has_missing else "refuse"
-        has_missing = validation.check_values(instances, self.offsets, self.ids, missing)
-        return self._with(instances=instances, feature_names=names, has_missing=has_missing)
-
-    def with_weights(self, weights) -> Bags:
-        """The same bags with these weights of their instances."""
-        return self._with(weights=validation.as_weights(weights, self.offsets, self.ids))
-
-    def without_weights(self) -> Bags:
-        """The same bags, every instance counting the same."""
-        return self if self.weights is None else self._with(weights=None)
-
-    def with_covariates(self, covariates, names=None) -> Bags:
-        """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
-        covariates, names = validation.as_covariates(covariates, names, self.ids, self.feature_names)
-        return self._with(covariates=covariates, covariate_names=names)
-
-    def without_covariates(self) -> Bags:
-        return self if self.covariates is None else self._with(covariates=None, covariate_names=None)
-
-    def spread(self) -> Bags:
-        """The same bags with their covariates as columns of every instance."""
-        if self.covariates is None:
-            return self
-        instances, names = validation.spread(self)
-        return self._with(instances=instances, feature_names=names).without_covariates()
-
-
-MOST_FEATURES, MOST_IDS, MOST_BARS = 12, 3, 20
-WIDTH, HEIGHT = 240, 48
-
-
-def html_of(bags: Bags) -> str:
-    """A caption, the sizes as bars, and a table of the features.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.array([1.0, 2.0])], ids=["<b>"], feature_names=["x"])
-    >>> "&lt;b&gt;" in html_of(bags) and "<b>" not in html_of(bags)
-    True
-    """
-    parts = [f"<p><strong>{escape(repr(bags))}</strong></p>"]
-    if len(bags):
-        parts += [f"<p>{_named('ids', bags.ids)}{_groups(bags)}</p>", _sizes(bags.sizes), _features(bags)]
-    return f'<div style="font-size: 90%">{"".join(parts)}</div>'
-
-
-def _named(what: str, values) -> str:
-    some = ", ".join(str(value) for value in values[:MOST_IDS])
-    return escape(f"{what}: {some}{', ...' if len(values) > MOST_IDS else ''}")
-
-
-def _groups(bags: Bags) -> str:
-    if bags.groups is None:
-        return ""
-    found = list(dict.fromkeys(bags.groups.tolist()))
-    return f"<br>{_named('groups', found)}"
-
-
-def _sizes(sizes: np.ndarray) -> str:
-    """How many bags have how many instances, as bars in the colour of the text."""
-    bars = min(MOST_BARS, int(sizes.max() - sizes.min()) + 1)
-    counts, edges = np.histogram(sizes, bins=bars)
-    heights = np.ceil(counts / counts.max() * HEIGHT)
-    step = WIDTH / bars
-    drawn = "".join(
-        f'<rect x="{i * step:.1f}" y="{HEIGHT - height:.0f}" width="{step - 1:.1f}" height="{height:.0f}">'
-        f"<title>{_span(edges[i : i + 2], last=i == bars - 1)}: {count:,}</title></rect>"
-        for i, (height, count) in enumerate(zip(heights, counts, strict=True))
-    )
-    label = f"bags by size, {sizes.min():,} to {sizes.max():,} instances"
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{label}" '
-        f'fill="currentColor" opacity="0.6">{drawn}</svg><p>{label}</p>'
-    )
-
-
-def _span(edges: np.ndarray, *, last: bool) -> str:
-    """The sizes that a bar counts: whole numbers from one edge up to the other, which belongs to the last bar alone."""
-    low, high = int(np.ceil(edges[0])), int(edges[1] if last else np.ceil(edges[1]) - 1)
-    return f"{low:,}" if low >= high else f"{low:,} to {high:,}"
-
-
-def _features(bags: Bags) -> str:
-    names = bags.feature_names or tuple(f"feature {j}" for j in range(bags.n_features))
-    rows = "".join(_row(name, bags.instances[:, j]) for j, name in enumerate(names[:MOST_FEATURES]))
-    more = bags.n_features - MOST_FEATURES
-    if more > 0:
-        rows += f'<tr><td colspan="3">and {more:,} more</td></tr>'
-    if bags.covariates is not None:
-        own = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
-        shown = zip(own[:MOST_FEATURES], bags.covariates.T, strict=False)
-        rows += "".join(_row(f"{name} (of the bag)", column) for name, column in shown)
-    return f"<table><tr><th>feature</th><th>from</th><th>to</th></tr>{rows}</table>"
-
-
-def _row(name: str, values: np.ndarray) -> str:
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
-    lost = len(values) - len(known)
-    low, high = (f"{known.min():.4g}", f"{known.max():.4g}") if len(known) else ("", "")
-    note = f" ({lost:,} missing)" if lost else ""
-    return f"<tr><td>{escape(str(name))}</td><td>{low}</td><td>{high}{note}</td></tr>"
-
-
-class Bags(Deriving):
+class Bags:
     """A collection of bags: every bag is a non-empty set of instances, every instance a row of numbers.
 
     The instances of all bags lie in one flat array, bag after bag; bag ``i`` is
@@ -349,9 +186,30 @@ class Bags(Deriving):
         return text + (f", with {' and '.join(extras)}" if extras else "")
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """What a notebook shows: the sizes of the bags, some ids, the range of every feature; no script."""
+        parts = [f"<p><strong>{escape(repr(self))}</strong></p>"]
+        if len(self):
+            labels = {"ids": self.ids}
+            if self.groups is not None:
+                labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
+            parts += [f"<p>{'<br>'.join(_some(what, values) for what, values in labels.items())}</p>"]
+            low, median, high = np.quantile(self.sizes, [0, 0.5, 1])
+            parts += [
+                f"<p>instances in a bag: {low:,.0f} to {high:,.0f}, median {median:,g}</p>",
+                self._feature_table(),
+            ]
+        return f'<div style="font-size: 90%">{"".join(parts)}</div>'
 
-        return html_of(self)
+    def _feature_table(self) -> str:
+        names = self.feature_names or tuple(f"feature {j}" for j in range(self.n_features))
+        rows = [_range_row(name, self.instances[:, j]) for j, name in enumerate(names[:MOST_FEATURES])]
+        if self.n_features > MOST_FEATURES:
+            rows.append(f'<tr><td colspan="3">and {self.n_features - MOST_FEATURES:,} more</td></tr>')
+        if self.covariates is not None:
+            own = self.covariate_names or tuple(f"covariate {j}" for j in range(self.covariates.shape[1]))
+            shown = zip(own[:MOST_FEATURES], self.covariates.T, strict=False)
+            rows += [_range_row(f"{name} (of the bag)", column) for name, column in shown]
+        return f"<table><tr><th>feature</th><th>from</th><th>to</th></tr>{''.join(rows)}</table>"
 
     def __eq__(self, other) -> bool:
         if not isinstance(other, Bags):
@@ -375,9 +233,49 @@ class Bags(Deriving):
                 raise IndexError("bags are selected by one index: bags[3], bags[2:5], bags[[0, 4]]")
             key = key[0]
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
-            key = int(positions([key], len(self))[0])
+            key = int(self._positions([key])[0])
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
-        return self._select(positions(key, len(self)))
+        chosen = self._positions(key)
+        rows = self._rows_of(chosen)
+        instances = self.instances[rows]
+        # A selection with replacement (a bootstrap) may repeat an id; it is still a valid set of bags.
+        return self._with(
+            instances=instances,
+            offsets=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+            ids=self.ids[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+            has_missing=self.has_missing and bool(np.isnan(instances).any()),
+            weights=None if self.weights is None else self.weights[rows],
+            covariates=None if self.covariates is None else self.covariates[chosen],
+        )
+
+    def _positions(self, key) -> np.ndarray:
+        """The positions meant by a slice, a list of integers or a mask of bags."""
+        n_bags = len(self)
+        if isinstance(key, slice):
+            return np.arange(n_bags)[key]
+        key = np.asarray(key)
+        if key.size == 0:
+            return np.empty(0, dtype=np.intp)
+        if key.ndim != 1 or key.dtype.kind not in "iub":
+            raise IndexError("bags are selected by an integer, a slice, a list of integers, or a mask")
+        if key.dtype == bool:
+            if len(key) != n_bags:
+                raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
+            return np.flatnonzero(key)
+        key = key.astype(np.intp)  # small integer types overflow below
+        outside = (key < -n_bags) | (key >= n_bags)
+        if outside.any():
+            raise IndexError(f"there is no bag at position {key[outside][0]}; there are {n_bags} bags")
+        return np.where(key < 0, key + n_bags, key)
+
+    def _rows_of(self, chosen: np.ndarray) -> np.ndarray | slice:
+        """Where the instances of the chosen bags lie, bag after bag; a slice for a run of bags: a view, not a copy."""
+        if len(chosen) and (np.diff(chosen) == 1).all():
+            return slice(self.offsets[chosen[0]], self.offsets[chosen[-1] + 1])
+        sizes = self.sizes[chosen]
+        shifts = self.offsets[chosen] - np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        return np.repeat(shifts, sizes) + np.arange(sizes.sum())
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True):
@@ -385,7 +283,7 @@ class Bags(Deriving):
 
     def rows(self, chosen) -> np.ndarray:
         """Positions, in the flat array, of the instances of the given bags, bag after bag."""
-        return np.arange(self.n_instances)[rows_of(self.offsets, positions(chosen, len(self)))]
+        return np.arange(self.n_instances)[self._rows_of(self._positions(chosen))]
 
     def expand(self, per_bag) -> np.ndarray:
         """One value per bag, repeated for each of its instances."""
@@ -400,19 +298,56 @@ class Bags(Deriving):
         """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""
         return self.sizes if self.weights is None else 1.0 / np.add.reduceat(self.shares() ** 2, self.offsets[:-1])
 
-    def _select(self, chosen: np.ndarray) -> Bags:
-        rows = rows_of(self.offsets, chosen)
-        instances = self.instances[rows]
-        # A selection with replacement (a bootstrap) may repeat an id; it is still a valid set of bags.
+    # Derived bags; nothing is changed in place -------------------------------------------------------------
+
+    def _with(self, **changes) -> Bags:
+        """The same bags with some parts changed, which are trusted."""
+        return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
+
+    def singles(self) -> Bags:
+        """Every instance as a bag of its own, numbered from 0; it needs no weight there."""
+        groups, covariates = (None if a is None else self.expand(a) for a in (self.groups, self.covariates))
+        n = self.n_instances
         return self._with(
-            instances=instances,
-            offsets=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
-            ids=self.ids[chosen],
-            groups=None if self.groups is None else self.groups[chosen],
-            has_missing=self.has_missing and bool(np.isnan(instances).any()),
-            weights=None if self.weights is None else self.weights[rows],
-            covariates=None if self.covariates is None else self.covariates[chosen],
+            offsets=np.arange(n + 1), ids=np.arange(n), groups=groups, weights=None, covariates=covariates
         )
+
+    def replace(self, instances, *, feature_names=None) -> Bags:
+        """The same bags with other rows for their instances; rows must correspond one to one."""
+        instances, columns = unframe(instances, "instances")
+        instances = validation.as_instances(instances)
+        if len(instances) != self.n_instances:
+            raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
+        names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
+        missing = "keep" if self.has_missing else "refuse"
+        has_missing = validation.check_values(instances, self.offsets, self.ids, missing)
+        return self._with(instances=instances, feature_names=names, has_missing=has_missing)
+
+    def with_weights(self, weights) -> Bags:
+        """The same bags with these weights of their instances."""
+        return self._with(weights=validation.as_weights(weights, self.offsets, self.ids))
+
+    def without_weights(self) -> Bags:
+        """The same bags, every instance counting the same."""
+        return self if self.weights is None else self._with(weights=None)
+
+    def with_covariates(self, covariates, names=None) -> Bags:
+        """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
+        covariates, names = validation.as_covariates(covariates, names, self.ids, self.feature_names)
+        return self._with(covariates=covariates, covariate_names=names)
+
+    def without_covariates(self) -> Bags:
+        """The same bags without their covariates."""
+        return self if self.covariates is None else self._with(covariates=None, covariate_names=None)
+
+    def spread(self) -> Bags:
+        """The same bags with their covariates as columns of every instance."""
+        if self.covariates is None:
+            return self
+        wide = np.hstack([self.instances, self.expand(self.covariates).astype(self.dtype)])
+        named = self.feature_names is not None and self.covariate_names is not None
+        names = self.feature_names + self.covariate_names if named else None
+        return self._with(instances=wide, feature_names=names).without_covariates()
 
 
 def _same(a, b) -> bool:
@@ -423,3 +358,14 @@ def _same(a, b) -> bool:
 
 def _count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def _some(what: str, values) -> str:
+    return escape(f"{what}: {', '.join(map(str, values[:MOST_IDS]))}{', ...' if len(values) > MOST_IDS else ''}")
+
+
+def _range_row(name: str, values: np.ndarray) -> str:
+    known = values[~np.isnan(values)]
+    low, high = (f"{known.min():.4g}", f"{known.max():.4g}") if len(known) else ("", "")
+    note = f" ({len(values) - len(known):,} missing)" if len(known) < len(values) else ""
+    return f"<tr><td>{escape(str(name))}</td><td>{low}</td><td>{high}{note}</td></tr>"

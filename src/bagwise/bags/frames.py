@@ -1,24 +1,24 @@
-"""Data frames where arrays are expected: their numbers, and the names of their columns.
+"""The columns of a table, whatever holds it: a data frame of any library, or arrays by name.
 
-Numbers that come as Python objects.
-
-Which columns of a table are the features, and which names are wrong.
-
-One view of a table's columns, whatever holds it: a data frame of any library, or arrays by name.
-
-Both classes answer the same questions: ``names``, ``n_rows``, the ``kind`` of a column ("number", "boolean", "list",
-"vector", or the name of its type), whether it is ``single`` precision, its ``numbers``, and its distinct labels
+`FrameColumns` and `ArrayColumns` answer the same questions: ``names``, ``n_rows``, the ``kind`` of a column ("number",
+"boolean", "list", "vector", or the name of its type), whether it is ``single`` precision, its ``numbers``, with NaN for
+what is missing and for the fill values (numbers such as -9999 that stand for a missing one), and its distinct labels
 (``factorise``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
-from difflib import get_close_matches
 from numbers import Real
 
 import narwhals as nw
 import numpy as np
+
+# Written by instruments, archives and raster formats; any number as large as the last stands far from all data, too.
+KNOWN = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99, 999, 9999, 99999, 999.9, 9999.9, 999.99)
+KNOWN += (9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
+HUGE = 1e19
 
 NUMBERS = (Real, Decimal, np.bool_)
 
@@ -43,84 +43,11 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
     return numbers
 
 
-_USABLE = ("number", "list", "vector")
-
-
-def choose_features(table, *, bag, target, groups, features, ignore, weights=None) -> list:
-    """The feature columns: those asked for, or every numeric one that has no other role."""
-    ignore, features = as_list(ignore), None if features is None else as_list(features)
-    if bag is None:
-        raise ValueError(f"bag= is needed: the column that says which bag a row belongs to; {_list(table.names)}")
-    roles = [name for name in (bag, target, groups, weights) if name is not None]
-    refuse_unknown(table.names, [*roles, *ignore, *(features or [])], taken=features or ())
-    if target == bag:
-        raise ValueError(f"column {bag!r} cannot be both the bag id and the target")
-    if features is None:
-        kinds = {name: table.kind(name) for name in table.names if name not in {*roles, *ignore}}
-        features = [name for name, kind in kinds.items() if kind in _USABLE]
-        if not features:
-            others = [f"{name} ({kind})" for name, kind in kinds.items()]
-            what = _list(others, "the others are") if others else "every column has another role, or is ignored"
-            raise ValueError(f"there is no numeric feature column; {what}")
-        return features
-    _refuse_features(table, features, bag, target, weights)
-    return features
-
-
-def refuse_unknown(names, wanted, taken=()) -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken."""
-    known = set(names)
-    for name in wanted:
-        if name not in known:
-            near = _nearest(str(name), [str(one) for one in names if one not in taken])
-            hint = f" (did you mean {near!r}?)" if near else ""
-            raise ValueError(f"there is no column {name!r}{hint}; {_list(names)}")
-
-
-def _nearest(name: str, names: list[str]) -> str | None:
-    """The name that differs in case only, or the nearest in spelling."""
-    same = [one for one in names if one.lower() == name.lower()]
-    return next(iter(same or get_close_matches(name, names, n=1)), None)
-
-
-def refuse_twice(names) -> None:
-    """Refuse columns of which two have one name; one that is unnamed is no column but row numbers."""
-    unnamed = list(names).count("")
-    if unnamed > 1:
-        raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
-    seen: set = set()
-    again = next((name for name in names if name != "" and (name in seen or seen.add(name))), None)
-    if again is not None:
-        raise nw.exceptions.DuplicateError(f"two columns have the same name, {again!r}; names must be distinct")
-
-
-def as_list(names) -> list:
-    """One name, or several."""
-    return [names] if isinstance(names, str | int) else list(names)
-
-
-def _refuse_features(table, features, bag, target, weights) -> None:
-    if not features:
-        raise ValueError("features is empty; name at least one column, or leave it out to take every numeric one")
-    for name, role in ((bag, "bag id"), (target, "target"), (weights, "instance weight")):
-        if name is not None and name in features:
-            raise ValueError(f"column {name!r} is the {role}; it cannot be a feature as well")
-    odd = {name: table.kind(name) for name in features if table.kind(name) not in (*_USABLE, "boolean")}
-    if odd:
-        named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
-        raise TypeError(f"not numeric: {named}; encode them as numbers, or leave them out of features")
-
-
-def _list(names, verb: str = "the columns are", most: int = 20) -> str:
-    shown = ", ".join(str(name) for name in list(names)[:most])
-    return f"{verb} {shown or 'none'}" + (f", ... ({len(names)} in all)" if len(names) > most else "")
-
-
 class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
-    def __init__(self, frame):
-        self.frame = as_frame(frame)
+    def __init__(self, frame, fill_values=()):
+        self.frame, self.fill_values = as_frame(frame), as_fill_values(fill_values)
         self.names = self.frame.columns
         self.n_rows = len(self.frame)
         self._columns: dict = {}
@@ -152,7 +79,7 @@ class FrameColumns:
         return str(inner) in ("Float32", "Float16")  # older narwhals has no Float16 to name
 
     def numbers(self, name) -> np.ndarray:
-        return to_numbers(self.column(name))
+        return with_missing(to_numbers(self.column(name)), self.fill_values)
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
@@ -167,10 +94,16 @@ class FrameColumns:
 
 
 class ArrayColumns:
-    """Columns that are arrays already, by name."""
+    """Columns that are arrays already, by name.
 
-    def __init__(self, arrays: dict[str, np.ndarray]):
-        self.arrays = arrays
+    Examples
+    --------
+    >>> ArrayColumns({"red": np.array([0.5, -9999.0])}, fill_values=[-9999]).numbers("red")
+    array([0.5, nan])
+    """
+
+    def __init__(self, arrays: dict[str, np.ndarray], fill_values=()):
+        self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
         self.names = list(arrays)
         self.n_rows = len(next(iter(arrays.values())))
 
@@ -182,7 +115,7 @@ class ArrayColumns:
         return self.arrays[name].dtype in (np.float32, np.float16)
 
     def numbers(self, name) -> np.ndarray:
-        return self.arrays[name]
+        return with_missing(self.arrays[name], self.fill_values)
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         labels, first, codes = np.unique(self.arrays[name], return_index=True, return_inverse=True)
@@ -190,6 +123,52 @@ class ArrayColumns:
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return rank[codes], labels[order]
+
+
+def as_fill_values(fill_values) -> tuple[float, ...]:
+    """The numbers that stand for a missing value, one or several."""
+    values = fill_values if isinstance(fill_values, Iterable) and not isinstance(fill_values, str) else [fill_values]
+    odd = [value for value in values if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number)]
+    if odd:
+        raise TypeError(f"fill_values must be numbers such as [-9999], not {odd[0]!r}")
+    return tuple(float(value) for value in values)
+
+
+def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
+    """The values with NaN in place of the fill values; the same array where there are none."""
+    if len(fill_values) == 0 or values.dtype.kind not in "fiu":
+        return values
+    # in the precision of the values: -3.4e38 of a file in single precision is another number in double
+    kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+    with np.errstate(over="ignore"):
+        marked = np.isin(values, np.array(fill_values, dtype=np.float64).astype(kind))
+    return np.where(marked, np.array(np.nan, dtype=kind), values) if marked.any() else values
+
+
+def is_known(value: float) -> bool:
+    """Whether a number is one of those that are written for missing data."""
+    return abs(value) >= HUGE or any(value == float(np.float32(one)) or value == one for one in KNOWN)
+
+
+def plain_number(value: float) -> int | float:
+    """A number as a user would give it: without decimals where it has none."""
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+def refuse_twice(names) -> None:
+    """Refuse columns of which two have one name; one that is unnamed is no column but row numbers."""
+    unnamed = list(names).count("")
+    if unnamed > 1:
+        raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
+    seen: set = set()
+    again = next((name for name in names if name != "" and (name in seen or seen.add(name))), None)
+    if again is not None:
+        raise nw.exceptions.DuplicateError(f"two columns have the same name, {again!r}; names must be distinct")
+
+
+def as_list(names) -> list:
+    """One name, or several."""
+    return [names] if isinstance(names, str | int) else list(names)
 
 
 def as_frame(frame) -> nw.DataFrame:

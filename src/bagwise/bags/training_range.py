@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bagwise.bags.container import Bags
-from bagwise.bags.fill_values import is_known, written
-from bagwise.bags.validation import bags_of, name_bags
+from bagwise.bags.frames import is_known, plain_number
+from bagwise.bags.validation import Message, Parameter, bags_of, name_bags
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
 # distribution do not, unless its tails are as heavy as those of a Cauchy distribution.
@@ -93,14 +93,15 @@ def warn_of_far(bags: Bags, fitted) -> None:
 
 def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
     """One sentence: the bag, the column, the value, and how many other bags."""
-    value = written(first.value) if first.value.is_integer() else f"{first.value:.6g}"
-    hint = f", or, if it stands for a missing value, load with fill_values=[{written(first.value)}]"
-    warnings.warn(
-        f"{name_bags(ids, marked)} values far outside the range of training: {value} in column {first.column}, where "
-        f"training had {first.low:.6g} to {first.high:.6g}; check its units{hint if is_known(first.value) else ''}",
-        UserWarning,
-        stacklevel=4,
+    number = plain_number(first.value)
+    message = Message(
+        f"{name_bags(ids, marked)} values far outside the range of training: "
+        f"{number if first.value.is_integer() else f'{first.value:.6g}'} in column {first.column}, where "
+        f"training had {first.low:.6g} to {first.high:.6g}; check its units"
     )
+    if is_known(first.value):
+        message += Message(", or, if it stands for a missing value, load with ", Parameter("fill_values", [number]))
+    warnings.warn(message, UserWarning, stacklevel=4)
 
 
 def _extremes(values: np.ndarray, missing: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -1,15 +1,67 @@
-"""What bags may carry beside their instances: a weight per instance, and covariates, numbers of the bag as a whole.
-
-How an error names bags: the first one, and how many others.
-
-What each part of a `Bags` must satisfy; one refusal per rule, naming the first offending bag.
-"""
+"""What each part of a `Bags` must satisfy; an error per rule, which names the first offending bag and the way out."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
 from bagwise.bags.frames import names_of, unbox, unframe
+
+
+class Parameter(NamedTuple):
+    """A parameter that a message names, with a value to give it where there is one."""
+
+    name: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"{self.name}=" if self.value is None else f"{self.name}={self.value!r}"
+
+
+class Message(str):
+    """A sentence that names parameters as Python writes them; its ``parts`` let others write them in another way.
+
+    Examples
+    --------
+    >>> message = Message("drop them with ", Parameter("missing", "drop-instances"))
+    >>> message
+    "drop them with missing='drop-instances'"
+    >>> ("load: " + message).parts
+    ('load: ', 'drop them with ', Parameter(name='missing', value='drop-instances'))
+    """
+
+    parts: tuple[str | Parameter, ...]
+
+    def __new__(cls, *parts):
+        parts = tuple(one for part in parts for one in (part.parts if isinstance(part, Message) else (part,)))
+        message = super().__new__(cls, "".join(map(str, parts)))
+        message.parts = parts
+        return message
+
+    def __add__(self, other) -> Message:
+        return Message(self, other)
+
+    def __radd__(self, other) -> Message:
+        return Message(other, self)
+
+
+class ParameterError(ValueError):
+    """A parameter cannot be what it is. ``parameter`` is its name, the message may name others."""
+
+    def __init__(self, parameter: str, *parts):
+        super().__init__(parameter, Message(*parts))
+
+    @property
+    def parameter(self) -> str:
+        return self.args[0]
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+class ParameterTypeError(ParameterError, TypeError):
+    """The same, where the type is wrong."""
 
 
 def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
@@ -170,9 +222,11 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
         return False
     infinite = np.isinf(instances).any(axis=1)
     if infinite.any():
-        raise ValueError(
+        raise ParameterError(
+            "missing",
             f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
-            "clip them, or leave those instances out, which load does with missing='drop-instances'"
+            "clip them, or leave those instances out, which load does with ",
+            Parameter("missing", "drop-instances"),
         )
     large = (np.abs(instances) > _largest(instances)).any(axis=1)
     if large.any():
@@ -182,9 +236,14 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
         )
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
-        raise ValueError(
+        raise ParameterError(
+            "missing",
             f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, leave those instances out, which "
-            "load does with missing='drop-instances', or pass missing='keep' for a learner that takes NaN"
+            "load does with ",
+            Parameter("missing", "drop-instances"),
+            ", or pass ",
+            Parameter("missing", "keep"),
+            " for a learner that takes NaN",
         )
     return True
 
@@ -272,10 +331,3 @@ def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
     largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
     relative = weights / np.repeat(largest, sizes)
     return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)
-
-
-def spread(bags) -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Instances with the covariates of their bag as further columns, and the names of all columns if all have one."""
-    wide = np.hstack([bags.instances, bags.expand(bags.covariates).astype(bags.dtype)])
-    named = bags.feature_names is not None and bags.covariate_names is not None
-    return wide, bags.feature_names + bags.covariate_names if named else None

@@ -5,7 +5,6 @@ Text is shown, never obeyed: control characters of names and ids are escaped, an
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 import unicodedata
@@ -23,11 +22,8 @@ from rich.segment import Segment
 ASCII = str.maketrans("±²×–—", "~2x--")
 # What is wrong with the data or the request: one message, no traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
-# Keywords of `bagwise.load`, and the options that stand for them.
-OPTIONS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "level")}
-OPTIONS |= {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
-KEYWORDS = re.compile(rf"\b({'|'.join(OPTIONS)})=('([\w-]+)'|(?![=\w\[]))")
-FILL_VALUES = re.compile(r"\bfill_values=\[([^\]]*)\]")
+# Options that are not called as the parameter: they are given once for every value.
+OPTIONS = {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 
 
 class Terminal(Console):
@@ -78,17 +74,23 @@ def print_text(text: str, *, stderr: bool = False) -> None:
 
 
 def as_options(text: str) -> str:
-    """A message of the library with the options of the command line: ``missing='keep'`` is ``--missing keep`` there.
+    """A message of the library with its parameters as options: ``missing='keep'`` is ``--missing keep`` here.
 
     Examples
     --------
-    >>> as_options("bag= is needed; load with missing='drop-instances', or features=")
-    '--bag is needed; load with --missing drop-instances, or --feature'
-    >>> as_options("fill_values=[-9999, -999] makes it missing")
+    >>> from bagwise.bags.validation import Message, Parameter
+    >>> as_options(Message(Parameter("bag"), " is needed; load with ", Parameter("missing", "drop-instances")))
+    '--bag is needed; load with --missing drop-instances'
+    >>> as_options(Message(Parameter("fill_values", [-9999, -999]), " makes it missing"))
     '--fill-value -9999 --fill-value -999 makes it missing'
     """
-    text = FILL_VALUES.sub(lambda found: " ".join(f"--fill-value {one}" for one in found[1].split(", ")), text)
-    return KEYWORDS.sub(lambda found: f"--{OPTIONS[found[1]]}" + (f" {found[3]}" if found[3] else ""), text)
+
+    def option(parameter) -> str:
+        name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
+        values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
+        return " ".join(name if value is None else f"{name} {value}" for value in values)
+
+    return "".join(part if isinstance(part, str) else option(part) for part in getattr(text, "parts", [text]))
 
 
 def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
@@ -160,7 +162,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
     def show(message, category, *_):
         if category is UserWarning and str(message) not in shown:  # ours; libraries warn by classes of their own
             shown.add(str(message))
-            messages.show(f"Note: {message}", style="yellow")
+            messages.show("Note: " + message.args[0], style="yellow")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -168,7 +170,8 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
         try:
             yield messages
         except EXPECTED as error:
-            messages.error(str(error))
+            # The last argument of an error that carries a parameter is its message.
+            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error))
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # releases what filled the memory: printing takes some too

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
-from functools import reduce
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -125,17 +123,17 @@ def evaluate(
     from bagwise.evaluation import evaluate as run
 
     fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
-    columns = {name: value for name, value in o.columns(context).items() if name not in ("groups", "ignore")}
-    roles = [name for name in (groups, fold_column, split_column) if name is not None]
-    ignore = list(dict.fromkeys([*(ignore or []), *roles]))
-    options = _options(columns, groups, ignore)
+    columns = o.columns(context)
+    labels = {what: name for what, name in (("fold", fold_column), ("split", split_column)) if name is not None}
+    # what a report needs to load the same bags again
+    options = columns | {"groups": groups, "ignore": list(dict.fromkeys([*(ignore or []), *labels.values()]))}
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
         if fixed and context.get_parameter_source("folds").name == "COMMANDLINE":
             raise ValueError(f"--folds deals bags to folds at random, and {fixed} fixes the folds; give one of them")
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
-        bags, y, fold, split = _load(o.sources(table), columns, groups, ignore, fold_column, split_column)
+        bags, y, fold, split = _load(o.sources(table), dict(columns), labels)
         messages.show(f"{o.stem(table)}: {bags}.")
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             results = run(
@@ -169,35 +167,15 @@ def evaluate(
     exit_if_failed(messages, results)
 
 
-def _options(columns: dict, groups: str | None, ignore: list[str]) -> dict:
-    """The keywords of `load`; the column that makes the groups is not ignored."""
-    return columns | {"groups": groups, "ignore": [name for name in ignore if name != groups]}
-
-
-def _load(path, columns, groups, ignore, fold_column, split_column):
+def _load(path, columns: dict, labels: dict):
     """Bags and targets, and the fixed fold or split of every bag."""
-    import bagwise as bw
+    from bagwise.io.columns import Roles
+    from bagwise.io.load import load_labels
 
-    def load(column):
-        return bw.load(path, **_options(columns, column, ignore))
-
-    bags, y = load(groups)
+    how = {name: columns.pop(name) for name in ("missing", "fill_values") if name in columns}
+    bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
     o.refuse_no_target(y)
-    return bags, y, _labels(load, fold_column, "fold"), _labels(load, split_column, "split")
-
-
-def _labels(load, column: str | None, what: str):
-    """A label per bag, the same on all its rows: what `groups` means when loading, but called what it is."""
-    if column is None:
-        return None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # shown when the bags themselves were loaded
-            return load(column)[0].groups
-    except ValueError as error:
-        words = {"a group in column": f"a {what} in column", "one group": f"one {what}"}
-        words["or leave groups out"] = f"or leave --{what}-column out"
-        raise ValueError(reduce(lambda text, pair: text.replace(*pair), words.items(), str(error))) from error
+    return bags, y, labels.get("fold"), labels.get("split")
 
 
 def print_scores(results, console) -> list[str]:

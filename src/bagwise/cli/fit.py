@@ -101,11 +101,12 @@ def fit(
 def load(tables: list[str], columns: dict, messages):
     """Bags and targets, with the warnings of `bagwise check`; files are read once, and bags are built once."""
     import bagwise as bw
-    from bagwise.io.load import read_table
+    from bagwise.io.columns import Roles
     from bagwise.io.table_report import examine
+    from bagwise.io.tables import read_files
 
     named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values")}
-    frame = read_table(o.sources(tables), **named)
+    frame = read_files(o.sources(tables), Roles(**named))
     source = o.sources(tables) if frame is None else frame
     # What `load` warns of in a frame is among the findings below.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
@@ -115,7 +116,7 @@ def load(tables: list[str], columns: dict, messages):
     if frame is not None and not messages.quiet:
         for finding in examine(frame, **columns).findings:
             if finding.level == "warning" or "not numeric" in finding.text:
-                messages.show(f"Note: {finding.text}", style="yellow")
+                messages.show("Note: " + finding.text, style="yellow")
     return bags, y
 
 

@@ -24,8 +24,9 @@ from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import LABELS, as_settings
 from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
+from bagwise.io.columns import Roles
+from bagwise.io.load import from_table, gather
 from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading
-from bagwise.io.tables import from_table, gather
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
@@ -71,7 +72,7 @@ def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
         raise ValueError(f"it holds an array of shape {matrix.shape}; columns of bag id, features, target are needed")
     columns = {f"x{j}": column for j, column in enumerate(matrix.T)}
     ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
-    return gather(ArrayColumns(columns), **ends, features=None, ignore=(), groups=None, missing="refuse")
+    return gather(ArrayColumns(columns), Roles(**ends))[:2]
 
 
 def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:

@@ -1,51 +1,42 @@
-"""Bags from a MATLAB matrix: a row per instance, the bag id in the first column and the target in the last.
-
-What an archive of arrays claims to hold, compared with the bytes it has, before anything is allocated.
-
-NumPy archives: bags saved by `save_npz`, a padded block with its sizes, or a long table as arrays by name.
-"""
+"""Bags from files of arrays: NumPy archives (.npz) and MATLAB matrices (.mat); `save_npz` writes the former."""
 
 from __future__ import annotations
 
 import math
 from pathlib import Path
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZipFile
 
 import numpy as np
 
 from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.container import Bags
-from bagwise.bags.fill_values import as_fill_values, warn_of_suspects, with_missing
-from bagwise.bags.frames import ArrayColumns, as_list, refuse_unknown
-from bagwise.bags.validation import as_instances, as_offsets, refuse_repeated
+from bagwise.bags.frames import ArrayColumns, as_fill_values, as_list, with_missing
+from bagwise.bags.validation import ParameterError, as_instances, as_offsets, refuse_repeated
 from bagwise.io.atomic_files import replace_file
+from bagwise.io.columns import Roles, refuse_unknown, warn_of_suspects
+from bagwise.io.load import gather, rows_in_order
 from bagwise.io.readers import reading
-from bagwise.io.tables import fill, gather
 
 DENSEST = 1040  # deflate cannot make more bytes of one
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def refuse_claims(path: Path) -> None:
-    """Refuse a .npz archive whose parts speak of more bytes than they can hold: 1 KB may claim 10^12 rows."""
+def refuse_false_sizes(path: Path) -> None:
+    """Refuse a .npz archive whose headers name more bytes than its parts can hold: 1 KB may name 10^12 rows."""
     whole = path.stat().st_size
     with ZipFile(path) as archive:
         for entry in archive.infolist():
-            _refuse_part(archive, entry, whole)
-
-
-def _refuse_part(archive: ZipFile, entry: ZipInfo, whole: int) -> None:
-    if entry.compress_size > whole or entry.file_size > DENSEST * (entry.compress_size + 64):
-        raise ValueError(f"part {entry.filename!r} claims {entry.file_size:,} bytes in a file of {whole:,}")
-    with archive.open(entry) as part:
-        version = np.lib.format.read_magic(part)
-        if version not in _HEADERS:
-            raise ValueError(f"part {entry.filename!r} is an array of the unknown version {version}")
-        shape, _, dtype = _HEADERS[version](part)
-        claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - part.tell()
-    if claimed > held:
-        raise ValueError(f"part {entry.filename!r} holds {held:,} bytes where its header speaks of {claimed:,}")
+            if entry.compress_size > whole or entry.file_size > DENSEST * (entry.compress_size + 64):
+                raise ValueError(f"part {entry.filename!r} claims {entry.file_size:,} bytes in a file of {whole:,}")
+            with archive.open(entry) as part:
+                version = np.lib.format.read_magic(part)
+                if version not in _HEADERS:
+                    raise ValueError(f"part {entry.filename!r} is an array of the unknown version {version}")
+                shape, _, dtype = _HEADERS[version](part)
+                named, held = math.prod(shape) * dtype.itemsize, entry.file_size - part.tell()
+            if named > held:
+                raise ValueError(f"part {entry.filename!r} holds {held:,} bytes where its header speaks of {named:,}")
 
 
 def save_npz(path, bags: Bags, y=None) -> None:
@@ -78,46 +69,37 @@ def save_npz(path, bags: Bags, y=None) -> None:
         if getattr(bags, name) is not None:
             arrays[name] = _storable(np.array(getattr(bags, name), dtype=object), name.replace("_", " "))
     arrays |= {name: getattr(bags, name) for name in ("weights", "covariates") if getattr(bags, name) is not None}
-    replace_file(path, lambda whole: _write(whole, arrays))
+
+    def write(whole: Path) -> None:
+        with whole.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
+            np.savez(stream, **arrays)
+
+    replace_file(path, write)
 
 
-def _write(path: Path, arrays: dict) -> None:
-    with path.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
-        np.savez(stream, **arrays)
-
-
-def load_npz(
-    path: Path, *, bag, target, features, ignore, groups, missing, fill_values=(), weights=None, bag_features=None
-):
-    """See `bagwise.load`."""
+def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple:
+    """See `bagwise.io.load.load_labels`."""
     with reading(path):
-        refuse_claims(path)
+        refuse_false_sizes(path)
     with reading(path), np.load(path, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    if _are_bags(arrays):
-        if features is not None or list(ignore) or weights is not None or bag_features is not None:
-            raise ValueError(
-                f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
-            )
-        return _load_bags(arrays, bag, target, groups, missing, as_fill_values(fill_values))
-    return gather(
-        ArrayColumns(_as_columns(path, arrays)),
-        bag=bag,
-        target=target,
-        features=features,
-        ignore=ignore,
-        groups=groups,
-        missing=missing,
-        fill_values=fill_values,
-        weights=weights,
-        bag_features=bag_features,
-    )
+    if not _are_bags(arrays):
+        return gather(ArrayColumns(_as_columns(path, arrays), fill_values), roles, missing)
+    given = {name: getattr(roles, name) for name in ("features", "weights", "bag_features")}
+    if list(roles.ignore) or any(value is not None for value in given.values()):
+        parameter = next((name for name, value in given.items() if value is not None), "ignore")
+        raise ParameterError(
+            parameter, f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
+        )
+    bags, y = _load_bags(arrays, roles, missing, as_fill_values(fill_values))
+    refuse_unknown(arrays, roles.labels.values(), parameter="labels")
+    return bags, y, {what: arrays[name] for what, name in roles.labels.items()}
 
 
 def holds_bags(path: Path) -> bool:
     """Whether an archive holds bags, whose columns have their roles already, rather than a long table."""
     with reading(path):
-        refuse_claims(path)
+        refuse_false_sizes(path)
     with reading(path), np.load(path, allow_pickle=False) as archive:
         return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
 
@@ -127,23 +109,23 @@ def _are_bags(arrays: dict) -> bool:
     return "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3
 
 
-def _load_bags(arrays: dict, bag, target, groups, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
-    refuse_unknown(arrays, [name for name in (bag, target, groups) if name is not None])
+def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
+    for parameter, name in roles.single.items():
+        refuse_unknown(arrays, [name], parameter=parameter)
     instances, offsets = _flat(arrays)
     instances = with_missing(instances, fill_values)
-    ids, labels = arrays.get(bag or "ids"), arrays.get(groups or "groups")
+    ids, groups = arrays.get(roles.bag or "ids"), arrays.get(roles.groups or "groups")
     extra = {name: arrays.get(name) for name in ("feature_names", "weights", "covariates", "covariate_names")}
     if missing == "drop-instances":
         names = np.arange(len(offsets) - 1) if ids is None else ids
         columns = ArrayColumns(dict(enumerate(instances.T)))
         codes = np.repeat(np.arange(len(names)), np.diff(offsets))
-        finite = np.isfinite(instances).all(axis=1)
-        instances, offsets = fill(columns, columns.names, codes, names, missing)
-        if extra["weights"] is not None and len(extra["weights"]) == len(finite):
-            extra["weights"] = extra["weights"][finite]
-        missing = "refuse"
-    bags = Bags(instances, offsets, ids, groups=labels, missing=missing, **extra)
-    y = arrays.get(target or ("targets" if "targets" in arrays else "y"))
+        rows, offsets = rows_in_order(columns, columns.names, codes, names, missing)
+        if extra["weights"] is not None and len(extra["weights"]) == len(instances):
+            extra["weights"] = extra["weights"][rows]
+        instances, missing = instances[rows], "refuse"
+    bags = Bags(instances, offsets, ids, groups=groups, missing=missing, **extra)
+    y = arrays.get(roles.target or ("targets" if "targets" in arrays else "y"))
     y = None if y is None else check_targets(with_missing(np.asarray(y), fill_values), bags)
     names = bags.feature_names or range(bags.n_features)
     warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [("targets", y)])])
@@ -187,32 +169,31 @@ def _storable(values: np.ndarray, what: str) -> np.ndarray:
 _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
-def load_mat(
-    path: Path, *, bag, target, features, ignore, groups, missing, fill_values, weights, bag_features, variable
-):
-    """See `bagwise.load`. Columns are given by name or by position, counted from the end if negative."""
+def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -> tuple:
+    """See `bagwise.io.load.load_labels`. Columns are given by name or by position, counted from the end if negative."""
     matrix = _find_matrix(path, variable)
-    bag, target = 0 if bag is None else bag, -1 if target is None else target
+    bag, target = 0 if roles.bag is None else roles.bag, -1 if roles.target is None else roles.target
     names = _name_columns(path.stem.lower(), matrix.shape[1], bag, target)
-    bag, target, groups, weights = (_name_of(column, names) for column in (bag, target, groups, weights))
-    if bag_features is not None and bag_features != "auto":
-        bag_features = [_name_of(column, names) for column in as_list(bag_features)]
-    columns = dict(zip(names, matrix.T, strict=True))
-    ids = columns.get(bag)
-    if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
-        columns[bag] = ids.astype(np.int64)
-    return gather(
-        ArrayColumns(columns),
-        bag=bag,
-        target=target,
-        features=None if features is None else [_name_of(column, names) for column in as_list(features)],
-        ignore=[_name_of(column, names) for column in as_list(ignore)],
-        groups=groups,
-        missing=missing,
-        fill_values=fill_values,
-        weights=weights,
-        bag_features=bag_features,
+
+    def named(columns):
+        return [_name_of(column, names) for column in as_list(columns)]
+
+    covariates = roles.bag_features
+    roles = Roles(
+        bag=_name_of(bag, names),
+        target=_name_of(target, names),
+        features=None if roles.features is None else named(roles.features),
+        ignore=named(roles.ignore),
+        groups=_name_of(roles.groups, names),
+        weights=_name_of(roles.weights, names),
+        bag_features=covariates if covariates is None or covariates == "auto" else named(covariates),
+        labels={what: _name_of(column, names) for what, column in roles.labels.items()},
     )
+    columns = dict(zip(names, matrix.T, strict=True))
+    ids = columns.get(roles.bag)
+    if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
+        columns[roles.bag] = ids.astype(np.int64)
+    return gather(ArrayColumns(columns, fill_values), roles, missing)
 
 
 def _find_matrix(path: Path, variable: str | None) -> np.ndarray:

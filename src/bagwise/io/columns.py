@@ -1,18 +1,284 @@
-"""What can be odd about a column of a table, told from its values alone."""
+"""The columns of a table: which role each has, what a role asks of its values, and what looks wrong with them.
+
+A column is the bag id, the target, a label of the bag, a weight, a covariate of the bag, or a feature.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from difflib import get_close_matches
 from unicodedata import normalize
 
 import narwhals as nw
 import numpy as np
 
-from bagwise.io.readers import NULLS
+from bagwise.bags.frames import as_list, is_known, plain_number
+from bagwise.bags.validation import (
+    LARGEST,
+    Message,
+    Parameter,
+    ParameterError,
+    ParameterTypeError,
+    absent,
+    name_bags,
+)
 
-ODDITIES = {
-    "infinite": ("error", "infinite values; replace them, or leave those rows out with missing='drop-instances'"),
-    "missing": ("note", "missing values; missing= says whether to refuse, drop or keep those rows"),
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
+# An extreme is isolated if its distance from all other values is so many times their width: the second is for one
+# that is not known as a fill value, which must also be repeated.
+GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
+SAMPLE = 1000  # values that show the usual ones
+
+
+_USABLE = ("number", "list", "vector")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Columns by what they are to `load`; ``labels`` are further labels of the bags, by what they are called: a fold.
+
+    Examples
+    --------
+    >>> Roles(bag="site", target="aod", features="red").asked()
+    ['site', 'aod', 'red']
+    """
+
+    bag: object = None
+    target: object = None
+    features: object = None
+    ignore: object = ()
+    groups: object = None
+    weights: object = None
+    bag_features: object = None
+    labels: dict = field(default_factory=dict)
+
+    @property
+    def single(self) -> dict:
+        """Parameters that name one column, and that column."""
+        named = {name: getattr(self, name) for name in ("bag", "target", "groups", "weights")}
+        named |= {f"{what}_column": column for what, column in self.labels.items()}
+        return {name: column for name, column in named.items() if column is not None}
+
+    def asked(self) -> list:
+        """Every column that is named somewhere."""
+        covariates = [] if self.bag_features is None or self.bag_features == "auto" else as_list(self.bag_features)
+        features = [] if self.features is None else as_list(self.features)
+        return list(dict.fromkeys([*self.single.values(), *covariates, *features, *as_list(self.ignore)]))
+
+    def ids(self) -> list:
+        """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
+        numbers = replace(self, bag=None, groups=None, labels={}, ignore=()).asked()
+        labels = [self.bag, self.groups, *self.labels.values()]
+        return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
+
+
+def choose_features(table, roles: Roles) -> list:
+    """The feature columns: those asked for, or every numeric one that has no other role."""
+    ignore, features = as_list(roles.ignore), None if roles.features is None else as_list(roles.features)
+    if roles.bag is None:
+        raise ParameterError(
+            "bag",
+            Parameter("bag"),
+            f" is needed: the column that says which bag a row belongs to; {_list(table.names)}",
+        )
+    for parameter, name in roles.single.items():
+        refuse_unknown(table.names, [name], taken=features or (), parameter=parameter)
+    for parameter, names in (("ignore", ignore), ("features", features or [])):
+        refuse_unknown(table.names, names, taken=features or (), parameter=parameter)
+    if roles.target == roles.bag:
+        raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
+    if features is not None:
+        _refuse_features(table, features, roles)
+        return features
+    kinds = {name: table.kind(name) for name in table.names if name not in {*roles.single.values(), *ignore}}
+    features = [name for name, kind in kinds.items() if kind in _USABLE]
+    if not features:
+        others = [f"{name} ({kind})" for name, kind in kinds.items()]
+        what = _list(others, "the others are") if others else "every column has another role, or is ignored"
+        raise ParameterError("features", f"there is no numeric feature column; {what}")
+    return features
+
+
+def _refuse_features(table, features: list, roles: Roles) -> None:
+    if not features:
+        raise ParameterError(
+            "features", "features is empty; name at least one column, or leave it out to take every numeric one"
+        )
+    for name, role in ((roles.bag, "bag id"), (roles.target, "target"), (roles.weights, "instance weight")):
+        if name is not None and name in features:
+            raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
+    odd = {name: table.kind(name) for name in features if table.kind(name) not in (*_USABLE, "boolean")}
+    if odd:
+        named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
+        raise ParameterTypeError(
+            "features", f"not numeric: {named}; encode them as numbers, or leave them out of features"
+        )
+
+
+def refuse_unknown(names, wanted, taken=(), parameter: str = "features") -> None:
+    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken."""
+    known = set(names)
+    for name in wanted:
+        if name not in known:
+            others = [str(one) for one in names if one not in taken]
+            same = [one for one in others if one.lower() == str(name).lower()]
+            near = next(iter(same or get_close_matches(str(name), others, n=1)), None)
+            hint = f" (did you mean {near!r}?)" if near else ""
+            raise ParameterError(parameter, f"there is no column {name!r}{hint}; {_list(names)}")
+
+
+def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
+    refuse_no_labels(table, bag, "bag ids")
+    codes, ids = table.factorise(bag)
+    unknown = absent(ids)[codes]
+    if unknown.any():
+        raise ParameterError(
+            "bag",
+            f"{np.count_nonzero(unknown):,} of {len(codes):,} rows have no bag id (the first is row "
+            f"{unknown.argmax()}, counted from 0); fill in column {bag!r}, or drop those rows",
+        )
+    return codes, ids
+
+
+def refuse_no_labels(table, name, what: str) -> None:
+    if table.kind(name) in ("list", "vector") or table.kind(name).startswith(("List", "Array", "Struct")):
+        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
+
+
+def refuse_no_target(table, target) -> None:
+    if table.kind(target) not in ("number", "boolean"):
+        raise ParameterTypeError("target", f"the target must be numbers; column {target!r} is {table.kind(target)}")
+
+
+def one_target(table, target, codes, first, ids) -> np.ndarray:
+    refuse_no_target(table, target)
+    values = np.asarray(table.numbers(target), dtype=np.float64)
+    unknown = ~np.isfinite(values)
+    if unknown.any():
+        raise ParameterError(
+            "target",
+            f"{name_bags(ids, any_row(unknown, codes, ids))} a missing or infinite target in column {target!r}; "
+            "drop such bags, or leave target out to predict them",
+        )
+    large = np.abs(values) > LARGEST
+    if large.any():
+        marked = any_row(large, codes, ids)
+        raise ParameterError(
+            "target",
+            f"{name_bags(ids, marked)} a target beyond {LARGEST:g} in column {target!r}, whose square is infinite; "
+            "rescale the targets, or look for a fill value",
+        )
+    y = values[first]
+    differs = values != y[codes]
+    if differs.any():
+        marked = any_row(differs, codes, ids)
+        row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
+        raise ParameterError(
+            "target",
+            f"{name_bags(ids, marked)} more than one target in column {target!r} "
+            f"({float(y[codes[row]])} and {float(values[row])}); a bag has one target, the same on all its rows",
+        )
+    return y
+
+
+def one_label(table, column, codes, first, ids, *, what: str = "group", parameter: str = "groups") -> np.ndarray:
+    """The label of every bag (its group, its fold), which must be the same on all its rows."""
+    label_of_row, labels = table.factorise(column)
+    unknown = absent(labels)[label_of_row]
+    if unknown.any():
+        raise ParameterError(
+            parameter,
+            f"{name_bags(ids, any_row(unknown, codes, ids))} rows without a {what} in column {column!r}; "
+            "give every bag one, or leave ",
+            Parameter(parameter),
+            " out",
+        )
+    differs = label_of_row != label_of_row[first][codes]
+    if differs.any():
+        raise ParameterError(
+            parameter,
+            f"{name_bags(ids, any_row(differs, codes, ids))} rows of more than one {what} in column {column!r}; "
+            f"a bag belongs to one {what}, the same on all its rows",
+        )
+    return labels[label_of_row[first]]
+
+
+def any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Which bags have a marked row."""
+    return np.bincount(codes[marked], minlength=len(ids)) > 0
+
+
+def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tuple[list, dict]:
+    """The features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags.
+
+    ``codes`` is the bag of every row, ``first`` the first row of every bag.
+    """
+    if roles.bag_features is None:
+        return names, {}
+    if isinstance(roles.bag_features, str) and roles.bag_features == "auto":
+        chosen = _constant(table, names, codes, first)
+    else:
+        chosen = as_list(roles.bag_features)
+        refuse_unknown(table.names, chosen, parameter="bag_features")
+        taken = [name for name in chosen if name in roles.single.values()]
+        if taken:
+            raise ParameterError(
+                "bag_features", f"column {taken[0]!r} has another role; it cannot be a bag feature as well"
+            )
+        odd = [name for name in chosen if table.kind(name) not in ("number", "boolean")]
+        if odd:
+            raise ParameterTypeError(
+                "bag_features", f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}"
+            )
+    left = [name for name in names if name not in chosen]
+    if not left:
+        raise ParameterError(
+            "bag_features", "every feature column is a bag feature; at least one must be left for the instances"
+        )
+    if not chosen:
+        return names, {}
+    columns = [_one_per_bag(table, name, codes, first, ids) for name in chosen]
+    return left, {"covariates": np.column_stack(columns), "covariate_names": chosen}
+
+
+def _constant(table, names, codes, first) -> list:
+    """The feature columns that never vary within a bag; all but the first if that would leave no instance feature."""
+    if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
+        return []  # bags of one row: anything is constant
+    plain = [name for name in names if table.kind(name) == "number"]
+    found = [name for name in plain if not _varies(table, name, codes, first).any()]
+    return found[1:] if len(found) == len(names) else found
+
+
+def _varies(table, name, codes, first) -> np.ndarray:
+    values = np.asarray(table.numbers(name), dtype=np.float64)
+    return (values != values[first][codes]) & ~(np.isnan(values) & np.isnan(values[first][codes]))
+
+
+def _one_per_bag(table, name, codes, first, ids) -> np.ndarray:
+    varies = _varies(table, name, codes, first)
+    if varies.any():
+        marked = any_row(varies, codes, ids)
+        raise ParameterError(
+            "bag_features",
+            f"{name_bags(ids, marked)} more than one value in column {name!r}; a bag feature is the same on all rows "
+            "of a bag: leave the column to the instances",
+        )
+    return np.asarray(table.numbers(name), dtype=np.float64)[first]
+
+
+CHECKS = {
+    "infinite": (
+        "error",
+        Message("infinite values; replace them, or leave those rows out with ", Parameter("missing", "drop-instances")),
+    ),
+    "missing": (
+        "note",
+        Message("missing values; ", Parameter("missing"), " says whether to refuse, drop or keep those rows"),
+    ),
     "empty": ("error", "not a single value; ignore it"),
     "constant": ("note", "one value throughout, which says nothing"),
     "target": ("warning", "equal to the target, and gives the answer away; ignore it if it is a copy"),
@@ -28,44 +294,47 @@ NUMBER = r"^\s*[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]
 SPLITS = ("fold", "folds", "split", "cv", "partition")
 
 
-def oddities(name, values, finite, codes, n_bags, y) -> list[str]:
-    """What is odd about one feature column."""
+def column_checks(name, values, finite, codes, n_bags, y) -> list[str]:
+    """The names of the `CHECKS` that a feature column does not pass."""
     if len(finite) == 0:
         return ["empty"]
-    odd = ["infinite"] if np.isinf(values).any() else []
-    odd += ["missing"] if np.isnan(values).any() else []
+    found = ["infinite"] if np.isinf(values).any() else []
+    found += ["missing"] if np.isnan(values).any() else []
     if finite.min() == finite.max():
-        return [*odd, "constant"]
+        return [*found, "constant"]
     if y is not None and np.array_equal(values, y):
-        return [*odd, "target"]
+        return [*found, "target"]
     if str(name).lower() in SPLITS:
-        return [*odd, "split"]
+        return [*found, "split"]
     if look_like_dates(np.unique(finite)):
-        return [*odd, "dates"]
+        return [*found, "dates"]
     if len(values) > 20 and (np.diff(values) == 1).all():
-        return [*odd, "counter"]
+        return [*found, "counter"]
     if n_bags < len(values) and len(finite) == len(values) and not varying(values, codes, n_bags).any():
-        return [*odd, "bag-level"]
-    return odd
+        return [*found, "bag-level"]
+    return found
 
 
 def doubtful_texts(table, used) -> dict:
     """Columns, of those that are not used, that are text though most of their values are numbers; and what to say."""
     others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
     found = {name: _doubt(table.column(name)) for name in others}
-    return {name: f"column {name!r} is text, and left out: {text}" for name, text in found.items() if text}
+    return {name: f"column {name!r} is text, and left out: " + text for name, text in found.items() if text}
 
 
-def _doubt(series: nw.Series) -> str | None:
+def _doubt(series: nw.Series) -> Message | None:
     some = _texts(series.drop_nulls().head(1000))
     if len(some) == 0 or some.str.contains(NUMBER).mean() <= 0.5:
         return None
     known = _texts(series.drop_nulls())
     odd = known.filter(~known.str.contains(NUMBER))
     if len(odd) == 0:
-        return "its values are numbers; make it a column of numbers, or name it in ignore="
+        return Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
     others = f" (nor are {len(odd) - 1:,} more)" if len(odd) > 1 else ""
-    return f"most of its values are numbers, but {odd[0]!r} is not{others}; correct it, or name the column in ignore="
+    return Message(
+        f"most of its values are numbers, but {odd[0]!r} is not{others}; correct it, or name the column in ",
+        Parameter("ignore"),
+    )
 
 
 def alike_ids(ids) -> str | None:
@@ -132,3 +401,82 @@ def _is_day(number: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+def suspects(values: np.ndarray) -> dict[float, int]:
+    """Values of a column that look like fill values, and how often each stands there.
+
+    A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
+    are from each other if it is one of `KNOWN` or huge; else ten times as far, outside [-1, 1], and there three
+    times or more.
+
+    Examples
+    --------
+    >>> suspects(np.array([0.2, 0.5, -9999.0, 0.3, -9999.0]))
+    {-9999.0: 2}
+    >>> suspects(np.array([-9999.0, -9000.0, 5000.0]))  # nearer to the others than they are to each other
+    {}
+    """
+    found: dict[float, int] = {}
+    if len(values) == 0 or not _ends(values):  # most columns hold none, and are not copied
+        return found
+    values = values[np.isfinite(values)]
+    while len(values):
+        ends = _ends(values)
+        rest = values[~np.isin(values, [end for end in ends if is_known(end)])]
+        marked = [end for end in ends if _is_isolated(end, rest[rest != end], int(np.sum(values == end)))]
+        if not marked:
+            break
+        found |= {end: int(np.sum(values == end)) for end in marked}
+        values = values[~np.isin(values, marked)]
+    return found
+
+
+def warn_of_suspects(columns: Iterable[tuple[str, np.ndarray]]) -> None:
+    """One warning, if some columns hold what looks like fill values."""
+    found = {str(name): own for name, values in columns if (own := suspects(values))}
+    if found:
+        warnings.warn(describe_suspects(found), UserWarning, stacklevel=5)
+
+
+def describe_suspects(found: dict[str, dict[float, int]]) -> Message:
+    """One sentence on the suspects of some columns: the first of them, how many others, and the option."""
+    name, own = next(iter(found.items()))
+    value, count = next(iter(own.items()))
+    times = "once" if count == 1 else f"{count:,} times"
+    more = len(found) - 1
+    others = f" (and {more:,} other column{'s hold' if more > 1 else ' holds'} such a value)" if more else ""
+    every = list(dict.fromkeys(plain_number(one) for values in found.values() for one in values))
+    return Message(
+        f"column {name!r} holds {plain_number(value)} {times}{others}, which looks like a fill value for missing "
+        "data; ",
+        Parameter("fill_values", every),
+        " makes it missing",
+    )
+
+
+def _ends(values: np.ndarray) -> list[float]:
+    """The lowest and the highest value, those that are known as fill values or stand out from a few of the others."""
+    some = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
+    some = some[np.isfinite(some)]
+    with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere
+        low, high = np.quantile(some, [0.25, 0.75]) if len(some) else (0.0, 0.0)
+        reach = WIDE_GAP * (high - low)
+    ends = dict.fromkeys((float(np.fmin.reduce(values)), float(np.fmax.reduce(values))))
+    return [end for end in ends if is_known(end) or end < low - reach or end > high + reach]
+
+
+def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
+    if len(rest) == 0:
+        return False
+    low, high = float(rest.min()), float(rest.max())
+    gap, width = max(low - value, value - high), high - low
+    if is_known(value):
+        return gap > GAP * width and gap > 0
+    # 0 and 1 are ends of a scale more often than fill values
+    return abs(value) > 1.0 and width > 0 and gap > WIDE_GAP * width and count >= REPEATED
+
+
+def _list(names, verb: str = "the columns are", most: int = 20) -> str:
+    shown = ", ".join(str(name) for name in list(names)[:most])
+    return f"{verb} {shown or 'none'}" + (f", ... ({len(names)} in all)" if len(names) > most else "")

@@ -1,120 +1,27 @@
-"""`load`: bags and targets from a data frame or a file.
-
-Ids in several files, of which some are text (.csv, .tsv) and some have types: no bag comes apart unsaid.
-"""
+"""`load`: bags and targets from a data frame or from files; `from_table`, from a data frame alone."""
 
 from __future__ import annotations
 
 import os
-from decimal import Decimal, InvalidOperation
-from pathlib import Path
+import warnings
 
-import narwhals as nw
 import numpy as np
+from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import as_frame, as_list
-from bagwise.io.array_files import load_mat, load_npz
-from bagwise.io.parquet import ENDINGS as PARQUET
-from bagwise.io.parquet import Part, find_parts, is_data_set, read_parts
-from bagwise.io.paths import find_files, stack
-from bagwise.io.readers import is_row_number, read_arrow, read_csv, read_parquet, reading
-from bagwise.io.tables import from_table
-
-
-def agree_on_ids(frames: list[nw.DataFrame], paths: list[Path], written: list[bool], ids: list) -> list[nw.DataFrame]:
-    """Tables whose ids are of one kind; ``written`` says which come from files of text.
-
-    In files of text alone, ids that are text in one are so in all. Beside a file in which they are numbers, they are
-    numbers.
-    """
-    for name in ids:
-        if all(name in frame.columns for frame in frames):  # else `stack` says what is missing
-            columns = _agree([frame[name] for frame in frames], paths, written)
-            frames = [frame.with_columns(column) for frame, column in zip(frames, columns, strict=True)]
-    return frames
-
-
-def _agree(columns: list[nw.Series], paths: list[Path], written: list[bool]) -> list[nw.Series]:
-    if len({column.dtype for column in columns}) == 1:
-        return columns
-    if all(written):
-        _refuse_two_forms(columns, paths)
-        return [column.cast(nw.String) for column in columns]
-    typed = [k for k, text in enumerate(written) if not text]
-    if not all(columns[k].dtype.is_numeric() for k in typed):
-        return columns
-    kind, beside = _common([columns[k].dtype for k in typed]), f"as {columns[typed[0]].dtype} in {paths[typed[0]]}"
-    return [
-        _as_numbers(column, path, kind, beside) if text and column.dtype == nw.String else column
-        for column, path, text in zip(columns, paths, written, strict=True)
-    ]
-
-
-def _common(kinds: list):
-    """The type in which ids of text are equal to those of the files with types; 0.1 is another number in Float32."""
-    if all(kind.is_integer() for kind in kinds):
-        return nw.Int64
-    return nw.Float32 if all(kind == nw.Float32 for kind in kinds) else nw.Float64
-
-
-def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:
-    """Refuse 7 in one file and 7.0 or 007 in another: one bag, or two, who knows."""
-    whole = {}
-    for column, path in zip(columns, paths, strict=True):
-        if column.dtype != nw.String:
-            whole |= dict.fromkeys(_distinct(column), path)
-    for column, path in zip(columns, paths, strict=True):
-        texts = _distinct(column) if column.dtype == nw.String else []
-        twice = [text for text in texts if (number := _number(text)) in whole and text != str(int(number))]
-        if twice:
-            number = int(_number(twice[0]))
-            others = f" (and {len(twice) - 1} more such)" if len(twice) > 1 else ""
-            raise ValueError(
-                f"column {column.name!r} has {number} in {whole[number]} and {twice[0]} in {path}{others}: one number "
-                "in two forms, which as text are two ids; write it in one form in all files"
-            )
-
-
-def _as_numbers(column: nw.Series, path: Path, kind, beside: str) -> nw.Series:
-    """Ids of text as numbers, if every one is a number of its own."""
-    numbers = {text: _fit(_number(text), kind) for text in _distinct(column)}
-    seen: dict = {}
-    for text, number in numbers.items():
-        if number is None or number in seen:
-            what = f"{text!r}, which is none" if number is None else f"{seen[number]!r} and {text!r}, which are one"
-            raise ValueError(
-                f"column {column.name!r} holds numbers, {beside}, but {path} has {what}; write the ids in one form in "
-                "all files"
-            )
-        seen[number] = text
-    values = [numbers.get(text) for text in column.to_list()]
-    return nw.new_series(column.name, values, kind, backend=column.implementation)
-
-
-def _fit(number: Decimal | None, kind) -> int | float | None:
-    """A number as a value of a type; None for none, and for one that is not whole or too long where it must not be."""
-    if number is None:
-        return None
-    if not kind.is_integer():
-        return float(np.float32(number) if kind == nw.Float32 else number)
-    return int(number) if abs(number) < 2**63 and number == int(number) else None
-
-
-def _number(text: str) -> Decimal | None:
-    """The number that a text writes, if any."""
-    try:
-        number = Decimal(text.replace("_", "?"))  # which Python reads over
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
-
-
-def _distinct(column: nw.Series) -> list:
-    return sorted(column.drop_nulls().unique().to_list())
-
-
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
+from bagwise.bags.frames import FrameColumns, as_list, as_matrix
+from bagwise.bags.validation import ParameterError, name_bags
+from bagwise.io.columns import (
+    Roles,
+    alike_ids,
+    choose_features,
+    doubtful_texts,
+    find_bags,
+    one_label,
+    one_target,
+    split_covariates,
+    warn_of_suspects,
+)
 
 
 def load(
@@ -171,70 +78,162 @@ def load(
     >>> bags
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
-    columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
-    columns |= {"weights": weights, "bag_features": bag_features}
-    options = columns | {"missing": missing, "fill_values": fill_values}
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
+    bags, y, _ = load_labels(source, roles, missing=missing, fill_values=fill_values, variable=variable)
+    return bags, y
+
+
+def load_labels(
+    source, roles: Roles, *, missing="refuse", fill_values=(), variable=None
+) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
+    """`load`, and the further labels of every bag that ``roles.labels`` names, such as its fold."""
     if not names_files(source):
-        return from_table(source, **options)
-    table = _read_files(source, _ids(**columns), _asked(**columns), only=features is not None and bag is not None)
+        return gather(FrameColumns(source, fill_values), roles, missing)
+    from bagwise.io.array_files import load_mat, load_npz
+    from bagwise.io.paths import find_files
+    from bagwise.io.tables import read_files
+
+    table = read_files(source, roles, only=roles.features is not None and roles.bag is not None)
     path = None if table is not None else find_files(source)[0]
-    if path is not None and _ending(path) == ".mat":
-        return load_mat(path, variable=variable, **options)
+    if path is not None and path.suffix.lower() == ".mat":
+        return load_mat(path, roles, missing=missing, fill_values=fill_values, variable=variable)
     if variable is not None:
-        raise ValueError(f"variable= chooses a matrix of a .mat file; {path.name if path else source} is not one")
-    return from_table(table, **options) if path is None else load_npz(path, **options)
+        raise ParameterError(
+            "variable", f"variable= chooses a matrix of a .mat file; {path.name if path else source} is not one"
+        )
+    if path is not None:
+        return load_npz(path, roles, missing=missing, fill_values=fill_values)
+    return gather(FrameColumns(table, fill_values), roles, missing)
 
 
-def read_table(
-    source, *, bag=None, target=None, groups=None, features=None, ignore=(), weights=None, bag_features=None
-) -> nw.DataFrame | None:
-    """The whole long table of a source, as `load` sees it; None for an archive (.mat, .npz), which is no data frame.
+def from_table(
+    frame,
+    *,
+    bag,
+    target=None,
+    features=None,
+    ignore=(),
+    groups=None,
+    missing="refuse",
+    fill_values=(),
+    weights=None,
+    bag_features=None,
+) -> tuple[Bags, np.ndarray | None]:
+    """Bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
 
-    The names only say which columns of row numbers and of partitions are wanted.
+    Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape
+    of their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
+    instance; plain columns beside it are repeated for every instance. A column of *fixed-size* lists holds an
+    instance per row: its features, named ``column_1``, ``column_2``, ...
+
+    Parameters
+    ----------
+    frame : data frame
+    bag : column of bag ids
+        Text, integers, dates or categories; never null.
+    target : column of targets, optional
+        The same number on every row of a bag.
+    features : columns, optional
+        Default: every numeric column that is not the bag, target or groups, nor ignored. Booleans are taken only
+        when named here. A column of text is none, with a warning if most of its values are numbers.
+    ignore : columns to leave out of the default features
+    groups : column of labels, the same on every row of a bag, optional
+        Bags of one group stay together in every inner split.
+    missing : {"refuse", "drop-instances", "keep"}
+        What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
+    fill_values : number or numbers, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
+        is then missing, and ``missing`` says what happens. A warning names values that look like it.
+    weights : column of instance weights, optional
+        Numbers from zero up, some above zero in every bag.
+    bag_features : columns, or "auto", optional
+        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
+        and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
+        feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
+
+    Returns
+    -------
+    bags : Bags
+        float32 if every feature column is, else float64.
+    y : array of float64, one target per bag, or None without ``target``
+
+    Examples
+    --------
+    >>> import pandas as pd, bagwise as bw
+    >>> frame = pd.DataFrame({"site": ["b", "a", "b"], "aod": [0.3, 0.1, 0.3], "red": [1.0, 2.0, 3.0]})
+    >>> bags, y = bw.from_table(frame, bag="site", target="aod")
+    >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
+    (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
-    if not names_files(source):
-        return as_frame(source)
-    columns = {"bag": bag, "target": target, "features": features, "ignore": ignore, "groups": groups}
-    columns |= {"weights": weights, "bag_features": bag_features}
-    return _read_files(source, _ids(**columns), _asked(**columns), only=False)
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
+    return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
-def _read_files(source, ids: list, asked: list, only: bool) -> nw.DataFrame | None:
-    """One table of all files, with only the columns asked for where a format allows it; None for an archive."""
-    parts = find_parts(source)
-    if is_data_set(source) or _is_partitioned(parts, asked):
-        return read_parts(parts, asked, only=only)
-    paths = find_files(source)
-    endings = [_ending(path) for path in paths]
-    odd = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
-    if odd and len(paths) > 1:
-        raise ValueError(f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {odd[0]} is not one")
-    if odd:
-        return None
-    frames = [_read(path, ending, ids, asked, only) for path, ending in zip(paths, endings, strict=True)]
-    if len(frames) == 1:
-        return frames[0]
-    written = [ending.startswith((".csv", ".tsv")) for ending in endings]
-    return stack(agree_on_ids(frames, paths, written, ids), paths)
+def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
+    """Bags, targets and further labels of the bags, from the columns of a table by their roles."""
+    if missing not in ("refuse", "drop-instances", "keep"):
+        raise ParameterError("missing", f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
+    if table.n_rows == 0:
+        raise ValueError("the table has no rows; there is nothing to make bags of")
+    names = choose_features(table, roles)
+    if roles.features is None:
+        for doubt in doubtful_texts(table, {*names, *roles.single.values(), *as_list(roles.ignore)}).values():
+            warnings.warn(doubt, stacklevel=4)
+    codes, ids = find_bags(table, roles.bag)
+    if doubt := alike_ids(ids):
+        warnings.warn(doubt, stacklevel=4)
+    # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    y = None if roles.target is None else one_target(table, roles.target, codes, first, ids)
+    groups = None if roles.groups is None else one_label(table, roles.groups, codes, first, ids)
+    labels = {
+        what: one_label(table, column, codes, first, ids, what=what, parameter=f"{what}_column")
+        for what, column in roles.labels.items()
+    }
+    names, covariates = split_covariates(table, names, roles, codes, first, ids)
+    weights = [] if roles.weights is None else [roles.weights]
+    if any(table.kind(name) in ("list", "vector") for name in names):
+        from bagwise.io.list_columns import spread_lists
+
+        table, columns, codes = spread_lists(table, [*names, *weights], codes, ids)
+        names = [name for name in columns if name not in weights]
+    rows, offsets = rows_in_order(table, names, codes, ids, missing)
+    bags = Bags(
+        as_matrix(table, names, rows),
+        offsets,
+        ids,
+        groups=groups,
+        feature_names=names,
+        missing="keep" if missing == "keep" else "refuse",
+        weights=table.numbers(roles.weights)[rows] if weights else None,
+        **covariates,
+    )
+    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [(roles.target, y)])])
+    return bags, y, labels
 
 
-def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:
-    """Whether these are Parquet files in folders that have a column which is asked for."""
-    columns = {value.column for part in parts for value in part.values}
-    return any(name in columns for name in asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
-
-
-def _ids(bag, target, features, ignore, groups, weights, bag_features) -> list:
-    """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
-    numbers = _asked(None, target, features, (), None, weights, bag_features)
-    return [name for name in (bag, groups) if name is not None and name not in numbers]
-
-
-def _asked(bag, target, features, ignore, groups, weights, bag_features) -> list:
-    """Every column that is named somewhere."""
-    roles = [name for name in (bag, target, groups, weights) if name is not None]
-    roles += [] if bag_features is None or bag_features == "auto" else as_list(bag_features)
-    return list(dict.fromkeys(roles + as_list([] if features is None else features) + as_list(ignore)))
+def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
+    """The rows that are instances, bag after bag (a slice for all, as they are), and the offsets of the bags."""
+    rows = slice(None)
+    if missing == "drop-instances":
+        finite = np.ones(len(codes), dtype=bool)
+        for name in names:
+            finite &= np.isfinite(table.numbers(name))
+        rows = np.flatnonzero(finite)
+        codes = codes[rows]
+    sizes = np.bincount(codes, minlength=len(ids))
+    if (sizes == 0).any():
+        raise ParameterError(
+            "missing",
+            f"{name_bags(ids, sizes == 0)} no finite instance; every bag needs one; "
+            "drop such bags and their targets, or fill the values in",
+        )
+    if (codes[1:] < codes[:-1]).any():
+        # a stable sort by bag; transposing a sparse matrix counts instead of comparing: 10 times faster
+        n = len(codes)
+        order = csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=(n, len(ids))).tocsc().indices
+        rows = order if isinstance(rows, slice) else rows[order]
+    return rows, np.concatenate([[0], np.cumsum(sizes)])
 
 
 def names_files(source) -> bool:
@@ -242,29 +241,3 @@ def names_files(source) -> bool:
     if isinstance(source, list | tuple):
         return all(isinstance(one, str | os.PathLike) for one in source)
     return isinstance(source, str | os.PathLike)
-
-
-def _ending(path: Path) -> str:
-    ending = next((one for one in ENDINGS if path.name.lower().endswith(one)), None)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
-    if ending is None:
-        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
-    return ending
-
-
-def _read(path: Path, ending: str, ids: list, asked: list, only: bool) -> nw.DataFrame:
-    """The table in a file, without the unnamed row numbers unless they are asked for."""
-    if ending == ".parquet":
-        # reading some columns only is what the format is for; with features left open, all must be looked at
-        frame = read_parquet(path, asked if only else None)
-    elif ending in (".feather", ".arrow"):
-        frame = read_arrow(path)
-    else:
-        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids)
-    with reading(path):  # names that are no text show themselves here
-        frame = as_frame(frame)
-        names = frame.columns
-    return frame.drop([name for name in names if is_row_number(name) and name not in asked])

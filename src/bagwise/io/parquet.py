@@ -1,7 +1,4 @@
-"""A Parquet data set: a folder, a pattern or a URL, the files that make it up, and what their folders say of them.
-
-Parquet files that make up one table: opening them, what their folders say of them, reading them whole.
-"""
+"""A Parquet data set: the files of a folder, a pattern or a URL, and the partition values that their folders name."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-import narwhals as nw
-
-from bagwise.bags.frames import refuse_twice, refuse_unknown
+from bagwise.bags.frames import refuse_twice
 from bagwise.first_use import lock
-from bagwise.io.paths import HIDDEN, expand_url, find_files, is_url, open_url, stack
+from bagwise.io.paths import HIDDEN, expand_url, find_files, is_url, open_url
 from bagwise.io.readers import is_row_number, reading
 
 _OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
@@ -65,21 +60,6 @@ class Part:
                 scalar = pa.scalar(value, pa.int64() if whole else pa.string())
                 table = table.append_column(column, pa.repeat(scalar, table.num_rows))
         return table
-
-
-def read_parts(parts: tuple[Part, ...], asked: list, *, only: bool) -> nw.DataFrame:
-    """One table of all parts: the columns asked for, or all but row numbers; of partition columns those asked for."""
-    refuse_other_formats(parts)
-    return stack([_read(part, asked, only) for part in parts], [part.name for part in parts])
-
-
-def _read(part: Part, asked: list, only: bool) -> nw.DataFrame:
-    with part.open() as file:
-        there = file.schema_arrow.names
-        refuse_unknown([*there, *(value.column for value in part.values)], asked if only else [], taken=asked)
-        with reading(part.name):
-            own = visible(there, asked, only)
-            return nw.from_native(part.add_values(file.read(columns=own).select(own), asked), eager_only=True)
 
 
 def visible(names: list, asked: list, only: bool) -> list:

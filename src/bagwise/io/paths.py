@@ -1,7 +1,4 @@
-"""Several files as one table: a list of paths, or a pattern such as ``year=*/part-*.parquet``.
-
-Files on other file systems, by URL, through fsspec: ``s3://bucket/lake``, ``file:///data/lake``, ``memory://lake``.
-"""
+"""Which files a source means: paths, patterns such as ``year=*/part-*.parquet``, and URLs that fsspec knows."""
 
 from __future__ import annotations
 
@@ -10,8 +7,6 @@ import os
 import re
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-import narwhals as nw
 
 from bagwise.io.readers import reading
 
@@ -64,70 +59,6 @@ def shown(names: list[str], pattern: str, source) -> list[str]:
         hint = f"; {min(names)} is hidden: write out the _ or ." if names else ""
         raise FileNotFoundError(f"no file matches {source}{hint}")
     return found
-
-
-def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
-    """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
-    names = frames[0].columns
-    for frame, path in zip(frames[1:], paths[1:], strict=True):
-        _refuse_other_columns(frame.columns, names, path, paths[0])
-    mixed = [name for name in names if len({frame.schema[name] for frame in frames}) > 1]
-    for name in mixed:
-        _refuse_mixed_text(name, frames, paths)
-    # Whole numbers in one file and fractions in another are both numbers; whole numbers of two widths stay whole.
-    as_numbers = [nw.col(name).cast(_common(name, frames, paths)) for name in mixed]
-    frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
-    if frames[0].implementation.is_pyarrow():
-        import pyarrow as pa
-
-        tables = _one_text([frame.to_native() for frame in frames])
-        return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
-    return nw.concat(frames, how="vertical")
-
-
-def _one_text(tables: list) -> list:
-    """Tables of pyarrow in which a text is of one type: libraries write it in two widths, or as a view."""
-    import pyarrow as pa
-
-    def texts(kind) -> bool:
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
-
-    for k, name in enumerate(tables[0].column_names):
-        kinds = {table.schema.field(k).type for table in tables}
-        if len(kinds) > 1 and all(map(texts, kinds)):
-            tables = [table.set_column(k, name, table.column(k).cast(pa.large_string())) for table in tables]
-    return tables
-
-
-def _common(name, frames: list[nw.DataFrame], paths: list[Path]):
-    """The type that holds the whole numbers, or numbers, of all files exactly."""
-    whole = all(frame.schema[name].is_integer() for frame in frames)
-    limit = 2**63 - 1 if whole else 2**53
-    for frame, path in zip(frames, paths, strict=True):
-        if frame.schema[name].is_integer() and (frame[name].max() or 0) > limit:
-            raise ValueError(
-                f"column {name!r} of {path} has whole numbers beyond {limit}, which another file holds in a type that "
-                "would round them; give the column one type"
-            )
-    return nw.Int64 if whole else nw.Float64
-
-
-def _refuse_other_columns(columns, names, path: Path, first: Path) -> None:
-    lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
-    if lost or added:
-        what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
-        what += [f"adds {', '.join(map(str, added[:5]))}"] if added else []
-        raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
-
-
-def _refuse_mixed_text(name, frames, paths) -> None:
-    types = [frame.schema[name] for frame in frames]
-    odd = [not dtype.is_numeric() for dtype in types]
-    if any(odd):
-        other = next(k for k, dtype in enumerate(types) if dtype != types[0])
-        raise ValueError(
-            f"column {name!r} is {types[0]} in {paths[0]} but {types[other]} in {paths[other]}; give it one type"
-        )
 
 
 def is_url(source) -> bool:

@@ -17,9 +17,10 @@ import rasterio
 from rasterio.enums import ColorInterp
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import as_list, refuse_unknown
+from bagwise.bags.frames import as_list
 from bagwise.bags.validation import label, name_bags
-from bagwise.io.tables import from_table
+from bagwise.io.columns import refuse_unknown
+from bagwise.io.load import from_table
 
 
 class Stack:

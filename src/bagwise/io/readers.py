@@ -11,10 +11,10 @@ from pathlib import Path
 
 import narwhals as nw
 
-from bagwise.bags.frames import as_frame, refuse_twice, refuse_unknown
+from bagwise.bags.frames import as_frame, refuse_twice
+from bagwise.io.columns import NULLS, refuse_unknown
 
 HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # polars knows only the empty field
 
 
 @contextmanager

@@ -7,12 +7,22 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from bagwise.bags.container import Bags
-from bagwise.bags.fill_values import FilledColumns, as_fill_values, describe_suspects, suspects
-from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list, choose_features
-from bagwise.bags.validation import LARGEST, absent, label, name_bags
-from bagwise.io.columns import ODDITIES, alike_ids, doubtful_texts, look_like_dates, oddities, varying
-from bagwise.io.load import load, read_table
+from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list
+from bagwise.bags.validation import LARGEST, Message, ParameterError, absent, label, name_bags
+from bagwise.io.columns import (
+    CHECKS,
+    Roles,
+    alike_ids,
+    choose_features,
+    column_checks,
+    describe_suspects,
+    doubtful_texts,
+    look_like_dates,
+    suspects,
+    varying,
+)
+from bagwise.io.load import load, names_files
+from bagwise.io.tables import read_files
 
 MOST = 5  # names listed in one finding
 
@@ -43,7 +53,7 @@ class Inspection:
     def ok(self) -> bool:
         return not any(finding.level == "error" for finding in self.findings)
 
-    def say(self, level: str, text: str) -> None:
+    def add(self, level: str, text: str) -> None:
         self.findings.append(Finding(level, text))
 
     def to_dict(self) -> dict:
@@ -81,26 +91,24 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
     try:
         _look(found, *_columns(source, bag, target, options))
     except (ValueError, TypeError) as error:
-        found.say("error", str(error))
+        found.add("error", error.args[-1] if isinstance(error, ParameterError) else str(error))
     found.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return found
 
 
 def _columns(source, bag, target, options):
-    """The columns of a source, the names of its bag and target, and options; archives are spread out into columns."""
+    """The columns of a source and their roles; archives are spread out into columns."""
     columns = {name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable")}
-    table = read_table(source, bag=bag, target=target, **columns)
+    roles = Roles(bag=bag, target=target, **columns)
+    table = read_files(source, roles) if names_files(source) else source
     if table is not None:
-        return FilledColumns(FrameColumns(table), as_fill_values(options.get("fill_values", ()))), bag, target, options
+        return FrameColumns(table, options.get("fill_values", ())), roles
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # told below
         bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
-    return _spread(bags, y), "bag", None if y is None else "target", {}
-
-
-def _spread(bags: Bags, y) -> ArrayColumns:
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
     columns = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
-    return ArrayColumns(columns | ({} if y is None else {"target": bags.expand(y)}))
+    columns |= {} if y is None else {"target": bags.expand(y)}
+    return ArrayColumns(columns), Roles(bag="bag", target=None if y is None else "target")
 
 
 def _try_to_load(found: Inspection, source, bag, target, options) -> None:
@@ -109,29 +117,28 @@ def _try_to_load(found: Inspection, source, bag, target, options) -> None:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             load(source, bag=bag, target=target, **options)
     except (ValueError, TypeError) as error:
-        found.findings.insert(0, Finding("error", str(error)))
+        text = error.args[-1] if isinstance(error, ParameterError) else str(error)
+        found.findings.insert(0, Finding("error", text))
 
 
-def _look(found: Inspection, table, bag, target, options) -> None:
-    groups, weights = options.get("groups"), options.get("weights")
-    roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
-    names = choose_features(table, **roles, features=options.get("features"), ignore=options.get("ignore", ()))
-    found.bag_features = [] if options.get("bag_features") in (None, "auto") else as_list(options["bag_features"])
+def _look(found: Inspection, table, roles: Roles) -> None:
+    names = choose_features(table, roles)
+    found.bag_features = [] if roles.bag_features in (None, "auto") else as_list(roles.bag_features)
     names = [name for name in names if name not in found.bag_features]
     found.rows = table.n_rows
     if table.n_rows == 0:
         return
-    codes, ids = table.factorise(bag)
-    _look_at_bags(found, bag, codes, ids)
-    if target is not None:
-        _look_at_target(found, table, target, codes, ids)
-    if groups is not None:
-        found.groups = len(table.factorise(groups)[1])
-    _look_at_features(found, table, names, codes, ids, target)
-    used, ignored = {*names, *roles.values(), *found.bag_features}, as_list(options.get("ignore", ()))
-    doubts = {} if options.get("features") is not None else doubtful_texts(table, {*used, *ignored})
+    codes, ids = table.factorise(roles.bag)
+    _look_at_bags(found, roles.bag, codes, ids)
+    if roles.target is not None:
+        _look_at_target(found, table, roles.target, codes, ids)
+    if roles.groups is not None:
+        found.groups = len(table.factorise(roles.groups)[1])
+    _look_at_features(found, table, names, codes, ids, roles.target)
+    used, ignored = {*names, *roles.single.values(), *found.bag_features}, as_list(roles.ignore)
+    doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
     for doubt in doubts.values():
-        found.say("warning", doubt)
+        found.add("warning", doubt)
     _look_at_the_rest(found, table, used, ignored, doubts)
 
 
@@ -140,15 +147,15 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
     found.bags, found.sizes = len(ids), (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
     unknown = absent(ids)
     if unknown.any():
-        found.say("error", f"{sizes[unknown].sum():,} rows have no bag id in column {bag!r}; fill it in or drop them")
+        found.add("error", f"{sizes[unknown].sum():,} rows have no bag id in column {bag!r}; fill it in or drop them")
     if len(ids) == 1:
-        found.say("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
+        found.add("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
     elif sizes.max() == 1:
-        found.say("warning", f"every row is a bag of its own; is {bag!r} the column that says what belongs together?")
+        found.add("warning", f"every row is a bag of its own; is {bag!r} the column that says what belongs together?")
     if doubt := alike_ids(ids):
-        found.say("warning", doubt)
+        found.add("warning", doubt)
     if look_like_dates(ids):
-        found.say(
+        found.add(
             "warning",
             f"bag ids such as {label(ids[0])} look like dates read as numbers; what happened on one day is one bag, "
             "at every place: join the date with the place if that is not meant",
@@ -157,22 +164,22 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
 
 def _look_at_target(found: Inspection, table, target, codes, ids) -> None:
     if table.kind(target) not in ("number", "boolean"):
-        found.say("error", f"the target must be numbers; column {target!r} is {table.kind(target)}")
+        found.add("error", f"the target must be numbers; column {target!r} is {table.kind(target)}")
         return
     values = np.asarray(table.numbers(target), dtype=np.float64)
     known = np.abs(values) <= LARGEST
     if not known.all():
         missing = np.bincount(codes[~known], minlength=len(ids)) > 0
-        found.say("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")
+        found.add("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")
     differs = varying(values, codes, len(ids))
     if differs.any():
         text = f"{name_bags(ids, differs)} more than one target in column {target!r}"
-        found.say("error", f"{text}; a bag has one target, the same on all its rows")
+        found.add("error", f"{text}; a bag has one target, the same on all its rows")
     distinct = np.unique(values[known])
     if len(distinct) == 1:
-        found.say("warning", f"every bag has the same target, {distinct[0]:g}; nothing to learn")
+        found.add("warning", f"every bag has the same target, {distinct[0]:g}; nothing to learn")
     elif len(distinct) == 2:
-        found.say("note", f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class")
+        found.add("note", f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class")
     if len(distinct):
         first = np.unique(codes[known], return_index=True)[1]  # one row of every bag
         spread = {"minimum": distinct[0], "median": np.median(values[known][first]), "maximum": distinct[-1]}
@@ -194,15 +201,15 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
         missing = int(np.isnan(values).sum())
         found.features.append({"name": str(name), "missing": missing, "minimum": low, "maximum": high})
-        for kind in oddities(name, values, finite, codes, len(ids), y):
+        for kind in column_checks(name, values, finite, codes, len(ids), y):
             kinds.setdefault(kind, []).append(name)
         if own := suspects(finite):
             filled[str(name)] = own
     for kind, marked in kinds.items():
-        level, text = ODDITIES[kind]
-        found.say(level, f"{_names(marked)}: {text}")
+        level, text = CHECKS[kind]
+        found.add(level, Message(f"{_names(marked)}: ", text))
     if filled:
-        found.say("warning", describe_suspects(filled))
+        found.add("warning", describe_suspects(filled))
 
 
 def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
@@ -213,7 +220,7 @@ def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
     known = ("ignored", "not asked for", "boolean")
     texts = [name for name, kind in found.left_out.items() if kind not in known and name not in map(str, told)]
     if texts:
-        found.say("note", f"{_names(texts)}: not numeric, so left out; encode what should count as a feature")
+        found.add("note", f"{_names(texts)}: not numeric, so left out; encode what should count as a feature")
 
 
 def _names(names) -> str:

@@ -1,409 +1,241 @@
-"""Bags from a long table: one row per instance, a column that says which bag it belongs to.
-
-What the columns of a table with a role must satisfy: bag ids never missing, one target and one group per bag.
-
-Columns of a table that belong to the bag as a whole: asked for, or found.
-
-Columns of lists: a bag per row (list columns), or the features of an instance in one cell (fixed-size lists).
-"""
+"""The table that files make up: each read by the ending of its name, all one below the other, with ids that agree."""
 
 from __future__ import annotations
 
-import warnings
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
 
 import narwhals as nw
 import numpy as np
-from scipy.sparse import csr_array
 
-from bagwise.bags.container import Bags
-from bagwise.bags.fill_values import FilledColumns, as_fill_values, warn_of_suspects
-from bagwise.bags.frames import (
-    ArrayColumns,
-    FrameColumns,
-    as_list,
-    as_matrix,
-    choose_features,
-    refuse_unknown,
-    to_numbers,
-)
-from bagwise.bags.validation import LARGEST, absent, name_bags
-from bagwise.io.columns import alike_ids, doubtful_texts
+from bagwise.bags.frames import as_frame
+from bagwise.io.columns import Roles, refuse_unknown
+from bagwise.io.parquet import ENDINGS as PARQUET
+from bagwise.io.parquet import Part, find_parts, is_data_set, refuse_other_formats, visible
+from bagwise.io.paths import find_files
+from bagwise.io.readers import is_row_number, read_arrow, read_csv, read_parquet, reading
+
+ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
 
 
-def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
-    refuse_no_labels(table, bag, "bag ids")
-    codes, ids = table.factorise(bag)
-    unknown = absent(ids)[codes]
-    if unknown.any():
-        raise ValueError(
-            f"{np.count_nonzero(unknown):,} of {len(codes):,} rows have no bag id (the first is row "
-            f"{unknown.argmax()}, counted from 0); fill in column {bag!r}, or drop those rows"
-        )
-    return codes, ids
+def read_files(source, roles: Roles, *, only: bool = False) -> nw.DataFrame | None:
+    """One table of all files of a source; None for an archive (.mat, .npz), which is no data frame.
 
-
-def refuse_no_labels(table, name, what: str) -> None:
-    if table.kind(name) in ("list", "vector") or table.kind(name).startswith(("List", "Array", "Struct")):
-        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
-
-
-def refuse_no_target(table, target) -> None:
-    if table.kind(target) not in ("number", "boolean"):
-        raise TypeError(f"the target must be numbers; column {target!r} is {table.kind(target)}")
-
-
-def one_target(table, target, codes, first, ids) -> np.ndarray:
-    refuse_no_target(table, target)
-    values = np.asarray(table.numbers(target), dtype=np.float64)
-    unknown = ~np.isfinite(values)
-    if unknown.any():
-        raise ValueError(
-            f"{name_bags(ids, any_row(unknown, codes, ids))} a missing or infinite target in column {target!r}; "
-            "drop such bags, or leave target out to predict them"
-        )
-    large = np.abs(values) > LARGEST
-    if large.any():
-        marked = any_row(large, codes, ids)
-        raise ValueError(
-            f"{name_bags(ids, marked)} a target beyond {LARGEST:g} in column {target!r}, whose square is infinite; "
-            "rescale the targets, or look for a fill value"
-        )
-    y = values[first]
-    differs = values != y[codes]
-    if differs.any():
-        marked = any_row(differs, codes, ids)
-        row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
-        raise ValueError(
-            f"{name_bags(ids, marked)} more than one target in column {target!r} "
-            f"({float(y[codes[row]])} and {float(values[row])}); a bag has one target, the same on all its rows"
-        )
-    return y
-
-
-def one_group(table, groups, codes, first, ids) -> np.ndarray:
-    group_of_row, labels = table.factorise(groups)
-    unknown = absent(labels)[group_of_row]
-    if unknown.any():
-        raise ValueError(
-            f"{name_bags(ids, any_row(unknown, codes, ids))} rows without a group in column {groups!r}; "
-            "give every bag one, or leave groups out"
-        )
-    differs = group_of_row != group_of_row[first][codes]
-    if differs.any():
-        raise ValueError(
-            f"{name_bags(ids, any_row(differs, codes, ids))} rows of more than one group in column {groups!r}; "
-            "a bag belongs to one group, the same on all its rows"
-        )
-    return labels[group_of_row[first]]
-
-
-def any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Which bags have a marked row."""
-    return np.bincount(codes[marked], minlength=len(ids)) > 0
-
-
-def split_off(table, names: list, bag_features, roles, codes, first, ids) -> tuple[list, dict]:
-    """The features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags.
-
-    ``codes`` is the bag of every row, ``first`` the first row of every bag.
+    Of unnamed row numbers and of partition columns those that have a role; with ``only``, no other column at all, where
+    a format allows it.
     """
-    if bag_features is None:
-        return names, {}
-    if isinstance(bag_features, str) and bag_features == "auto":
-        chosen = _constant(table, names, codes, first)
-    else:
-        chosen = as_list(bag_features)
-        _refuse(table, chosen, roles)
-    left = [name for name in names if name not in chosen]
-    if not left:
-        raise ValueError("every feature column is a bag feature; at least one must be left for the instances")
-    if not chosen:
-        return names, {}
-    columns = [_one_per_bag(table, name, codes, first, ids) for name in chosen]
-    return left, {"covariates": np.column_stack(columns), "covariate_names": chosen}
-
-
-def _refuse(table, chosen, roles) -> None:
-    refuse_unknown(table.names, chosen)
-    taken = [name for name in chosen if name in [role for role in roles if role is not None]]
-    if taken:
-        raise ValueError(f"column {taken[0]!r} has another role; it cannot be a bag feature as well")
-    odd = [name for name in chosen if table.kind(name) not in ("number", "boolean")]
-    if odd:
-        raise TypeError(f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}")
-
-
-def _constant(table, names, codes, first) -> list:
-    """The feature columns that never vary within a bag; all but the first if that would leave no instance feature."""
-    if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
-        return []  # bags of one row: anything is constant
-    plain = [name for name in names if table.kind(name) == "number"]
-    found = [name for name in plain if not _varies(table, name, codes, first).any()]
-    return found[1:] if len(found) == len(names) else found
-
-
-def _varies(table, name, codes, first) -> np.ndarray:
-    values = np.asarray(table.numbers(name), dtype=np.float64)
-    return (values != values[first][codes]) & ~(np.isnan(values) & np.isnan(values[first][codes]))
-
-
-def _one_per_bag(table, name, codes, first, ids) -> np.ndarray:
-    varies = _varies(table, name, codes, first)
-    if varies.any():
-        marked = np.bincount(codes[varies], minlength=len(ids)) > 0
+    asked, parts = roles.asked(), find_parts(source)
+    if is_data_set(source) or _is_partitioned(parts, asked):
+        refuse_other_formats(parts)
+        return stack([_read_part(part, asked, only) for part in parts], [part.name for part in parts])
+    paths = find_files(source)
+    endings = [_ending(path) for path in paths]
+    archives = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
+    if archives and len(paths) > 1:
         raise ValueError(
-            f"{name_bags(ids, marked)} more than one value in column {name!r}; a bag feature is the same on all rows "
-            "of a bag: leave the column to the instances"
+            f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {archives[0]} is not one"
         )
-    return np.asarray(table.numbers(name), dtype=np.float64)[first]
-
-
-def spread(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tuple:
-    """A table of plain columns with a row per instance, the names of its features, and the bag of every row.
-
-    A table without lists comes back as it is. Plain columns beside list columns are repeated for every instance.
-    """
-    kinds = {name: table.kind(name) for name in names}
-    if not {"list", "vector"} & set(kinds.values()):
-        return table, names, codes
-    lists = {name: table.frame.get_column(name) for name in names if kinds[name] == "list"}
-    sizes = _sizes(lists, codes, ids) if lists else np.ones(len(codes), dtype=np.int64)
-    codes_of_instances = np.repeat(codes, sizes)
-    arrays = {}
-    for name in names:
-        if name in lists:
-            block = _instances(name, lists[name], codes_of_instances, ids)
-        else:
-            block = np.repeat(_features(name, table.column(name), codes, ids), sizes, axis=0)
-        columns = {name: block} if block.ndim == 1 else {f"{name}_{j}": part for j, part in enumerate(block.T, 1)}
-        twice = arrays.keys() & columns.keys()
-        if twice:
-            raise ValueError(f"two features would be named {min(twice)!r}; rename the column of that name")
-        arrays |= columns
-    return ArrayColumns(arrays), list(arrays), codes_of_instances
-
-
-def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The number of instances of every bag, on which all list columns must agree."""
-    if len(ids) < len(codes):
-        raise ValueError(
-            f"{name_bags(ids, np.bincount(codes) > 1)} several rows, but a list column holds a whole bag in one row; "
-            "if each list holds the features of one instance, make it a fixed-size list, or a column per feature"
-        )
-    lengths = {name: _lengths(series) for name, series in lists.items()}
-    for name, own in lengths.items():
-        if (own <= 0).any():
-            raise ValueError(
-                f"{name_bags(ids, own <= 0)} no list, or an empty one, in column {name!r}; "
-                "every bag needs at least one instance: leave such bags out"
-            )
-    first = next(iter(lengths))
-    for name, own in lengths.items():
-        if (own != lengths[first]).any():
-            i = (own != lengths[first]).argmax()
-            raise ValueError(
-                f"{name_bags(ids, own != lengths[first])} lists of different lengths: {lengths[first][i]} values "
-                f"in column {first!r}, {own[i]} in column {name!r}; every instance needs a value in both"
-            )
-    return lengths[first]
-
-
-def _instances(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """One cell per bag, the list of its instances, as an array with a row per instance."""
-    if cells.dtype != nw.Object:
-        return _features(name, _flatten(cells), codes, ids)
-    arrays = [_as_array(cell) for cell in cells.to_list()]
-    model = next((array for array in arrays if array is not None), None)
-    odd = np.array([array is None or array.shape[1:] != model.shape[1:] for array in arrays])
-    if odd.any():
-        raise ValueError(
-            f"{name_bags(ids, odd)} in column {name!r} what is not a list of numbers, "
-            "nor of equally long lists of numbers, as in the other bags"
-        )
-    return np.concatenate(arrays)
-
-
-def _as_array(cell) -> np.ndarray | None:
-    """A list that pandas holds as an object, as numbers; None if it cannot be."""
-    try:
-        array = np.array(cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind == "O" else cell)
-    except ValueError:  # lists of different lengths
+    if archives:
         return None
-    return array if array.dtype.kind in "fiub" and array.ndim in (1, 2) else None
+    frames = [_read(path, ending, roles.ids(), asked, only) for path, ending in zip(paths, endings, strict=True)]
+    if len(frames) == 1:
+        return frames[0]
+    written = [ending.startswith((".csv", ".tsv")) for ending in endings]
+    return stack(agree_on_ids(frames, paths, written, roles.ids()), paths)
 
 
-def _features(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """One cell per instance, a number or a list of them, as an array of one or two axes."""
-    if cells.dtype != nw.List and cells.dtype != nw.Array:
-        return to_numbers(cells)
-    widths = _lengths(cells)
-    width = int(widths.max())
-    if width < 1 or (widths != width).any():
-        marked = np.bincount(codes[(widths < 1) | (widths != width)], minlength=len(ids)) > 0
-        raise ValueError(
-            f"{name_bags(ids, marked)} instances without a full list of features in column {name!r}; "
-            f"every instance needs the same number of features (the longest list has {max(width, 0)})"
-        )
-    return _features(name, _flatten(cells), codes, ids).reshape(-1, width)
+def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:
+    """Whether these are Parquet files in folders that have a column which is asked for."""
+    columns = {value.column for part in parts for value in part.values}
+    return any(name in columns for name in asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
 
 
-def _lengths(series: nw.Series) -> np.ndarray:
-    """The length of every list; -1 for null."""
-    if series.dtype == nw.Object:
-        return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in series.to_list()])
-    if series.dtype == nw.Array:
-        return np.where(series.is_null().to_numpy(), -1, series.dtype.shape[0])
-    return series.list.len().cast(nw.Int64).fill_null(-1).to_numpy()
+def _read_part(part: Part, asked: list, only: bool) -> nw.DataFrame:
+    with part.open() as file:
+        there = file.schema_arrow.names
+        refuse_unknown([*there, *(value.column for value in part.values)], asked if only else [], taken=asked)
+        with reading(part.name):
+            own = visible(there, asked, only)
+            return nw.from_native(part.add_values(file.read(columns=own).select(own), asked), eager_only=True)
 
 
-def _flatten(series: nw.Series) -> nw.Series:
-    """The elements of all lists, one after the other; no list may be null."""
-    if series.implementation.is_polars():
-        return nw.from_native(series.to_native().explode(), series_only=True)
+def _ending(path: Path) -> str:
+    ending = next((one for one in ENDINGS if path.name.lower().endswith(one)), None)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
+    if ending is None:
+        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
+    return ending
+
+
+def _read(path: Path, ending: str, ids: list, asked: list, only: bool) -> nw.DataFrame:
+    """The table in a file, without the unnamed row numbers unless they are asked for."""
+    if ending == ".parquet":
+        # reading some columns only is what the format is for; with features left open, all must be looked at
+        frame = read_parquet(path, asked if only else None)
+    elif ending in (".feather", ".arrow"):
+        frame = read_arrow(path)
+    else:
+        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids)
+    with reading(path):  # names that are no text show themselves here
+        frame = as_frame(frame)
+        names = frame.columns
+    return frame.drop([name for name in names if is_row_number(name) and name not in asked])
+
+
+def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
+    """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
+    names = frames[0].columns
+    for frame, path in zip(frames[1:], paths[1:], strict=True):
+        _refuse_other_columns(frame.columns, names, path, paths[0])
+    mixed = [name for name in names if len({frame.schema[name] for frame in frames}) > 1]
+    for name in mixed:
+        _refuse_mixed_text(name, frames, paths)
+    # Whole numbers in one file and fractions in another are both numbers; whole numbers of two widths stay whole.
+    as_numbers = [nw.col(name).cast(_common_number(name, frames, paths)) for name in mixed]
+    frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
+    if frames[0].implementation.is_pyarrow():
+        import pyarrow as pa
+
+        tables = _one_text([frame.to_native() for frame in frames])
+        return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
+    return nw.concat(frames, how="vertical")
+
+
+def _one_text(tables: list) -> list:
+    """Tables of pyarrow in which a text is of one type: libraries write it in two widths, or as a view."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    column = series.to_arrow()
-    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
-    return nw.from_native(pc.list_flatten(column), series_only=True)
+    def texts(kind) -> bool:
+        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
 
-
-def from_table(
-    frame,
-    *,
-    bag,
-    target=None,
-    features=None,
-    ignore=(),
-    groups=None,
-    missing="refuse",
-    fill_values=(),
-    weights=None,
-    bag_features=None,
-) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
-
-    Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape
-    of their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
-    instance; plain columns beside it are repeated for every instance. A column of *fixed-size* lists holds an
-    instance per row: its features, named ``column_1``, ``column_2``, ...
-
-    Parameters
-    ----------
-    frame : data frame
-    bag : column of bag ids
-        Text, integers, dates or categories; never null.
-    target : column of targets, optional
-        The same number on every row of a bag.
-    features : columns, optional
-        Default: every numeric column that is not the bag, target or groups, nor ignored. Booleans are taken only
-        when named here. A column of text is none, with a warning if most of its values are numbers.
-    ignore : columns to leave out of the default features
-    groups : column of labels, the same on every row of a bag, optional
-        Bags of one group stay together in every inner split.
-    missing : {"refuse", "drop-instances", "keep"}
-        What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
-    fill_values : number or numbers, default none
-        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
-        is then missing, and ``missing`` says what happens. A warning names values that look like it.
-    weights : column of instance weights, optional
-        Numbers from zero up, some above zero in every bag.
-    bag_features : columns, or "auto", optional
-        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
-        and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
-        feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
-
-    Returns
-    -------
-    bags : Bags
-        float32 if every feature column is, else float64.
-    y : array of float64, one target per bag, or None without ``target``
-
-    Examples
-    --------
-    >>> import pandas as pd, bagwise as bw
-    >>> frame = pd.DataFrame({"site": ["b", "a", "b"], "aod": [0.3, 0.1, 0.3], "red": [1.0, 2.0, 3.0]})
-    >>> bags, y = bw.from_table(frame, bag="site", target="aod")
-    >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
-    (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
-    """
-    return gather(
-        FrameColumns(frame),
-        bag=bag,
-        target=target,
-        features=features,
-        ignore=ignore,
-        groups=groups,
-        missing=missing,
-        fill_values=fill_values,
-        weights=weights,
-        bag_features=bag_features,
-    )
+    for k, name in enumerate(tables[0].column_names):
+        kinds = {table.schema.field(k).type for table in tables}
+        if len(kinds) > 1 and all(map(texts, kinds)):
+            tables = [table.set_column(k, name, table.column(k).cast(pa.large_string())) for table in tables]
+    return tables
 
 
-def gather(
-    table, *, bag, target, features, ignore, groups, missing, fill_values=(), weights=None, bag_features=None
-) -> tuple[Bags, np.ndarray | None]:
-    """`from_table` for columns of any origin (see `columns`)."""
-    if missing not in ("refuse", "drop-instances", "keep"):
-        raise ValueError(f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
-    table, fill_values = FilledColumns(table, as_fill_values(fill_values)), as_fill_values(fill_values)
-    roles = {"bag": bag, "target": target, "groups": groups, "weights": weights}
-    if table.n_rows == 0:
-        raise ValueError("the table has no rows; there is nothing to make bags of")
-    names = choose_features(table, **roles, features=features, ignore=ignore)
-    if features is None:
-        for doubt in doubtful_texts(table, {*names, *roles.values(), *as_list(ignore)}).values():
-            warnings.warn(doubt, stacklevel=4)
-    codes, ids = find_bags(table, bag)
-    if doubt := alike_ids(ids):
-        warnings.warn(doubt, stacklevel=4)
-    # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    y = None if target is None else one_target(table, target, codes, first, ids)
-    labels = None if groups is None else one_group(table, groups, codes, first, ids)
-    names, covariates = split_off(table, names, bag_features, roles.values(), codes, first, ids)
-    weighed = [] if weights is None else [weights]
-    table, columns, codes = spread(table, [*names, *weighed], codes, ids)
-    table = FilledColumns(table, fill_values)  # columns of lists were taken apart
-    names = [name for name in columns if name not in weighed]
-    rows, offsets = _rows_in_order(table, names, codes, ids, missing)
-    extra = covariates | {"weights": table.numbers(weights)[rows] if weighed else None, "groups": labels}
-    missing = "keep" if missing == "keep" else "refuse"
-    bags = Bags(as_matrix(table, names, rows), offsets, ids, feature_names=names, missing=missing, **extra)
-    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [(target, y)])])
-    return bags, y
+def _common_number(name, frames: list[nw.DataFrame], paths: list[Path]):
+    """The type that holds the whole numbers, or numbers, of all files exactly."""
+    whole = all(frame.schema[name].is_integer() for frame in frames)
+    limit = 2**63 - 1 if whole else 2**53
+    for frame, path in zip(frames, paths, strict=True):
+        if frame.schema[name].is_integer() and (frame[name].max() or 0) > limit:
+            raise ValueError(
+                f"column {name!r} of {path} has whole numbers beyond {limit}, which another file holds in a type that "
+                "would round them; give the column one type"
+            )
+    return nw.Int64 if whole else nw.Float64
 
 
-def fill(table, names, codes, ids, missing) -> tuple[np.ndarray, np.ndarray]:
-    """The instances, bag after bag, and their offsets."""
-    rows, offsets = _rows_in_order(table, names, codes, ids, missing)
-    return as_matrix(table, names, rows), offsets
+def _refuse_other_columns(columns, names, path: Path, first: Path) -> None:
+    lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
+    if lost or added:
+        what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
+        what += [f"adds {', '.join(map(str, added[:5]))}"] if added else []
+        raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
 
 
-def _rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
-    """The rows that are instances, bag after bag (a slice for all, as they are), and the offsets of the bags."""
-    rows = slice(None)
-    if missing == "drop-instances":
-        finite = np.ones(len(codes), dtype=bool)
-        for name in names:
-            finite &= np.isfinite(table.numbers(name))
-        rows = np.flatnonzero(finite)
-        codes = codes[rows]
-    sizes = np.bincount(codes, minlength=len(ids))
-    if missing == "drop-instances" and (sizes == 0).any():
+def _refuse_mixed_text(name, frames, paths) -> None:
+    types = [frame.schema[name] for frame in frames]
+    odd = [not dtype.is_numeric() for dtype in types]
+    if any(odd):
+        other = next(k for k, dtype in enumerate(types) if dtype != types[0])
         raise ValueError(
-            f"{name_bags(ids, sizes == 0)} no finite instance; every bag needs one; "
-            "drop such bags and their targets, or fill the values in"
+            f"column {name!r} is {types[0]} in {paths[0]} but {types[other]} in {paths[other]}; give it one type"
         )
-    if (codes[1:] < codes[:-1]).any():
-        order = _grouping_order(codes, len(ids))
-        rows = order if isinstance(rows, slice) else rows[order]
-    return rows, np.concatenate([[0], np.cumsum(sizes)])
 
 
-def _grouping_order(codes: np.ndarray, n_bags: int) -> np.ndarray:
-    """A stable sort of the rows by bag. Transposing a sparse matrix counts instead of comparing: 10 times faster."""
-    n = len(codes)
-    cells = csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=(n, n_bags))
-    return cells.tocsc().indices
+def agree_on_ids(frames: list[nw.DataFrame], paths: list[Path], written: list[bool], ids: list) -> list[nw.DataFrame]:
+    """Tables whose ids are of one kind; ``written`` says which come from files of text.
+
+    In files of text alone, ids that are text in one are so in all. Beside a file in which they are numbers, they are
+    numbers.
+    """
+    for name in ids:
+        if all(name in frame.columns for frame in frames):  # else `stack` says what is missing
+            columns = _agree([frame[name] for frame in frames], paths, written)
+            frames = [frame.with_columns(column) for frame, column in zip(frames, columns, strict=True)]
+    return frames
+
+
+def _agree(columns: list[nw.Series], paths: list[Path], written: list[bool]) -> list[nw.Series]:
+    if len({column.dtype for column in columns}) == 1:
+        return columns
+    if all(written):
+        _refuse_two_forms(columns, paths)
+        return [column.cast(nw.String) for column in columns]
+    typed = [k for k, text in enumerate(written) if not text]
+    if not all(columns[k].dtype.is_numeric() for k in typed):
+        return columns
+    kind, beside = _common([columns[k].dtype for k in typed]), f"as {columns[typed[0]].dtype} in {paths[typed[0]]}"
+    return [
+        _as_numbers(column, path, kind, beside) if text and column.dtype == nw.String else column
+        for column, path, text in zip(columns, paths, written, strict=True)
+    ]
+
+
+def _common(kinds: list):
+    """The type in which ids of text are equal to those of the files with types; 0.1 is another number in Float32."""
+    if all(kind.is_integer() for kind in kinds):
+        return nw.Int64
+    return nw.Float32 if all(kind == nw.Float32 for kind in kinds) else nw.Float64
+
+
+def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:
+    """Refuse 7 in one file and 7.0 or 007 in another: one bag, or two, who knows."""
+    whole = {}
+    for column, path in zip(columns, paths, strict=True):
+        if column.dtype != nw.String:
+            whole |= dict.fromkeys(_distinct(column), path)
+    for column, path in zip(columns, paths, strict=True):
+        texts = _distinct(column) if column.dtype == nw.String else []
+        twice = [text for text in texts if (number := _number(text)) in whole and text != str(int(number))]
+        if twice:
+            number = int(_number(twice[0]))
+            others = f" (and {len(twice) - 1} more such)" if len(twice) > 1 else ""
+            raise ValueError(
+                f"column {column.name!r} has {number} in {whole[number]} and {twice[0]} in {path}{others}: one number "
+                "in two forms, which as text are two ids; write it in one form in all files"
+            )
+
+
+def _as_numbers(column: nw.Series, path: Path, kind, beside: str) -> nw.Series:
+    """Ids of text as numbers, if every one is a number of its own."""
+    numbers = {text: _fit(_number(text), kind) for text in _distinct(column)}
+    seen: dict = {}
+    for text, number in numbers.items():
+        if number is None or number in seen:
+            what = f"{text!r}, which is none" if number is None else f"{seen[number]!r} and {text!r}, which are one"
+            raise ValueError(
+                f"column {column.name!r} holds numbers, {beside}, but {path} has {what}; write the ids in one form in "
+                "all files"
+            )
+        seen[number] = text
+    values = [numbers.get(text) for text in column.to_list()]
+    return nw.new_series(column.name, values, kind, backend=column.implementation)
+
+
+def _fit(number: Decimal | None, kind) -> int | float | None:
+    """A number as a value of a type; None for none, and for one that is not whole or too long where it must not be."""
+    if number is None:
+        return None
+    if not kind.is_integer():
+        return float(np.float32(number) if kind == nw.Float32 else number)
+    return int(number) if abs(number) < 2**63 and number == int(number) else None
+
+
+def _number(text: str) -> Decimal | None:
+    """The number that a text writes, if any."""
+    try:
+        number = Decimal(text.replace("_", "?"))  # which Python reads over
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def _distinct(column: nw.Series) -> list:
+    return sorted(column.drop_nulls().unique().to_list())

@@ -23,12 +23,12 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
-from bagwise.bags.frames import FrameColumns, as_list, choose_features
+from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import absent, as_feature_names
+from bagwise.io.columns import Roles, choose_features, refuse_no_labels, refuse_no_target
 from bagwise.io.parquet import Part, visible
-from bagwise.io.paths import stack
 from bagwise.io.readers import reading
-from bagwise.io.tables import refuse_no_labels, refuse_no_target
+from bagwise.io.tables import stack
 from bagwise.out_of_core.conditions import Where
 
 
@@ -68,7 +68,7 @@ def asked_for(roles: dict, features, ignore, where: Where | None) -> list:
 
 def choose(columns: FrameColumns, roles: dict, features, ignore) -> list:
     """The feature columns, by the rules of `load`, without columns of lists; every other role is fit for it."""
-    names = choose_features(columns, **roles, features=features, ignore=ignore)
+    names = choose_features(columns, Roles(**roles, features=features, ignore=ignore))
     lists = [name for name in names if columns.kind(name) in ("list", "vector")]
     if lists:
         raise TypeError(

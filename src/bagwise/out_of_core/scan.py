@@ -9,7 +9,8 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import FrameColumns, as_list, refuse_unknown
+from bagwise.bags.frames import FrameColumns, as_list
+from bagwise.io.columns import refuse_unknown
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.out_of_core.chunks import (

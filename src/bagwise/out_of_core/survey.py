@@ -14,8 +14,8 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import ArrayColumns, FrameColumns
-from bagwise.bags.validation import LARGEST, name_bags
-from bagwise.io.tables import any_row, one_group, one_target
+from bagwise.bags.validation import LARGEST, Parameter, ParameterError, name_bags
+from bagwise.io.columns import any_row, one_label, one_target
 from bagwise.kernels.random_features import row_keys, scale_of
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import PerBag, Walk, sum_rows
@@ -146,7 +146,12 @@ def survey(walk: Walk, sampling: tuple[int, int] = (0, 0)) -> Survey:
     """Go over all chunks once; ``sampling`` is how many distinct rows to draw, and the seed."""
     scan = walk.scan
     if scan.target is None:
-        raise ValueError("there is no target to learn from; scan the table with target= the name of its column")
+        raise ParameterError(
+            "target",
+            "there is no target to learn from; scan the table with ",
+            Parameter("target"),
+            " the name of its column",
+        )
     sizes, sums, columns, sample = PerBag(), PerBag(), None, None
     y, groups = _Agreed(f"more than one target in column {scan.target!r}"), None
     if scan.groups is not None:
@@ -190,7 +195,7 @@ def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
 def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
     import pyarrow as pa
 
-    return one_group(FrameColumns(pa.table({name: pa.array(labels)})), name, bag, first, ids)
+    return one_label(FrameColumns(pa.table({name: pa.array(labels)})), name, bag, first, ids)
 
 
 def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chunk) -> None:
