@@ -84,13 +84,13 @@ def as_options(text: str) -> str:
     >>> as_options(Message(Parameter("fill_values", [-9999, -999]), " makes it missing"))
     '--fill-value -9999 --fill-value -999 makes it missing'
     """
-    return "".join(part if isinstance(part, str) else _option(part) for part in getattr(text, "parts", [text]))
 
+    def option(parameter) -> str:
+        name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
+        values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
+        return " ".join(name if value is None else f"{name} {value}" for value in values)
 
-def _option(parameter) -> str:
-    name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
-    values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
-    return " ".join(name if value is None else f"{name} {value}" for value in values)
+    return "".join(part if isinstance(part, str) else option(part) for part in getattr(text, "parts", [text]))
 
 
 def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
@@ -170,7 +170,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
         try:
             yield messages
         except EXPECTED as error:
-            # the last argument of an error that carries a parameter is its message
+            # The last argument of an error that carries a parameter is its message.
             messages.error(error.args[-1] if hasattr(error, "parameter") else str(error))
             raise typer.Exit(1) from error
         except MemoryError as error:
