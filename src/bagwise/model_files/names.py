@@ -12,6 +12,7 @@ OURS = "bagwise"
 # Module: the names of its classes. "Name=Class" where the class goes by another name in files.
 _PLACES = {
     "auto.auto_regressor": ("AutoRegressor",),
+    "auto.cross_validation": ("LearningCurve=Curve",),
     "auto.members": ("MeanTarget",),
     "auto.preparation": (
         "Components",
@@ -126,6 +127,7 @@ _PLACES = {
 
 # The same, for files of format 2: the modules as they were.
 _FORMER = {
+    "automatic.curve": ("LearningCurve=Curve",),
     "automatic.members": ("MeanTarget",),
     "automatic.preparing": (
         "Components",
