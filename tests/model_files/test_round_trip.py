@@ -22,6 +22,7 @@ from tests.helpers.saved_files import small_model
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
+from bagwise.auto.cross_validation import Curve
 from bagwise.embeddings import KernelMean
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian
@@ -208,3 +209,10 @@ def test_plain_values_of_every_kind_are_the_same(tmp_path):
     assert head.columns_.flags.f_contiguous
     assert head.masked_.tolist() == [1.0, None]
     assert head.rng_.normal() == rng.normal() and head.state_.normal() == model[-1].state_.normal()
+
+
+def test_what_a_blend_says_of_more_bags_is_kept(tmp_path):
+    """A long enough fit of auto keeps a learning curve, which could not be saved."""
+    model = small_model()
+    model[-1].curve_ = Curve("aggregated", {"bags": 0.2}, {"bags": 0.04})
+    assert opened(model, tmp_path / "m")[-1].curve_ == model[-1].curve_
