@@ -15,6 +15,7 @@ from sklearn.feature_selection import SelectKBest, f_regression
 
 from bagwise.auto.preparation import Components, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
+from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
@@ -110,11 +111,6 @@ def count_folds(bags: Bags) -> int:
     """10, 5 or 3: models that see most of the bags where those are few, few fits where they are many."""
     folds = 10 if FEW_BAGS <= len(bags) < 300 else 5 if len(bags) < 10_000 else 3
     return max(2, min(folds, count_units(bags)))
-
-
-def count_units(bags: Bags) -> int:
-    """How many groups, or bags, there are to deal to folds."""
-    return len(set((bags.ids if bags.groups is None else bags.groups).tolist()))
 
 
 def plan(bags: Bags) -> list[Member]:
