@@ -17,6 +17,7 @@ from sklearn.feature_selection import SelectKBest, f_regression
 
 from bagwise.auto.preparation import Components, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
+from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
@@ -118,22 +119,10 @@ def count_folds(bags: Bags) -> int:
     return max(2, min(5 if len(bags) < 10_000 else 3, count_units(bags)))
 
 
-def count_units(bags: Bags) -> int:
-    """How many groups, or bags, there are to deal to folds."""
-    return len(set((bags.ids if bags.groups is None else bags.groups).tolist()))
-
-
 def plan(bags: Bags, name: str = "auto") -> list[Member]:
     """The members of a plan for these bags, in order of cost; the mean is the first of all.
 
-    ========  ============================================================================================
-    auto      quick members and costly ones; each of the latter goes on only if its first fold is of use
-    quick     no networks
-    best      more members, and each of them on all folds
-    additive  only members whose prediction of a bag is an exact sum over its instances
-    ========  ============================================================================================
-    """
-    menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
+    ========  =====================================================================================    menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
     if name == "additive":
         return [mean_member(), *menu.additive()]
     members = [mean_member(), *menu.quick()]

@@ -43,6 +43,24 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
     return _deal(sizes, n_folds)[unit]
 
 
+def units_of(bags: Bags) -> np.ndarray:
+    """The unit (0, 1, ...) of every bag, which is dealt to folds as a whole: its group, or itself with all of its id.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> units_of(bw.from_arrays([np.zeros((2, 1))] * 3, groups=["x", "y", "x"])).tolist()
+    [0, 1, 0]
+    """
+    keys = bags.ids if bags.groups is None else bags.groups
+    return np.unique(keys.astype(str) if keys.dtype == object else keys, return_inverse=True)[1]
+
+
+def count_units(bags: Bags) -> int:
+    """How many groups, or bags, there are to deal to folds."""
+    return int(units_of(bags).max()) + 1
+
+
 def _count_folds(folds: int | str, n_units: int, noun: str) -> int:
     if folds == "each":
         folds = n_units

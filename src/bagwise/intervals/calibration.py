@@ -18,8 +18,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, weights_or_ones
+from bagwise.bags.folds import units_of
 from bagwise.instances import EachInstance, OutOfFold
-from bagwise.intervals.order_statistics import units_of
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
 from bagwise.regressors.ridge_path import _FeaturePath, _GramPath

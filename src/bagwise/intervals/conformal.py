@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import get_tags
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.folds import units_of
 from bagwise.bags.training_range import compared
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
@@ -21,7 +22,6 @@ from bagwise.intervals.order_statistics import (
     plus_interval,
     unit_shares,
     units_needed,
-    units_of,
 )
 from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
 from bagwise.regressors.pipeline import first_step

@@ -11,8 +11,6 @@ from numbers import Real
 import numpy as np
 from scipy.stats import norm
 
-from bagwise.bags import Bags
-
 ROUNDING = 1e-9  # 0.9 * (9 + 1) must not ask for the tenth of nine scores
 VALUES_AT_ONCE = 2**21
 BISECTED = 100  # bags of a fold, on average; with fewer (one each in jackknife+) comparing all values is quicker
@@ -34,12 +32,6 @@ def units_needed(level: float) -> int:
     """
     level = check_level(level)
     return max(1, ceil(level / (1.0 - level) - ROUNDING))
-
-
-def units_of(bags: Bags) -> np.ndarray:
-    """The unit (0, 1, ...) of every bag: its group, or itself; bags that repeat an id are one unit."""
-    keys = bags.ids if bags.groups is None else bags.groups
-    return np.unique(keys.astype(str) if keys.dtype == object else keys, return_inverse=True)[1]
 
 
 def unit_shares(unit: np.ndarray) -> np.ndarray:

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from bagwise.bags import check_fit
+from bagwise.bags.folds import units_of
 from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
 from bagwise.evaluation.metrics import METRICS, score
 from bagwise.explanations.contributions import unwrapped
-from bagwise.intervals.order_statistics import units_of
 from bagwise.io.table_output import duration
 from bagwise.reports.charts import draw_predictions
 from bagwise.reports.explorer import choose_bags, explain_bags, function_section

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.embedding_ridge import AdditiveMixin
@@ -61,8 +62,7 @@ def negative_log_likelihood(y, mean, std) -> np.ndarray:
 
 def few_folds(bags: Bags, folds: int, random_state: int) -> np.ndarray:
     """The fold of every bag: ``folds`` of them, or as many as there are bags (groups) if those are fewer."""
-    units = bags.ids if bags.groups is None else bags.groups
-    return bag_folds(bags, min(folds, max(len(set(units.tolist())), 2)), random_state=random_state)
+    return bag_folds(bags, min(folds, max(count_units(bags), 2)), random_state=random_state)
 
 
 def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
