@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from datetime import datetime
 from decimal import Decimal
 
 import awkward
@@ -342,3 +343,12 @@ def test_scikit_learn_splits_bags(bags, arrays):
 def test_safe_indexing(bags, indices):
     key = list(indices) if isinstance(indices, tuple) else indices
     assert _safe_indexing(bags, indices) == bags[key]
+
+
+def test_dates_in_nanoseconds_stay_dates():
+    """As numbers of nanoseconds they came out of every list and table."""
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+    bags = from_arrays([[[1.0]], [[2.0]]], ids=days)
+    assert bags.ids.tolist() == [datetime(2020, 1, 1), datetime(2020, 1, 2)]
+    finer = days + np.timedelta64(1, "ns")
+    assert (from_arrays([[[1.0]], [[2.0]]], ids=finer).ids == finer).all()

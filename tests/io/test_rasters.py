@@ -163,7 +163,7 @@ def test_coordinates_are_the_centres_of_the_pixels(tmp_path, rng, data):
     np.testing.assert_array_equal(bags.instances[:, :3], plain.instances)
     with rasterio.open(path) as dataset:
         for values, x, y in zip(plain.instances, *bags.instances[:, 3:].T, strict=True):
-            np.testing.assert_array_equal(values, data[(slice(None), *dataset.index(x, y))])
+            np.testing.assert_array_equal(values, data[(slice(None), *map(int, dataset.index(x, y)))])
 
 
 def test_bands_by_number_and_by_name(tmp_path, data):

@@ -152,6 +152,8 @@ def as_labels(values, n_bags: int, what: str) -> np.ndarray:
     array = one_per_bag(values, n_bags, what)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
+    if array.dtype == np.dtype("datetime64[ns]") and (array == array.astype("datetime64[us]")).all():
+        array = array.astype("datetime64[us]")  # in nanoseconds, as pandas 2 has them, Python sees numbers and no dates
     return array.copy()  # small: who writes to their own must not make two ids the same
 
 
