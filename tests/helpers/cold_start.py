@@ -2,7 +2,7 @@
 
     python -m tests.helpers.cold_start alone MODEL BAGS OUT      the model predicts by threads of its own
     python -m tests.helpers.cold_start predict MODEL BAGS OUT    both threads open the model and predict the bags
-    python -m tests.helpers.cold_start train OUT                 both train networks by the kernels for GPUs, interpreted
+    python -m tests.helpers.cold_start train OUT                 both train networks by kernels for GPUs, interpreted
 
 What is computed goes to OUT, a row for every thread. On stdout: the modules that were imported outside the main thread.
 """
