@@ -8,7 +8,7 @@ import bagwise as bw
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-TOOLS = {"docs", "test", "tune"}  # for developers, and for searches of your own
+TOOLS = {"docs", "lint", "test", "tune"}  # for developers, and for searches of your own
 
 
 def test_the_version_is_the_same_everywhere():

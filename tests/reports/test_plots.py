@@ -209,4 +209,4 @@ def test_backgrounds_are_transparent(axis):
 def test_without_matplotlib_the_extra_is_named():
     code = "import sys; sys.modules['matplotlib'] = None; import bagwise.reports.plots"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode and "pictures need matplotlib: pip install 'bagwise[plot]'" in done.stderr
+    assert done.returncode and "pictures need matplotlib: pip install matplotlib" in done.stderr

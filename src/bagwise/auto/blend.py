@@ -34,8 +34,8 @@ def blend_weights(
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
     of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v points where w does, and w = v / Σ v exactly. Absolute errors are squared errors of weight 1/|r|,
-    r the residual: a few rounds of the same, each with the weights of the round before.
+    grows with a: so v points where w does, and w = v / Σ v exactly. Absolute errors are squared errors whose weight is
+    one over the absolute residual: a few rounds of the same, each with the weights of the round before.
 
     Parameters
     ----------

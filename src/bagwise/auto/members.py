@@ -122,7 +122,14 @@ def count_folds(bags: Bags) -> int:
 def plan(bags: Bags, name: str = "auto") -> list[Member]:
     """The members of a plan for these bags, in order of cost; the mean is the first of all.
 
-    ========  =====================================================================================    menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
+    ========  ============================================================================================
+    auto      quick members and costly ones; each of the latter goes on only if its first fold is of use
+    quick     no networks
+    best      more members, and each of them on all folds
+    additive  only members whose prediction of a bag is an exact sum over its instances
+    ========  ============================================================================================
+    """
+    menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
     if name == "additive":
         return [mean_member(), *menu.additive()]
     members = [mean_member(), *menu.quick()]

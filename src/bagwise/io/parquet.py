@@ -82,7 +82,7 @@ def require_pyarrow(name) -> None:
         with lock:
             import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"reading {name} needs pyarrow: pip install 'bagwise[arrow]'") from error
+        raise ImportError(f"reading {name} needs pyarrow: pip install pyarrow") from error
 
 
 ENDINGS = (".parquet", ".parq", ".pq")

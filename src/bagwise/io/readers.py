@@ -165,7 +165,7 @@ def _library(path: Path, *names: str) -> str:
     for name in names:
         if find_spec(name) is not None:
             return name
-    raise ImportError(f"reading {path.name} needs {' or '.join(names)}: pip install 'bagwise[arrow]'")
+    raise ImportError(f"reading {path.name} needs {' or '.join(names)}: pip install pyarrow")
 
 
 _READERS = {"pyarrow": _read_csv_arrow, "polars": _read_csv_polars, "pandas": _read_csv_pandas}

@@ -82,7 +82,7 @@ def _write_parquet(path: Path, columns: dict[str, list]) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise ImportError("writing Parquet needs pyarrow: pip install 'bagwise[arrow]'; or write a .csv") from error
+        raise ImportError("writing Parquet needs pyarrow: pip install pyarrow; or write a .csv") from error
     with path.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
         pq.write_table(pa.table(columns), stream)
 

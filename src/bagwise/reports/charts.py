@@ -18,7 +18,7 @@ from bagwise.reports.text import NONE, aligned, percent, shown
 try:
     from markupsafe import Markup, escape
 except ImportError as error:
-    raise ImportError("reports need jinja2: pip install 'bagwise[plot]'") from error
+    raise ImportError("reports need jinja2: pip install jinja2") from error
 
 
 def tag(name: str, *inside, **attributes) -> Markup:

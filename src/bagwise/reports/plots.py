@@ -19,7 +19,7 @@ from bagwise.explanations.explanation import function_on_grid
 try:
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 except ImportError as error:
-    raise ImportError("pictures need matplotlib: pip install 'bagwise[plot]'") from error
+    raise ImportError("pictures need matplotlib: pip install matplotlib") from error
 
 __all__ = [
     "bag_distributions",
