@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import linprog, minimize
 
 from bagwise.auto.blend import best_member, blend, blend_weights, sparse_weights
 
@@ -118,3 +118,42 @@ def test_two_folds_take_the_best():
 def test_targets_that_never_vary():
     y, Z = np.full(20, 5.0), np.column_stack([np.full(20, 5.0), np.full(20, 6.0)])
     np.testing.assert_allclose(Z @ blend(Z, y, np.arange(20) % 4).weights, 5.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weights_of_least_absolute_error_are_those_of_a_linear_programme(seed, weighted):
+    """min Σ c t over w ≥ 0, Σ w = 1, -t ≤ y - Z w ≤ t."""
+    Z, y, _ = problem(60, seed)
+    weight = np.random.default_rng(seed).uniform(size=len(y)) if weighted else np.ones(len(y))
+    n, m = Z.shape
+    inequalities = np.block([[-Z, -np.eye(n)], [Z, -np.eye(n)]])
+    exact = linprog(np.r_[np.zeros(m), weight], inequalities, np.r_[-y, y], np.r_[np.ones(m), np.zeros(n)][None], [1.0])
+    found = np.average(np.abs(y - Z @ blend_weights(Z, y, weight, "mae")), weights=weight)
+    assert found <= 1.002 * exact.fun / weight.sum()
+
+
+def test_the_metric_decides_between_many_small_errors_and_one_large():
+    y, fold = np.zeros(100), np.arange(100) % 5
+    small, large = np.full(100, 0.5), np.where(np.arange(100) % 20 == 7, 5.0, 0.0)
+    Z = np.column_stack([small, large])  # mean absolute errors 0.5 and 0.25, root mean squares 0.5 and 1.1
+    assert best_member(Z, y) == 0 and best_member(Z, y, metric="mae") == 1
+    assert sparse_weights(Z, y, fold, metric="mae")[1] > 0.99 and sparse_weights(Z, y, fold)[0] > 0.8
+
+
+def test_the_nested_single_best_stands_beside_the_blend():
+    Z, y, fold = problem(60, errors=(0.5, 0.5, 0.5))
+    found = blend(Z, y, fold)
+    expected = np.empty(60)
+    for k in range(5):
+        expected[fold == k] = Z[fold == k, best_member(Z[fold != k], y[fold != k])]
+    np.testing.assert_array_equal(found.single, expected)
+
+
+def test_weights_of_averages_are_applied_to_what_is_shown():
+    """Of several deals of folds the weights are decided on the mean, and the predictions shown are those of one."""
+    Z, y, fold = problem(200, errors=(0.5, 0.5, 1.0))
+    shown = Z + 1.0
+    plain, other = blend(Z, y, fold), blend(Z, y, fold, shown=shown)
+    np.testing.assert_array_equal(other.weights, plain.weights)
+    np.testing.assert_allclose(other.held_out, plain.held_out + 1.0)

@@ -300,7 +300,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
 def _refit_seconds(trials: list[Trial]) -> float:
     """Seconds of a fit of every member that may be chosen to all bags."""
-    return sum(trial.seconds_of_a_fit * trial.member.whole_cost for trial in trials if trial.done)
+    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
 def _size_of(bags: Bags) -> dict:

@@ -149,7 +149,7 @@ class CrossValidation:
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
         data = self.bags, self.y, self.sample_weight, self.random_state
-        return self._parallel(delayed(fit_member)(member, *data, whole=True) for member in members)
+        return self._parallel(delayed(fit_member)(member, *data) for member in members)
 
     def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
         """Fill in the trial, and tell what became of it: status and reason."""
@@ -158,21 +158,24 @@ class CrossValidation:
             return "skipped", why
         pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
         predictions = np.full(self.deals.shape, np.nan)
-        first = 1 if member.costly and self.race and rivals else 0
-        if first:
-            self._fit_pairs(trial, pairs[:1], predictions)
+        if member.costly and self.race and rivals:
+            self._fit_pairs(trial, pairs[:1], predictions, first=True)
             if why := self.useless(predictions[0], rivals):
                 return "dropped", why
-            if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs)):
-                return "skipped", why
-        self._fit_pairs(trial, pairs[first:], predictions)
+            if member.make_first is None:
+                del pairs[0]
+                if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1):
+                    return "skipped", why
+            else:
+                trial.models.clear()
+        self._fit_pairs(trial, pairs, predictions)
         trial.held_out = predictions[0]
         trial.averaged = predictions.mean(axis=0) if len(predictions) > 1 else predictions[0]
         return "tried", ""
 
-    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], predictions: np.ndarray) -> None:
+    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], predictions: np.ndarray, first=False) -> None:
         """Fit without fold k of a deal, for every pair (deal, k), and predict that fold."""
-        data, options = (self.bags, self.y), (self.sample_weight, self.random_state)
+        data, options = (self.bags, self.y), (self.sample_weight, self.random_state, first)
         fits = self._parallel(
             delayed(fit_without)(trial.member, *data, self.deals[deal] == k, *options) for deal, k in pairs
         )
@@ -245,22 +248,24 @@ class CrossValidation:
         return (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / self.folds)
 
 
-def fit_without(member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int) -> tuple:
+def fit_without(
+    member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int, first=False
+) -> tuple:
     """The member fitted without some bags, its predictions of those, and the seconds that either took."""
     weight, started = None if sample_weight is None else sample_weight[~held_out], time.perf_counter()
-    model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state)
+    model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
     fitted = time.perf_counter()
     with one_thread():
         predictions = model.predict(bags[held_out])
     return model, predictions, fitted - started, time.perf_counter() - fitted
 
 
-def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, whole: bool = False):
+def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
     """A fitted model of the member, in one thread: the same numbers in this process and in a worker.
 
     Bags of weight zero are left out. Warnings are not passed on: what the member is worth is seen on held-out bags.
     """
-    make = member.make_whole if whole and member.make_whole is not None else member.make
+    make = member.make_first if first and member.make_first is not None else member.make
     model, weights = make(random_state), {}
     if sample_weight is not None:
         counted = sample_weight > 0

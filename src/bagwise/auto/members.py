@@ -34,14 +34,13 @@ class Member(NamedMethod):
     """A name and a function seed -> unfitted estimator.
 
     A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
-    whether the time budget allows it. ``make_whole`` makes what is fitted to all bags, where that is more than what the
-    folds are worth (more networks to average).
+    whether the time budget allows it. ``make_first`` makes a cheaper estimator for that first fold (fewer networks to
+    average), where there is one.
     """
 
     costly: bool = False
     always: bool = False
-    make_whole: Callable[[int], Any] | None = None
-    whole_cost: float = 1.0  # of a fit to all bags, in fits without a fold
+    make_first: Callable[[int], Any] | None = None
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
@@ -110,7 +109,7 @@ NUMBERS = 5 * 10**7  # in the rows of all bags, 400 MB: statistics and slices ha
 STATISTICS = 7  # columns for a feature
 BUSY_COLUMNS = 1000  # of statistics that boosted trees see: those that go with the target most
 TRIED_COLUMNS = 150  # at a split of a forest, at most
-FOLD_NETWORKS = 2  # of attention without each fold
+FIRST_NETWORKS = 2  # of attention, to see whether it is of use
 LEAF_BAGS = 4000  # a forest has one bag more in every leaf for so many bags: its trees stay small
 
 
@@ -187,16 +186,14 @@ class Menu:
         return [*found, kernel_mean, *(Member(name, make, costly=True) for name, make in others.items())]
 
     def attention(self) -> Member:
-        """Two networks without each fold, which is enough to judge it; five of all bags, for the average."""
+        """Five networks; two to see on the first fold whether they are worth it."""
 
-        def folds(seed: int):
+        def first(seed: int):
             return self._seen_by_networks(
-                method("attention", random_state=seed).set_params(restarts=FOLD_NETWORKS), seed
+                method("attention", random_state=seed).set_params(restarts=FIRST_NETWORKS), seed
             )
 
-        return Member(
-            "attention", folds, costly=True, make_whole=self._by_networks("attention"), whole_cost=5 / FOLD_NETWORKS
-        )
+        return Member("attention", self._by_networks("attention"), costly=True, make_first=first)
 
     # The members ----------------------------------------------------------------------------------------------------
 

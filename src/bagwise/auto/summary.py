@@ -252,6 +252,7 @@ def live_line(show: bool, total: int, cv: CrossValidation):
             done = [(cv.error(trial.held_out), trial.member.name) for trial in trials if trial.done]
             best = f"best so far: {min(done)[1]}, {cv.metric} {min(done)[0]:.4g}" if done else ""
             left = "" if cv.clock.budget is None else f"{max(cv.clock.left, 0.0):.0f} s left"
-            progress.update(task, completed=len(trials), description="  ".join(filter(None, (name, best, left))))
+            parts = filter(None, (name, best, left))
+            progress.update(task, completed=len(trials), description="  ".join(parts), refresh=True)
 
         yield update

@@ -95,8 +95,8 @@ def transformed(member: Member, formula: str) -> Member:
 
         return made
 
-    whole = None if member.make_whole is None else learning(member.make_whole)
-    return replace(member, make=learning(member.make), make_whole=whole)
+    first = None if member.make_first is None else learning(member.make_first)
+    return replace(member, make=learning(member.make), make_first=first)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,207 @@
+"""Presets, options by name, the race, the metric, the leaderboard."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from tests.helpers.toy_members import Broken, Column, Wild
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor
+from bagwise.auto.cross_validation import Clock, CrossValidation, Trial
+from bagwise.auto.members import Member, plan
+
+
+def problem(n=60, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n, 3))
+    bags = bw.from_arrays([c + 0.1 * rng.normal(size=(rng.integers(2, 6), 3)) for c in centres])
+    return bags, centres[:, 0] + centres[:, 1] + noise * rng.normal(size=n)
+
+
+TWO = [("first", Column(0)), ("second", Column(1))]
+
+
+def test_presets_and_options_by_name():
+    for preset in ("quick", "best", "additive"):
+        assert bw.method(f"auto:{preset}").members == preset
+    assert bw.method("auto", time_budget=60).time_budget == 60
+    assert bw.method("auto:quick", metric="mae", folds=3).get_params()["metric"] == "mae"
+    assert bw.method("aggregated", head__offset="none").get_params()["head__offset"] == "none"
+    with pytest.raises(ValueError, match="Invalid parameter 'budget'"):
+        bw.method("auto", budget=60)
+
+
+def test_plans_hold_what_they_promise():
+    bags, _ = problem()
+    names = {name: [member.name for member in plan(bags, name)] for name in ("auto", "quick", "best", "additive")}
+    assert set(names["quick"]) < set(names["auto"]) < set(names["best"])
+    assert not {"attention", "em", "instance-kme"} & set(names["quick"])
+    bags, y = bw.datasets.make_problem("mean", 40)
+    for member in plan(bags, "additive")[1:]:
+        model = member.make(0).fit(bags, y)
+        parts = np.add.reduceat(bw.explain(model, bags).contributions, bags.offsets[:-1])
+        np.testing.assert_allclose(parts, model.predict(bags), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
+def test_the_additive_preset_is_an_exact_sum_far_from_the_targets_as_well():
+    """Neither a transform of the targets nor a limit to their range is between the sum and the prediction."""
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays(list(rng.normal(size=(60, 4, 2))))
+    y = np.exp(np.array([bag[:, 0].mean() for bag in bags]))
+    model = bw.method("auto:additive").fit(bags, y)
+    far = bw.from_arrays([np.full((3, 2), 50.0), np.full((2, 2), -50.0)])
+    for some in (bags, far):
+        parts = np.add.reduceat(bw.explain(model, some).contributions, some.offsets[:-1])
+        np.testing.assert_allclose(parts, model.predict(some), rtol=1e-6)
+    assert model.transform_ is None
+
+
+def test_the_race_is_a_regression_through_zero():
+    """y - b on z - b, b the blend of the rivals: the slope must be one standard error above zero."""
+    bags, y = problem(100)
+    rng = np.random.default_rng(0)
+    fold = np.arange(100) % 5
+    cv = CrossValidation(bags, y, fold[None], None, 0, None, Clock(None))
+    seen = {True: 0, False: 0}
+    for _ in range(40):
+        rival = y + rng.normal(size=100)
+        z = np.where(fold == 0, y + rng.normal(size=100) * rng.uniform(0.5, 3), np.nan)
+        found = cv.useless(z, [Trial(Member("rival", None), held_out=rival, averaged=rival)])
+        x, r = (z - rival)[fold == 0], (y - rival)[fold == 0]
+        line = LinearRegression(fit_intercept=False).fit(x[:, None], r)
+        error = np.sqrt(np.sum((r - line.predict(x[:, None])) ** 2) / (len(r) - 1) / np.sum(x**2))
+        assert bool(found) == (line.coef_[0] <= error)
+        seen[bool(found)] += 1
+    assert min(seen.values()) > 0
+
+
+def test_best_races_nobody():
+    bags, y = problem(100)
+    trials = {}
+    for race in (True, False):
+        cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None), race=race)
+        rival = cv.try_member(Member("first", lambda seed: Column(0)))
+        trials[race] = cv.try_member(Member("wild", lambda seed: Wild(2), costly=True), [rival])
+    assert trials[True].status == "dropped" and trials[True].fits == 1
+    assert trials[False].status == "tried" and trials[False].fits == 5
+
+
+def test_a_cheaper_estimator_decides_on_the_first_fold_and_is_gone_then():
+    bags, y = problem(100)
+    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None))
+    rival = cv.try_member(Member("first", lambda seed: Column(0)))
+    good = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Column(1))
+    bad = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Wild(2))
+    kept, gone = (cv.try_member(member, [rival]) for member in (good, bad))
+    assert gone.status == "dropped" and gone.fits == 1
+    assert kept.status == "tried" and kept.fits == 6 and len(kept.models) == 5
+    plain = cv.try_member(Member("second", lambda seed: Column(1)))
+    np.testing.assert_array_equal(kept.held_out, plain.held_out)
+
+
+def test_held_out_errors_are_pooled_and_the_nested_single_best_is_told():
+    bags, y = problem()
+    model = AutoRegressor([*TWO, ("broken", Broken())], folds=5).fit(bags, y)
+    assert model.scores_["error"] == pytest.approx(np.sqrt(np.mean((model.held_out_ - y) ** 2)))
+    assert model.scores_["error"] <= model.scores_["single_error"]
+    text = model.summary()
+    assert (
+        f"held-out RMSE {model.scores_['error']:.4g}; {model.scores_['single_error']:.4g} for the single best" in text
+    )
+    errors = [float(line.split()[1]) for line in text.splitlines()[1:4]]
+    assert errors == sorted(errors) and " -0" not in text
+
+
+def test_absolute_errors_drive_everything():
+    bags, y = problem(120)
+    y = y + np.where(np.arange(120) % 10 == 3, 20.0, 0.0)  # a mean squared error knows nothing else
+    model = AutoRegressor(TWO, folds=5, metric="mae", transforms=False).fit(bags, y)
+    assert model.scores_["error"] == pytest.approx(np.mean(np.abs(model.held_out_ - y)))
+    gap = np.abs(Column(0).fit(bags[model.fold_ != 0], y[model.fold_ != 0]).predict(bags) - y)[model.fold_ == 0]
+    assert next(row for row in model.account_ if row["member"] == "mean")["error"] < gap.mean()  # outliers tilt lines
+    assert "MAE" in model.summary() and "RMSE" not in model.summary()
+    assert "mean absolute error" in model.paragraph()
+    with pytest.raises(ValueError, match="metric must be 'rmse' or 'mae', not 'r2'"):
+        AutoRegressor(TWO, metric="r2").fit(bags, y)
+
+
+def test_repeats_average_the_predictions_that_weights_are_decided_on():
+    bags, y = problem()
+    deals = np.array([bw.bags.bag_folds(bags, 4, random_state=r) for r in range(3)])
+    cv = CrossValidation(bags, y, deals, None, 0, None, Clock(None))
+    trial = cv.try_member(Member("first", lambda seed: Column(0)))
+    out = np.empty((3, 60))
+    for r, fold in enumerate(deals):
+        for k in range(4):
+            seen = fold != k
+            found = Column(0).fit(bags[seen], y[seen]).predict(bags[~seen])
+            out[r, ~seen] = np.clip(
+                found, *(e + s * 0.1 * np.ptp(y[seen]) for e, s in ((y[seen].min(), -1), (y[seen].max(), 1)))
+            )
+    np.testing.assert_allclose(trial.held_out, out[0])
+    np.testing.assert_allclose(trial.averaged, out.mean(axis=0))
+    model = AutoRegressor(TWO, folds=4, repeats=3, transforms=False).fit(bags, y)
+    np.testing.assert_array_equal(model.fold_, deals[0])
+    assert len(model.fold_models_["first"]) == 4 and model.predict_folds(bags).shape == (4, 60)
+    with pytest.raises(ValueError, match="repeats must be a whole number above zero, not 0"):
+        AutoRegressor(TWO, repeats=0).fit(bags, y)
+
+
+def test_the_leaderboard_is_a_frame_of_the_members_and_the_blend():
+    bags, y = problem()
+    new, targets = problem(30, seed=1)
+    model = AutoRegressor([*TWO, ("broken", Broken())], folds=5).fit(bags, y)
+    frame = model.leaderboard(new, targets)
+    assert type(frame).__module__.startswith(("pandas", "polars"))
+    columns = {name: list(frame[name]) for name in frame.columns}
+    assert columns["member"][0] == model.kind_ and columns["error"][0] == model.scores_["error"]
+    assert columns["new_error"][0] == pytest.approx(np.sqrt(np.mean((model.predict(new) - targets) ** 2)))
+    at = columns["member"].index("first")
+    expected = np.sqrt(np.mean((Column(0).fit(bags, y).predict(new) - targets) ** 2))
+    assert columns["new_error"][at] == pytest.approx(expected)
+    assert columns["member"][-1] == "broken" and columns["why"][-1] == "this member is broken"
+    errors = [e for e in columns["error"][1:] if e == e]
+    assert errors == sorted(errors) and min(d for d in columns["difference"][1:] if d == d) == 0
+    assert columns["fit_seconds"][at] > 0 and "new_error" not in model.leaderboard().columns
+    with pytest.raises(ValueError, match="leaderboard needs bags and their targets y together, or neither"):
+        model.leaderboard(new)
+    with pytest.raises(ValueError, match="there are 30 bags and 29 targets"):
+        model.leaderboard(new, targets[1:])
+
+
+def test_without_a_frame_library_the_leaderboard_is_a_dict(monkeypatch):
+    bags, y = problem()
+    model = AutoRegressor(TWO, folds=3).fit(bags, y)
+    monkeypatch.setattr("bagwise.auto.summary.find_spec", lambda name: None)
+    columns = model.leaderboard()
+    assert isinstance(columns, dict) and len(columns["member"]) == 4
+
+
+def test_a_budget_leaves_time_for_the_fit_to_all_bags():
+    """A member is skipped if its folds would fit into the budget, and the fits of all that may be chosen would not."""
+    bags, y = problem(100)
+    clock = Clock(100.0)
+    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, clock)
+    member = Member("first", lambda seed: Column(0), costly=True)
+    assert cv.try_member(member).done
+    skipped = cv.try_member(member, reserve=101.0)
+    assert skipped.status == "skipped" and skipped.why == "no time was left"
+    assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
+
+
+def test_a_live_line_tells_who_is_next_and_what_is_left(capsys):
+    bags, y = problem()
+    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(bags, y)
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_machine_without_torch_has_one_member_less(monkeypatch):
+    bags, _ = problem()
+    found = importlib.util.find_spec
+    monkeypatch.setattr("bagwise.auto.members.find_spec", lambda name: None if name == "torch" else found(name))
+    assert "attention" not in [member.name for member in plan(bags)]
+    assert "attention:moments" not in [member.name for member in plan(bags, "best")]
+    assert len(plan(bags)) > 8
