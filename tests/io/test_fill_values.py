@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import bagwise as bw
-from bagwise.io.columns import suspects
 from bagwise.cli import app
+from bagwise.io.columns import suspects
 
 FILLS = [-9999, -999, -99, 9999, -32768, 32767, 65535, 1e20, -3.4e38, 9.96921e36, -9999.9]
 

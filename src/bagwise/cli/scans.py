@@ -12,7 +12,17 @@ from bagwise.cli import options as o
 
 READ = ("bag", "target", "features", "ignore", "groups")  # what a scan knows of the columns
 METHOD = "instance-kme:ridge"
-IN_MEMORY = ("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value")  # of fit
+IN_MEMORY = (
+    "level",
+    "intervals",
+    "time_budget",
+    "report",
+    "missing",
+    "weights",
+    "bag_feature",
+    "fill_value",
+    "decimal",
+)  # of fit
 
 
 @contextmanager

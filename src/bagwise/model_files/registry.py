@@ -26,7 +26,7 @@ from bagwise.model_files.names import OURS
 
 LOADER = "ConstructorFromReduceNode"  # of skops: it calls what is named with the parts
 PLACE, NAME = __name__, "make_bags"
-PARTS = tuple(name for name in Bags.__slots__ if name != "compared")  # what is known of new bags alone
+PARTS = tuple(name for name in Bags.__slots__ if name not in ("compared", "kept"))  # of new bags alone
 
 
 def make_bags(
