@@ -166,7 +166,8 @@ def _aligned(y, bags: Bags):
         raise ParameterError(
             "y",
             f"the index of y holds the ids of {np.count_nonzero(there):,} of {len(ids):,} bags, but not "
-            f"{label(bags.ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the bags",
+            f"{label(bags.ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the "
+            "bags",
         )
     if not index.is_unique:
         raise ParameterError(
