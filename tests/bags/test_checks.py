@@ -183,3 +183,24 @@ def test_numbers_that_cannot_be_squared_are_refused(bags):
     with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100, whose squares are infinite"):
         from_arrays([[[1.0]], [[2.0], [1e200]]])
     assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100
+
+
+def test_a_series_with_the_ids_as_index_is_aligned():
+    bags = from_arrays([[[1.0]], [[2.0]], [[3.0]]], ids=["a", "b", "c"])
+    y = pd.Series([3.0, 1.0, 2.0], index=["c", "a", "b"])
+    assert check_targets(y, bags).tolist() == [1.0, 2.0, 3.0]
+    assert check_targets(y.to_frame("yield"), bags).tolist() == [1.0, 2.0, 3.0]
+    assert check_targets(y[["c", "a"]], bags[[0, 2]]).tolist() == [1.0, 3.0]
+    # without ids in the index, the order is that of the bags
+    assert check_targets(pd.Series([3.0, 1.0, 2.0]), bags).tolist() == [3.0, 1.0, 2.0]
+    assert check_targets(pd.Series([3.0, 1.0]), from_arrays([[[1.0]], [[2.0]]], ids=[1, 2])).tolist() == [3.0, 1.0]
+
+
+def test_a_series_that_half_matches_is_refused():
+    bags = from_arrays([[[1.0]], [[2.0]], [[3.0]]], ids=["a", "b", "c"])
+    with pytest.raises(ValueError, match="holds the ids of 2 of 3 bags, but not 'b'; give every bag a target"):
+        check_targets(pd.Series([1.0, 2.0, 3.0], index=["a", "x", "c"]), bags)
+    with pytest.raises(ValueError, match="the index of y holds 'a' twice"):
+        check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=["a", "a", "b", "c"]), bags)
+    with pytest.raises(ValueError, match="y has 4 values for 3 bags; leave out"):
+        check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=list("abcd")), bags)

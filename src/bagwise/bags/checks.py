@@ -55,10 +55,10 @@ def check_bags(
 
 
 def check_targets(y, bags: Bags) -> np.ndarray:
-    """One finite number per bag, as float64."""
+    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order."""
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y = unmask(y)
+    y = unmask(_aligned(y, bags))
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -150,6 +150,37 @@ def compare_columns(bags: Bags, fitted) -> None:
         raise ValueError(
             f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
         )
+
+
+def _aligned(y, bags: Bags):
+    """A pandas Series or frame by its index, where that holds the ids of the bags; anything else as it comes."""
+    index = getattr(y, "index", None)
+    if index is None or callable(index):  # lists have a method of that name
+        return y
+    ids = bags.ids.tolist()
+    there = np.array([bag in index for bag in ids])  # an Index looks up in a table
+    counted = type(index).__name__ == "RangeIndex"  # no ids of anybody's
+    if not there.any() or (counted and not there.all()):
+        return y
+    if not there.all():
+        raise ParameterError(
+            "y",
+            f"the index of y holds the ids of {np.count_nonzero(there):,} of {len(ids):,} bags, but not "
+            f"{label(bags.ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the "
+            "bags",
+        )
+    if not index.is_unique:
+        raise ParameterError(
+            "y",
+            f"the index of y holds {label(index[index.duplicated()][0])} twice; give one target per bag, or pass "
+            "y.to_numpy() in the order of the bags",
+        )
+    if len(index) != len(ids) and len(set(ids)) == len(ids):
+        raise ParameterError(
+            "y",
+            f"y has {len(index):,} values for {len(ids):,} bags; leave out the targets of other bags: y.loc[bags.ids]",
+        )
+    return y.loc[ids]
 
 
 def _coerce(bags) -> Bags:

@@ -57,6 +57,9 @@ class Bags:
            [8., 9.]])
     >>> bags[[1, 0]].ids.tolist()
     ['b', 'a']
+
+    ``kept`` holds columns that travel with the instances and are no features, by name: `load` sets ``row``, the
+    position of the instance in the table, counted from 0, and the columns that its ``keep`` names.
     """
 
     __slots__ = (
@@ -70,6 +73,7 @@ class Bags:
         "covariates",
         "covariate_names",
         "compared",
+        "kept",
     )
 
     instances: np.ndarray
@@ -82,6 +86,7 @@ class Bags:
     covariates: np.ndarray | None
     covariate_names: tuple[str, ...] | None
     compared: bool  # whether an estimator has compared the values with those of its training
+    kept: dict[str, np.ndarray] | None  # columns that travel with the instances, set by `load`; never features
 
     def __init__(
         self,
@@ -114,7 +119,7 @@ class Bags:
         has_missing = validation.check_values(instances, offsets, ids, missing)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
+        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False, None)
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
@@ -253,6 +258,7 @@ class Bags:
             has_missing=self.has_missing and bool(np.isnan(instances).any()),
             weights=None if self.weights is None else self.weights[rows],
             covariates=None if self.covariates is None else self.covariates[chosen],
+            kept=None if self.kept is None else {name: values[rows] for name, values in self.kept.items()},
         )
 
     def _positions(self, key) -> np.ndarray:

@@ -20,6 +20,7 @@ KNOWN = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99, 999, 9999
 KNOWN += (9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
+DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
 NUMBERS = (Real, Decimal, np.bool_)
 
 
@@ -46,8 +47,8 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
 class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
-    def __init__(self, frame, fill_values=()):
-        self.frame, self.fill_values = as_frame(frame), as_fill_values(fill_values)
+    def __init__(self, frame, fill_values=(), decimal: str = "."):
+        self.frame, self.fill_values, self._decimal = as_frame(frame), as_fill_values(fill_values), decimal
         self.names = self.frame.columns
         self.n_rows = len(self.frame)
         self._columns: dict = {}
@@ -55,7 +56,8 @@ class FrameColumns:
     def column(self, name) -> nw.Series:
         """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
         if name not in self._columns:
-            self._columns[name] = _plain(self.frame.get_column(name))
+            series = _plain(self.frame.get_column(name))
+            self._columns[name] = _with_points(series) if self._decimal == "," else series
         return self._columns[name]
 
     def kind(self, name) -> str:
@@ -80,6 +82,10 @@ class FrameColumns:
 
     def numbers(self, name) -> np.ndarray:
         return with_missing(to_numbers(self.column(name)), self.fill_values)
+
+    def values(self, name) -> np.ndarray:
+        """A column as it is."""
+        return self.frame.get_column(name).to_numpy()
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
@@ -116,6 +122,9 @@ class ArrayColumns:
 
     def numbers(self, name) -> np.ndarray:
         return with_missing(self.arrays[name], self.fill_values)
+
+    def values(self, name) -> np.ndarray:
+        return self.arrays[name]
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         labels, first, codes = np.unique(self.arrays[name], return_index=True, return_inverse=True)
@@ -211,6 +220,13 @@ def _plain(series: nw.Series) -> nw.Series:
     if numbers is None:
         return series
     return nw.new_series(series.name, numbers, backend=series.implementation)
+
+
+def _with_points(series: nw.Series) -> nw.Series:
+    """Texts that are all numbers with a decimal comma, as numbers; any other series as it is."""
+    if series.dtype != nw.String or not series.drop_nulls().str.contains(DECIMAL_COMMA).all():
+        return series
+    return series.str.replace_all(",", ".", literal=True).cast(nw.Float64)
 
 
 def _unboxed(series: nw.Series) -> np.ndarray | None:

@@ -24,6 +24,7 @@ def check(
     fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
+    decimal: o.Decimal = None,
     as_json: o.Json = False,
 ) -> None:
     """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.

@@ -93,6 +93,7 @@ def evaluate(
     fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
+    decimal: o.Decimal = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,
@@ -172,7 +173,7 @@ def _load(path, columns: dict, labels: dict):
     from bagwise.io.columns import Roles
     from bagwise.io.load import load_labels
 
-    how = {name: columns.pop(name) for name in ("missing", "fill_values") if name in columns}
+    how = {name: columns.pop(name) for name in ("missing", "fill_values", "decimal") if name in columns}
     bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
     o.refuse_no_target(y)
     return bags, y, labels.get("fold"), labels.get("split")

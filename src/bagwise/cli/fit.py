@@ -39,6 +39,7 @@ def fit(
     fill_value: o.FillValues = None,
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
+    decimal: o.Decimal = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -105,8 +106,8 @@ def load(tables: list[str], columns: dict, messages):
     from bagwise.io.table_report import examine
     from bagwise.io.tables import read_files
 
-    named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values")}
-    frame = read_files(o.sources(tables), Roles(**named))
+    named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal")}
+    frame = read_files(o.sources(tables), Roles(**named), decimal=columns.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
     # What `load` warns of in a frame is among the findings below.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):

@@ -29,6 +29,13 @@ FillValues = Annotated[
     typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(help="Column that goes into --instances, and is no feature. Example: --keep barcode"),
+]
+Decimal = Annotated[
+    Literal[".", ","] | None, typer.Option(help="The decimal sign of numbers in text. Example: --decimal ,")
+]
 BagFeatures = Annotated[
     list[str] | None,
     typer.Option(
@@ -91,7 +98,7 @@ Resume = Annotated[
 
 
 # Options, and the names that `bagwise.load` has for them.
-COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights")}
+COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "decimal")}
 COLUMNS |= {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
 
 

@@ -34,6 +34,8 @@ def predict(
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
+    keep: o.Keep = None,
+    decimal: o.Decimal = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="In csv, an apostrophe before ids such as =1+1: no formulas.")
     ] = False,
@@ -62,10 +64,11 @@ def predict(
             refuse_place(out)
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
+        given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value")
+            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
@@ -146,7 +149,8 @@ def _columns(header: dict, tables: list[str]) -> dict:
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    kept = {name: known[name] for name in ("bag", "missing", "fill_values", "weights", "bag_features") if name in known}
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
 
 

@@ -12,7 +12,10 @@ from bagwise.cli import options as o
 
 COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes of the columns
 METHOD = "instance-kme:ridge"
-IN_MEMORY = ("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value")  # of fit
+# Options of fit that need the whole table in memory.
+IN_MEMORY = (
+    *("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value", "decimal"),
+)
 NOT_SCANNED = {
     "weights": "instance weights",
     "bag_features": "covariates of bags",

@@ -79,10 +79,15 @@ class Explanation:
         return self.bags.shares() == 1
 
     def table(self) -> dict[str, np.ndarray]:
-        """Equally long columns: the id of the bag, the position of the instance in it (from 0), then what is known."""
+        """Equally long columns: the id of the bag, the position of the instance in it, and what is known of it.
+
+        For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
+        0, and rows that were dropped count.
+        """
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
-        return {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first, **known}
+        place = {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
+        return place | (self.bags.kept or {}) | known
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"

@@ -194,6 +194,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         groups=_name_of(roles.groups, names),
         weights=_name_of(roles.weights, names),
         bag_features=covariates if covariates is None or covariates == "auto" else named(covariates),
+        keep=named(roles.keep),
         labels={what: _name_of(column, names) for what, column in roles.labels.items()},
     )
     columns = dict(zip(names, matrix.T, strict=True))

@@ -15,7 +15,7 @@ from unicodedata import normalize
 import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import as_list, is_known, plain_number
+from bagwise.bags.frames import DECIMAL_COMMA, as_list, is_known, plain_number
 from bagwise.bags.validation import (
     LARGEST,
     Message,
@@ -33,7 +33,10 @@ GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
 SAMPLE = 1000  # values that show the usual ones
 
 
-_USABLE = ("number", "list", "vector")
+_USABLE = ("number", "boolean", "list", "vector")
+# What tables of instances call their own columns.
+_TAKEN = ("row", "instance", "instance_predictions", "contributions", "weights", "effects")
+_TAKEN += ("prediction", "contribution", "weight", "effect")
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Roles:
     groups: object = None
     weights: object = None
     bag_features: object = None
+    keep: object = ()
     labels: dict = field(default_factory=dict)
 
     @property
@@ -66,11 +70,13 @@ class Roles:
         """Every column that is named somewhere."""
         covariates = [] if self.bag_features is None or self.bag_features == "auto" else as_list(self.bag_features)
         features = [] if self.features is None else as_list(self.features)
-        return list(dict.fromkeys([*self.single.values(), *covariates, *features, *as_list(self.ignore)]))
+        return list(
+            dict.fromkeys([*self.single.values(), *covariates, *features, *as_list(self.keep), *as_list(self.ignore)])
+        )
 
     def ids(self) -> list:
         """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
-        numbers = replace(self, bag=None, groups=None, labels={}, ignore=()).asked()
+        numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=()).asked()
         labels = [self.bag, self.groups, *self.labels.values()]
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
 
@@ -86,14 +92,20 @@ def choose_features(table, roles: Roles) -> list:
         )
     for parameter, name in roles.single.items():
         refuse_unknown(table.names, [name], taken=features or (), parameter=parameter)
-    for parameter, names in (("ignore", ignore), ("features", features or [])):
+    keep = as_list(roles.keep)
+    for parameter, names in (("ignore", ignore), ("keep", keep), ("features", features or [])):
         refuse_unknown(table.names, names, taken=features or (), parameter=parameter)
     if roles.target == roles.bag:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
+    taken = [name for name in keep if name in _TAKEN]
+    if taken:
+        raise ParameterError(
+            "keep", f"tables of instances have a column {taken[0]!r} of their own; rename the column to keep it"
+        )
     if features is not None:
         _refuse_features(table, features, roles)
         return features
-    kinds = {name: table.kind(name) for name in table.names if name not in {*roles.single.values(), *ignore}}
+    kinds = {name: table.kind(name) for name in table.names if name not in {*roles.single.values(), *ignore, *keep}}
     features = [name for name, kind in kinds.items() if kind in _USABLE]
     if not features:
         others = [f"{name} ({kind})" for name, kind in kinds.items()]
@@ -110,7 +122,7 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
     for name, role in ((roles.bag, "bag id"), (roles.target, "target"), (roles.weights, "instance weight")):
         if name is not None and name in features:
             raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
-    odd = {name: table.kind(name) for name in features if table.kind(name) not in (*_USABLE, "boolean")}
+    odd = {name: table.kind(name) for name in features if table.kind(name) not in _USABLE}
     if odd:
         named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
         raise ParameterTypeError(
@@ -322,8 +334,24 @@ def doubtful_texts(table, used) -> dict:
     return {name: f"column {name!r} is text, and left out: " + text for name, text in found.items() if text}
 
 
+def left_out(table, roles: Roles, names: list) -> list[Message]:
+    """Which columns were not asked for by name and are no features, and why: a clause for each reason."""
+    used = {*names, *roles.asked()}
+    doubts = doubtful_texts(table, used)
+    others = [name for name in table.names if name not in used and name not in doubts]
+    others = [f"{name!r} ({table.kind(name)})" for name in others if table.kind(name) not in _USABLE]
+    if not others:
+        return list(doubts.values())
+    more = f" and {len(others) - 5} more" if len(others) > 5 else ""
+    are = "s {} are not numbers" if len(others) > 1 else " {} is not numbers"
+    text = f"column{are.format(', '.join(others[:5]) + more)}, and left out; encode what should count, or name it in "
+    return [*doubts.values(), Message(text, Parameter("ignore"))]
+
+
 def _doubt(series: nw.Series) -> Message | None:
     some = _texts(series.drop_nulls().head(1000))
+    if len(some) and some.str.contains(DECIMAL_COMMA).all() and some.str.contains(",").any():
+        return Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
     if len(some) == 0 or some.str.contains(NUMBER).mean() <= 0.5:
         return None
     known = _texts(series.drop_nulls())

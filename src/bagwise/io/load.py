@@ -10,13 +10,13 @@ from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
-from bagwise.bags.validation import ParameterError, name_bags
+from bagwise.bags.validation import Message, ParameterError, name_bags
 from bagwise.io.columns import (
     Roles,
     alike_ids,
     choose_features,
-    doubtful_texts,
     find_bags,
+    left_out,
     one_label,
     one_target,
     split_covariates,
@@ -37,6 +37,8 @@ def load(
     weights=None,
     bag_features=None,
     variable=None,
+    keep=(),
+    decimal=".",
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame, or from files by the endings of their names.
 
@@ -64,6 +66,11 @@ def load(
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
+    keep : columns, optional
+        They travel with the instances, as ``bags.kept``, into tables of instances; they are never features. So does
+        ``row``, the position of every instance in the table, counted from 0.
+    decimal : {".", ","}
+        With ",", texts that are numbers with a decimal comma are numbers, and a .csv may be separated by ";".
 
     Returns
     -------
@@ -78,22 +85,25 @@ def load(
     >>> bags
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
-    bags, y, _ = load_labels(source, roles, missing=missing, fill_values=fill_values, variable=variable)
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep)
+    how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
+    bags, y, _ = load_labels(source, roles, **how)
     return bags, y
 
 
 def load_labels(
-    source, roles: Roles, *, missing="refuse", fill_values=(), variable=None
+    source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal="."
 ) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """`load`, and the further labels of every bag that ``roles.labels`` names, such as its fold."""
+    if decimal not in (".", ","):
+        raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
-        return gather(FrameColumns(source, fill_values), roles, missing)
+        return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
     from bagwise.io.paths import find_files
     from bagwise.io.tables import read_files
 
-    table = read_files(source, roles, only=roles.features is not None and roles.bag is not None)
+    table = read_files(source, roles, only=roles.features is not None and roles.bag is not None, decimal=decimal)
     path = None if table is not None else find_files(source)[0]
     if path is not None and path.suffix.lower() == ".mat":
         return load_mat(path, roles, missing=missing, fill_values=fill_values, variable=variable)
@@ -103,7 +113,7 @@ def load_labels(
         )
     if path is not None:
         return load_npz(path, roles, missing=missing, fill_values=fill_values)
-    return gather(FrameColumns(table, fill_values), roles, missing)
+    return gather(FrameColumns(table, fill_values, decimal), roles, missing)
 
 
 def from_table(
@@ -134,8 +144,8 @@ def from_table(
     target : column of targets, optional
         The same number on every row of a bag.
     features : columns, optional
-        Default: every numeric column that is not the bag, target or groups, nor ignored. Booleans are taken only
-        when named here. A column of text is none, with a warning if most of its values are numbers.
+        Default: every column of numbers or booleans that has no other role and is not ignored. A warning names the
+        columns that are left out.
     ignore : columns to leave out of the default features
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every inner split.
@@ -176,9 +186,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     names = choose_features(table, roles)
-    if roles.features is None:
-        for doubt in doubtful_texts(table, {*names, *roles.single.values(), *as_list(roles.ignore)}).values():
-            warnings.warn(doubt, stacklevel=4)
+    notes = left_out(table, roles, names) if roles.features is None else []
     codes, ids = find_bags(table, roles.bag)
     if doubt := alike_ids(ids):
         warnings.warn(doubt, stacklevel=4)
@@ -192,12 +200,28 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
     weights = [] if roles.weights is None else [roles.weights]
+    whole, at = table, np.arange(len(codes))  # the row of every instance
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.list_columns import spread_lists
 
         table, columns, codes = spread_lists(table, [*names, *weights], codes, ids)
+        at = at if len(codes) == len(at) else first[codes]  # a list column has a row per bag
         names = [name for name in columns if name not in weights]
     rows, offsets = rows_in_order(table, names, codes, ids, missing)
+    if offsets[-1] < len(codes):
+        lost = np.bincount(codes, minlength=len(ids)) > np.diff(offsets)
+        notes.append(
+            f"{len(codes) - offsets[-1]:,} of {len(codes):,} rows, in {np.count_nonzero(lost):,} of {len(ids):,} bags, "
+            "have missing or infinite values and were dropped"
+        )
+    kept = {"row": at[rows]} | {name: whole.values(name)[at[rows]] for name in as_list(roles.keep)}
+    if offsets[-1] < len(codes):  # the position in the bag counts the rows that were dropped
+        order, starts = rows_in_order(table, names, codes, ids, "refuse")
+        place = np.empty(len(codes), dtype=np.int64)
+        place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
+        kept["instance"] = place[rows]
+    if notes:
+        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=4)
     bags = Bags(
         as_matrix(table, names, rows),
         offsets,
@@ -209,7 +233,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         **covariates,
     )
     warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [(roles.target, y)])])
-    return bags, y, labels
+    return bags._with(kept=kept), y, labels
 
 
 def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:

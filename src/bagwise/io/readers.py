@@ -12,6 +12,7 @@ from pathlib import Path
 import narwhals as nw
 
 from bagwise.bags.frames import as_frame, refuse_twice
+from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.io.columns import NULLS, refuse_unknown
 
 HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
@@ -42,13 +43,13 @@ def reading(path: Path | str) -> Iterator[None]:
         ) from error
 
 
-def read_csv(path: Path, separator: str, ids=()):
+def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
     """A table of text. A column of ids holds whole numbers, if every one stands there as it would be written, or text.
 
     So no two ids become one, and each comes out as it came in: "007", "1.10", "1e5", "true", or 20 digits.
     """
     library = _library(path, "pyarrow", "polars", "pandas")
-    _look_at_header(path, separator)
+    separator = _look_at_header(path, separator, decimal)
     with reading(path):
         frame = as_frame(_READERS[library](path, separator))
         read = [name for name in ids if name in frame.columns and frame.schema[name] != nw.String]
@@ -68,20 +69,25 @@ def _are_whole(column: nw.Series, texts: nw.Series) -> bool:
     return bool(texts.filter(~column.is_null()).str.contains(r"^\s*(?:0|-?[1-9][0-9]*)\s*$").all())
 
 
-def _look_at_header(path: Path, separator: str) -> None:
+def _look_at_header(path: Path, separator: str, decimal: str) -> str:
     """Refuse names that appear twice, which some libraries change, and the table of a spreadsheet in much of Europe."""
     with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
         line = b"".join(file.readline(HEADER).splitlines()[:1])  # lines may end in a bare carriage return
         names = line if len(line) < HEADER else b""  # cut off, the last name may look like another
         with suppress(csv.Error):  # which the reader will know better
             refuse_twice(next(csv.reader([names.decode("utf-8-sig", "replace")], delimiter=separator), ()))
+    if decimal == "," and separator == "," and b";" in line:
+        return ";"
     other = {";": ";", "\t": "tab", ",": ","}
     for mark, name in other.items():
         if mark != separator and mark.encode() in line and separator.encode() not in line:
-            raise ValueError(
+            raise ParameterError(
+                "decimal",
                 f"{path} is separated by {name!r}, not by {other[separator]!r}; .csv files are read with commas and "
-                f".tsv files with tabs (decimals with a point): save it so, or pass pandas.read_csv(..., sep={mark!r})"
+                f".tsv files with tabs (decimals with a point): save it so, or pass pandas.read_csv(..., sep={mark!r})",
+                *([", or ", Parameter("decimal", ","), " if its decimals are commas"] if mark == ";" else []),
             )
+    return separator
 
 
 def _read_csv_polars(path: Path, separator: str, as_text=None):

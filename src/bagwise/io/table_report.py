@@ -89,7 +89,7 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
     """`check_table` for what `load` has taken already: no bags are built."""
     found = Inspection()
     try:
-        _look(found, *_columns(source, bag, target, options))
+        _look(found, *_columns(source, bag, target, options), options.get("missing"))
     except (ValueError, TypeError) as error:
         found.add("error", error.args[-1] if isinstance(error, ParameterError) else str(error))
     found.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
@@ -98,11 +98,14 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
 
 def _columns(source, bag, target, options):
     """The columns of a source and their roles; archives are spread out into columns."""
-    columns = {name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable")}
+    columns = {
+        name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable", "decimal")
+    }
     roles = Roles(bag=bag, target=target, **columns)
-    table = read_files(source, roles) if names_files(source) else source
+    decimal = options.get("decimal", ".")
+    table = read_files(source, roles, decimal=decimal) if names_files(source) else source
     if table is not None:
-        return FrameColumns(table, options.get("fill_values", ())), roles
+        return FrameColumns(table, options.get("fill_values", ()), decimal), roles
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # told below
         bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
@@ -121,7 +124,7 @@ def _try_to_load(found: Inspection, source, bag, target, options) -> None:
         found.findings.insert(0, Finding("error", text))
 
 
-def _look(found: Inspection, table, roles: Roles) -> None:
+def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
     names = choose_features(table, roles)
     found.bag_features = [] if roles.bag_features in (None, "auto") else as_list(roles.bag_features)
     names = [name for name in names if name not in found.bag_features]
@@ -129,7 +132,17 @@ def _look(found: Inspection, table, roles: Roles) -> None:
     if table.n_rows == 0:
         return
     codes, ids = table.factorise(roles.bag)
-    _look_at_bags(found, roles.bag, codes, ids)
+    remain = np.ones(len(codes), dtype=bool)
+    for name in names if missing == "drop-instances" else []:
+        if table.kind(name) == "number":
+            remain &= np.isfinite(table.numbers(name))
+    if not remain.all():
+        lost, found.rows = table.n_rows - np.count_nonzero(remain), int(np.count_nonzero(remain))
+        bags = len(np.unique(codes[~remain]))
+        found.add(
+            "warning", f"{lost:,} of {table.n_rows:,} rows, in {bags:,} bags, have missing values and are dropped"
+        )
+    _look_at_bags(found, roles.bag, codes[remain], ids)
     if roles.target is not None:
         _look_at_target(found, table, roles.target, codes, ids)
     if roles.groups is not None:
@@ -143,7 +156,7 @@ def _look(found: Inspection, table, roles: Roles) -> None:
 
 
 def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
-    sizes = np.bincount(codes)
+    sizes = np.bincount(codes, minlength=len(ids))
     found.bags, found.sizes = len(ids), (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
     unknown = absent(ids)
     if unknown.any():
@@ -193,7 +206,7 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
     kinds: dict[str, list] = {}
     filled = {} if y is None or not (own := suspects(y)) else {str(target): own}
     for name in names:
-        if table.kind(name) != "number":  # a column of lists: its values are seen when it is loaded
+        if table.kind(name) not in ("number", "boolean"):  # a column of lists: its values are seen when it is loaded
             found.features.append({"name": str(name), "missing": 0, "minimum": None, "maximum": None})
             continue
         values = np.asarray(table.numbers(name), dtype=np.float64)

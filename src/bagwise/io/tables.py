@@ -18,7 +18,7 @@ from bagwise.io.readers import is_row_number, read_arrow, read_csv, read_parquet
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
 
 
-def read_files(source, roles: Roles, *, only: bool = False) -> nw.DataFrame | None:
+def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> nw.DataFrame | None:
     """One table of all files of a source; None for an archive (.mat, .npz), which is no data frame.
 
     Of unnamed row numbers and of partition columns those that have a role; with ``only``, no other column at all, where
@@ -37,7 +37,9 @@ def read_files(source, roles: Roles, *, only: bool = False) -> nw.DataFrame | No
         )
     if archives:
         return None
-    frames = [_read(path, ending, roles.ids(), asked, only) for path, ending in zip(paths, endings, strict=True)]
+    frames = [
+        _read(path, ending, roles.ids(), asked, only, decimal) for path, ending in zip(paths, endings, strict=True)
+    ]
     if len(frames) == 1:
         return frames[0]
     written = [ending.startswith((".csv", ".tsv")) for ending in endings]
@@ -70,7 +72,7 @@ def _ending(path: Path) -> str:
     return ending
 
 
-def _read(path: Path, ending: str, ids: list, asked: list, only: bool) -> nw.DataFrame:
+def _read(path: Path, ending: str, ids: list, asked: list, only: bool, decimal: str) -> nw.DataFrame:
     """The table in a file, without the unnamed row numbers unless they are asked for."""
     if ending == ".parquet":
         # reading some columns only is what the format is for; with features left open, all must be looked at
@@ -78,7 +80,7 @@ def _read(path: Path, ending: str, ids: list, asked: list, only: bool) -> nw.Dat
     elif ending in (".feather", ".arrow"):
         frame = read_arrow(path)
     else:
-        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids)
+        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids, decimal)
     with reading(path):  # names that are no text show themselves here
         frame = as_frame(frame)
         names = frame.columns
