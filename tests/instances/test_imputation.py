@@ -97,6 +97,49 @@ def test_a_wrong_choice_is_refused():
         bw.method("aggregated", missing="guess")
 
 
+def test_auto_takes_tables_as_they_are_and_says_what_it_did(tmp_path):
+    (train, y), (new, _) = holed(60), holed(9, seed=1)
+    model = bw.method("auto:quick").fit(train, y)
+    assert "Missing values were filled in" in model.summary() and np.isfinite(model.predict(new)).all()
+    bw.save_model(model, tmp_path / "m.bagwise")
+    assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(new), model.predict(new))
+
+
+def test_auto_fitted_without_missing_values_refuses_them():
+    bags, y = bw.datasets.make_problem("mean", 40, random_state=0)
+    model = bw.method("auto:quick").fit(bags, y)
+    holes = bags.instances.copy()
+    holes[0, 0] = np.nan
+    new = bw.Bags(holes, bags.offsets, bags.ids, feature_names=bags.feature_names, missing="impute")
+    with pytest.raises(ValueError, match="missing feature values"):
+        model.predict(new)
+
+
+def test_evaluate_fills_in_for_methods_given_by_name():
+    bags, y = holed(60)
+    results = bw.evaluate(bags, y, ["aggregated", "prime"], repeats=1, folds=3)
+    assert np.isfinite(results.summary()["rmse"]).all() and results.summary()["cells"] == [3, 3]
+
+
+def test_the_command_line_imputes_and_remembers(tmp_path):
+    import pandas as pd
+    from typer.testing import CliRunner
+
+    from bagwise.cli import app
+
+    for name, (bags, y) in {"train": holed(60), "new": holed(9, seed=1)}.items():
+        frame = pd.DataFrame(bags.instances, columns=bags.feature_names)
+        frame.assign(bag=bags.expand(bags.ids), y=bags.expand(y)).to_csv(tmp_path / f"{name}.csv", index=False)
+    table = [str(tmp_path / "train.csv"), "--bag", "bag", "--target", "y", "--method", "aggregated"]
+    refused = CliRunner().invoke(app, ["fit", *table, "--out", str(tmp_path / "m.bagwise")])
+    assert refused.exit_code == 1 and "--missing impute" in " ".join(refused.stderr.split())
+    fitted = CliRunner().invoke(app, ["fit", *table, "--missing", "impute", "--out", str(tmp_path / "m.bagwise")])
+    assert fitted.exit_code == 0, fitted.output
+    out = str(tmp_path / "p.csv")
+    done = CliRunner().invoke(app, ["predict", str(tmp_path / "m.bagwise"), str(tmp_path / "new.csv"), "--out", out])
+    assert done.exit_code == 0 and np.isfinite(pd.read_csv(out).prediction).all()
+
+
 def test_the_way_out_that_the_error_names_works():
     bags, y = holed()
     with pytest.raises(ValueError, match=r"bw.method\(name, missing='impute'\)"):

@@ -17,6 +17,7 @@ from bagwise.auto.target_transforms import Choice, choose_transform, transformed
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.training_range import compared
 from bagwise.execution.threads import one_thread
+from bagwise.instances.imputation import Imputation
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
 PREDICTORS = ("refit", "fold-mean")
@@ -73,6 +74,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     held_out_ : the prediction of every training bag by models and a blend that know nothing of its fold (a transform of
         the targets is chosen once, on all folds)
     fold_ : the fold of every training bag
+    imputation_ : what fills in missing values; None if the training bags had none
     routing_ : which features never vary within a bag, and so went to the head as covariates
     account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
         ``leaderboard``
@@ -126,10 +128,12 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> AutoRegressor:
         """Fit to bags with one target each; ``sample_weight`` has one entry per bag."""
         self._check_parameters()
-        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
+        bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         clock, weight = Clock(self.time_budget), check_weights(sample_weight, bags)
         self.training_ = _size_of(bags)
         remember_columns(self, bags)
+        self.imputation_ = Imputation().fit(bags) if bags.has_missing else None
+        bags = self._filled(compared(bags))
         self.routing_ = Routing.of(bags)
         bags = compared(self.routing_(without_equal_weights(bags)))
         cv = CrossValidation(
@@ -283,8 +287,14 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
     def prepare(self, bags) -> Bags:
         """The bags as the members see them: features of the whole bag as covariates, weights only if they say much."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self.routing_(without_equal_weights(bags))
+        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
+        return self.routing_(without_equal_weights(self._filled(bags)))
+
+    def _filled(self, bags: Bags) -> Bags:
+        """Missing values are filled in if training bags had some, and refused otherwise."""
+        imputation = getattr(self, "imputation_", None)  # models of earlier versions have none
+        filled = bags if imputation is None else imputation.transform(bags)
+        return check_bags(filled, allow_weights=True, apart=True)
 
     def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
         """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""

@@ -130,6 +130,8 @@ COLUMNS = ("above the best", "weight", "seconds", "")
 def summary_of(model) -> str:
     """The table, then what was chosen and why, and what would probably help."""
     parts = [as_table(model.account_, model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
+    if getattr(model, "imputation_", None) is not None:
+        parts.append("Missing values were filled in: by the median of the bag, else of the training bags.")
     if model.curve_ is not None:
         parts.append(model.curve_.sentences())
     return "\n".join(parts)

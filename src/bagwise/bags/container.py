@@ -34,7 +34,7 @@ class Bags:
         Bags that share a label (the patient, the county) stay together in every inner split.
     feature_names : one string per column, optional
         Default: the names of the columns of a data frame.
-    missing : {"refuse", "keep"}
+    missing : {"refuse", "impute", "keep"}
         Whether NaN is refused or kept for learners that take it. Infinite values are always refused.
     weights : one number per instance, optional
         How much an instance counts in its bag: in the loss of instance models and in the embedding of the bag. Only
@@ -101,9 +101,9 @@ class Bags:
         covariates=None,
         covariate_names=None,
     ):
-        if missing not in ("refuse", "keep"):
+        if missing not in ("refuse", "impute", "keep"):
             way = "; 'drop-instances' is for tables: leave the rows out first" if missing == "drop-instances" else ""
-            raise ValueError(f"missing must be 'refuse' or 'keep' here, not {missing!r}{way}")
+            raise ValueError(f"missing must be 'refuse', 'impute' or 'keep' here, not {missing!r}{way}")
         instances, columns = unframe(instances, "instances")
         instances = validation.as_instances(instances)
         offsets = validation.as_offsets(offsets, len(instances))

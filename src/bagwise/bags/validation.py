@@ -240,12 +240,11 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, unknown)} missing feature values (NaN); fill them in, leave those instances out, which "
-            "load does with ",
+            f"{name_bags(ids, unknown)} missing feature values (NaN); leave those instances out, which load does with ",
             Parameter("missing", "drop-instances"),
-            ", or pass ",
-            Parameter("missing", "keep"),
-            " for a learner that takes NaN",
+            ", or keep them with ",
+            Parameter("missing", "impute"),
+            " for a method that fills them in",
         )
     return True
 

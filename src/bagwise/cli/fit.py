@@ -71,7 +71,7 @@ def fit(
                 training |= {"where": where}
         else:
             scans.refuse_where(where)
-            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed}
+            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -121,18 +121,20 @@ def load(tables: list[str], columns: dict, messages):
     return bags, y
 
 
-def build(name: str, *, level: float | None, time_budget: float | None, n_jobs: int | None, seed: int):
+def build(
+    name: str, *, level: float | None, time_budget: float | None, n_jobs: int | None, seed: int, missing: str = "refuse"
+):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
     from bagwise.methods.catalogue import find
 
     find(name)[0].refuse_missing_extra()
-    model = bw.method(name, random_state=seed, n_jobs=n_jobs)
-    limited = "time_budget" in model.get_params()
+    limited = name.partition(":")[0] == "auto"
     if time_budget is not None and not limited:
         raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
-    if limited:
-        model.set_params(time_budget=time_budget or BUDGET)
+    options = {"time_budget": time_budget or BUDGET} if limited else {}
+    treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
+    model = bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options)
     return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
 
 

@@ -22,8 +22,10 @@ Features = Annotated[
     typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),
 ]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column that is no feature. Example: --ignore year")]
-Treatment = Literal["refuse", "drop-instances", "keep"]
-Missing = Annotated[Treatment, typer.Option(help="What happens to rows with missing values.")]
+Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
+Missing = Annotated[
+    Treatment, typer.Option(help="What happens to rows with missing values; impute: the method fills them in.")
+]
 FillValues = Annotated[
     list[float] | None,
     typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),

@@ -109,7 +109,8 @@ def evaluate(
     """
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     bags = compared(bags)  # a held-out bag far from the others is expected here: no warning
-    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
+    missing = "impute" if bags.has_missing else "refuse"  # of methods that are given by name
+    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune, missing=missing)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)

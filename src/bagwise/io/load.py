@@ -149,7 +149,7 @@ def from_table(
     ignore : columns to leave out of the default features
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every inner split.
-    missing : {"refuse", "drop-instances", "keep"}
+    missing : {"refuse", "drop-instances", "impute", "keep"}
         What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
     fill_values : number or numbers, default none
         What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
@@ -181,8 +181,9 @@ def from_table(
 
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """Bags, targets and further labels of the bags, from the columns of a table by their roles."""
-    if missing not in ("refuse", "drop-instances", "keep"):
-        raise ParameterError("missing", f"missing must be 'refuse', 'drop-instances' or 'keep', not {missing!r}")
+    if missing not in ("refuse", "drop-instances", "impute", "keep"):
+        what = "missing must be 'refuse', 'drop-instances', 'impute' or 'keep'"
+        raise ParameterError("missing", f"{what}, not {missing!r}")
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     names = choose_features(table, roles)
@@ -228,7 +229,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         ids,
         groups=groups,
         feature_names=names,
-        missing="keep" if missing == "keep" else "refuse",
+        missing="keep" if missing in ("keep", "impute") else "refuse",
         weights=table.numbers(roles.weights)[rows] if weights else None,
         **covariates,
     )
