@@ -145,6 +145,7 @@ def test_loading(tmp_path, ending):
     assert bags.feature_names == ("x",) and bags.covariates.tolist() == [[30], [40], [50]]
 
 
+@pytest.mark.filterwarnings("ignore:.*and were dropped")
 def test_dropping_rows_keeps_weights_in_step():
     holed = FRAME.assign(x=[np.nan, 2.0, 3.0, 4.0])
     bags, _ = bw.load(holed, **ROLES, missing="drop-instances", bag_features=["sza"])

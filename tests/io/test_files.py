@@ -18,6 +18,9 @@ from scipy.io import savemat
 import bagwise as bw
 from bagwise.io import readers as reading
 
+# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
+pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
 

@@ -12,6 +12,9 @@ import bagwise as bw
 from bagwise.cli import app
 from bagwise.io.columns import suspects
 
+# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
+pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+
 FILLS = [-9999, -999, -99, 9999, -32768, 32767, 65535, 1e20, -3.4e38, 9.96921e36, -9999.9]
 
 
@@ -89,7 +92,8 @@ def test_fill_values_become_missing_and_missing_says_what_then():
     with warnings.catch_warnings(action="error"):
         with pytest.raises(ValueError, match="missing"):
             bw.load(frame, **options)
-        bags, y = bw.load(frame, **options, missing="drop-instances")
+        with pytest.warns(UserWarning, match="4 of 240 rows, in 4 of 20 bags, .* dropped"):
+            bags, y = bw.load(frame, **options, missing="drop-instances")
         kept, _ = bw.load(frame, **options, missing="keep")
         expected, y_expected = bw.load(gone, bag="site", target="aod")
     assert bags == expected and (y == y_expected).all()

@@ -8,6 +8,9 @@ import pytest
 
 from bagwise import from_arrays, from_table
 
+# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
+pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+
 
 @pytest.fixture
 def arrays():
