@@ -4,9 +4,8 @@ Nothing is compressed, so a file can never unfold to more bytes than it has, and
 with the size of the file before anything is read. The seal, the comment of the zip and the last bytes of the file, is
 the checksum of all that comes before it.
 
-One way to refuse a file: the path, what is wrong with it, and the way out, in one line.
-
-Arrays in a model file: what an array claims to be is compared with the bytes it has, before it is made.
+An array is compared with the bytes it has before it is made. A file is refused in one way: the path, what is wrong with
+it and the way out, in one line.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """What compiled code follows without looking: the indices of trees, the shapes of networks.
 
 A file whose checksums were made again after a change could otherwise send `predict` out of its arrays. So these
-parts are checked, once a model is built and before it is handed out.
-
-Fitted trees: scikit-learn follows their indices without looking, so they are checked before a model is handed out.
-
-Every child must come after its parent (no step out of the tree, no walk in circles), and every split must ask for a
-feature that the estimator which holds the tree insists on being given.
+parts are checked, once a model is built and before it is handed out. In a tree every child must come after its parent
+(no step out of the tree, no walk in circles), and every split must ask for a feature that the estimator which holds
+the tree insists on being given. The arrays of a network must have the shapes that its sizes call for.
 """
 
 from __future__ import annotations

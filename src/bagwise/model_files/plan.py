@@ -130,7 +130,9 @@ class Writer:
         return node | {"__reduce__": {"args": self.node(arguments)}, "content": self.node(content)}
 
 
+# The first that fits: a numpy float is a float, and a masked array an array.
 _WRITERS = [
+    (np.ma.MaskedArray, Writer._masked),
     ((np.generic, np.ndarray), Writer._array),
     ((str, int, float, type(None)), Writer._plain),
     ((list, tuple, set), Writer._sequence),
@@ -143,7 +145,6 @@ _WRITERS = [
     (type, Writer._type),
     ((FunctionType, BuiltinFunctionType, MethodType, np.ufunc, type(np.mean)), Writer._function),
 ]
-_WRITERS.insert(0, (np.ma.MaskedArray, Writer._masked))
 
 
 def identity(node: dict) -> str:

@@ -1,15 +1,14 @@
 """Which types a model file may name. The list is ours and fixed; a file cannot add to it.
 
-Allowed are classes defined in the rooms of bagwise, estimators of the scikit-learn packages below and the few inner
-types they are made of, numpy arrays, scalars and element-wise functions, and plain containers. Left out on purpose are
-packages and modules whose compiled code trusts the sizes of fitted arrays (``svm``, ``cluster``, ``neighbors``,
-isolation forests). Objects are made without calling their constructor, and their state is set from parts that have
-passed the same rule.
+Allowed are the classes of bagwise that have a name in `names`, estimators of the scikit-learn packages below and the
+few inner types they are made of, numpy arrays, scalars and element-wise functions, and plain containers. Left out on
+purpose are packages and modules whose compiled code trusts the sizes of fitted arrays (``svm``, ``cluster``,
+``neighbors``, isolation forests). Objects are made without calling their constructor, and their state is set from parts
+that have passed the same rule.
 
-Bags in a model file (training bags that a kernel compares new ones with): plain parts, and real Bags when opened.
-
-Holding `Bags` is the proof that they are valid. So a file holds their parts in a tuple, and opening it gives them to
-the constructor, which checks them as it does those of a user.
+Training bags, which a kernel compares new ones with, are the exception. Holding `Bags` is the proof that they are
+valid. So a file holds their parts in a tuple, and opening it gives them to the constructor, which checks them as it
+does those of a user.
 """
 
 from __future__ import annotations
@@ -147,12 +146,12 @@ def _is_allowed_class(module: str, name: str) -> bool:
     if f"{module}.{name}" in INNER:
         return True
     package, _, rest = module.partition(".")
-    room, *inside = rest.split(".")
-    if set(inside) & UNSAFE or not all(part.isidentifier() for part in inside):
+    part, *inside = rest.split(".")
+    if set(inside) & UNSAFE or not all(name.isidentifier() for name in inside):
         return False
     if package == OURS:
         return (module, name) in NAMES_OF_OURS and _defined_in(module, name) is not None
-    if package == "sklearn" and room in PACKAGES:
+    if package == "sklearn" and part in PACKAGES:
         found = _defined_in(module, name)
         return found is not None and issubclass(found, _stored_by_scikit_learn())
     return False
