@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
+from bagwise.bags.folds import units_of
 from bagwise.intervals import units_needed
 from bagwise.intervals.order_statistics import (
     ROUNDING,
@@ -12,7 +13,6 @@ from bagwise.intervals.order_statistics import (
     conformal_quantile,
     plus_interval,
     unit_shares,
-    units_of,
 )
 
 rng = np.random.default_rng(0)
