@@ -52,3 +52,19 @@ def test_the_four_kinds_come_first_and_the_largest_table_last(script):
     names = list(script.problems(1))
     assert names[:4] == ["noisy", "mean", "shape", "prime"] and "gaussian-linear" not in names
     assert names[-1].startswith(("law", "mhc2-D"))
+
+
+def test_the_statistics_of_the_forest(script):
+    bags = bw.from_arrays([np.array([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]])])
+    deviation = np.sqrt(np.mean((np.array([1.0, 3.0, 8.0]) - 4.0) ** 2))
+    np.testing.assert_allclose(script.statistics(bags), [[4.0, 5.0, deviation, 0.0, 1.0, 5.0, 8.0, 5.0, 3.0, 5.0]])
+
+
+def test_a_row_of_costs(script, monkeypatch):
+    """Both are timed on the same bags, and scored on others."""
+    monkeypatch.setattr(script.bw, "method", lambda name: bw.auto.AutoRegressor(["aggregated"], folds=3))
+    train, test = (bw.datasets.make_problem("mean", n, random_state=n) for n in (40, 60))
+    row = script.cost_row(train, test)
+    model = bw.auto.AutoRegressor(["aggregated"], folds=3).fit(*train)
+    assert row["auto"] == pytest.approx(np.sqrt(np.mean((model.predict(test[0]) - test[1]) ** 2)))
+    assert row["ratio"] == pytest.approx(row["auto, CPU s"] / row["forest, CPU s"])
