@@ -12,6 +12,7 @@ OURS = "bagwise"
 # Module: the names of its classes. "Name=Class" where the class goes by another name in files.
 _PLACES = {
     "auto.auto_regressor": ("AutoRegressor",),
+    "auto.cross_validation": ("LearningCurve=Curve",),
     "auto.members": ("MeanTarget",),
     "auto.preparation": (
         "Components",
