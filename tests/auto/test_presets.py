@@ -192,12 +192,6 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
 
 
-def test_a_live_line_tells_who_is_next_and_what_is_left(capsys):
-    bags, y = problem()
-    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(bags, y)
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_a_machine_without_torch_has_one_member_less(monkeypatch):
     bags, _ = problem()
     found = importlib.util.find_spec
