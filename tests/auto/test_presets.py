@@ -192,12 +192,6 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
 
 
-def test_a_live_line_tells_who_is_next_and_what_is_left(capsys):
-    bags, y = problem()
-    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(bags, y)
-    assert "Traceback" not in capsys.readouterr().err
-
-
 def test_a_machine_without_torch_has_one_member_less(monkeypatch):
     bags, _ = problem()
     found = importlib.util.find_spec
@@ -205,3 +199,18 @@ def test_a_machine_without_torch_has_one_member_less(monkeypatch):
     assert "attention" not in [member.name for member in plan(bags)]
     assert "attention:moments" not in [member.name for member in plan(bags, "best")]
     assert len(plan(bags)) > 8
+
+
+def test_a_model_of_an_earlier_file_tells_what_it_knows():
+    """Files of version 0.1 have neither a metric nor pooled errors."""
+    bags, y = problem()
+    model = AutoRegressor(TWO, folds=3).fit(bags, y)
+    new = ("error", "error_se", "fit_seconds", "predict_seconds")
+    model.account_ = [
+        {"rmse": row["error"], "rmse_se": row["error_se"]} | {k: v for k, v in row.items() if k not in new}
+        for row in model.account_
+    ]
+    model.scores_ = {k: v for k, v in model.scores_.items() if "rmse" in k or k in ("best", "explained")}
+    del model.metric, model.repeats
+    assert "RMSE" in model.summary() and "root mean squared error" in model.paragraph()
+    assert list(model.leaderboard()["error"])[0] == model.scores_["rmse"]

@@ -216,8 +216,11 @@ def test_it_pickles_and_is_quiet(capsys):
 
 def test_progress_is_shown_on_demand(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
-    AutoRegressor(TWO, folds=3, progress=True).fit(*problem(30))
-    assert "members" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "200")
+    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(*problem(30))
+    shown = capsys.readouterr().out
+    for words in ("members", "second", "best so far: ", "rmse", " s left"):
+        assert words in shown
 
 
 def test_plans_follow_the_size():

@@ -100,6 +100,8 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     Wolpert (1992), Stacked generalization. Breiman (1996), Stacked regressions.
     """
 
+    metric, repeats = "rmse", 1  # of models in files from before these were parameters
+
     def __init__(
         self,
         members="auto",
