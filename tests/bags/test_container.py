@@ -156,7 +156,7 @@ def test_expand_and_singles_and_replace(bags):
 
 def test_missing_values_are_kept_only_on_request(arrays):
     arrays[3][2, 1] = np.nan
-    with pytest.raises(ValueError, match=r"bag 3 has .* leave those instances out, which load does with .*'keep'"):
+    with pytest.raises(ValueError, match=r"bag 3 has .* leave those instances out, which load does with .*'impute'"):
         from_arrays(arrays)
     bags = from_arrays(arrays, missing="keep")
     assert bags.has_missing and repr(bags).endswith("with missing values")
@@ -199,9 +199,9 @@ def test_infinite_values_are_refused_and_bags_named(arrays):
         (
             {"missing": "drop-instances"},
             ValueError,
-            "be 'refuse' or 'keep' here, .*; 'drop-instances' is for tables",
+            "be 'refuse', 'impute' or 'keep' here, .*; 'drop-instances' is for tables",
         ),
-        ({"missing": "drop"}, ValueError, "must be 'refuse' or 'keep' here, not 'drop'$"),
+        ({"missing": "drop"}, ValueError, "must be 'refuse', 'impute' or 'keep' here, not 'drop'$"),
     ],
 )
 def test_refusals(change, error, match):

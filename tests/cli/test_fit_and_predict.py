@@ -71,7 +71,7 @@ def test_instances_say_what_they_add(folder, tmp_path):
     result = run("predict", folder / "model.bagwise", folder / "new.csv", *asked)
     assert result.exit_code == 0, result.output
     bags, instances = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "i.csv")
-    assert list(instances) == ["bag", "instance", "prediction", "contribution"]
+    assert list(instances) == ["bag", "instance", "row", "prediction", "contribution"]
     sums = instances.groupby("bag", sort=False)["contribution"].sum()
     np.testing.assert_allclose(sums[bags["bag"]].to_numpy(), bags["prediction"], rtol=1e-9)
 

@@ -14,7 +14,7 @@ from joblib import Parallel, delayed
 from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
-from bagwise.auto.cross_validation import Clock, Screen
+from bagwise.auto.cross_validation import Clock, CrossValidation
 from bagwise.execution import Dask, cluster, dask_cluster, executor_for, joblib_backend
 from bagwise.execution.dask_cluster import NoWorkers
 from bagwise.execution.joblib_backend import LARGE, _nbytes
@@ -157,9 +157,9 @@ def test_no_member_of_auto_is_blamed_for_a_cluster_that_is_gone():
         def make(self, _):
             raise NoWorkers("the cluster has had no worker")
 
-    screen = Screen(bags, y, np.arange(24) % 3, None, 0, 1, Clock(None))
+    cv = CrossValidation(bags, y, np.arange(24)[None] % 3, None, 0, 1, Clock(None))
     with pytest.raises(NoWorkers, match="no worker"):
-        screen.try_member(Gone())
+        cv.try_member(Gone())
 
 
 def test_what_is_large_is_seen_also_inside():

@@ -122,10 +122,10 @@ def test_names_behind_the_first_megabyte_are_told_apart(tmp_path):
     names[0] += "_" * (-over % 8 + 2)  # the last names and commas take 8 bytes: of one, two bytes are in the megabyte
     assert ",".join(names)[: 2**20].rpartition(",")[2] in names
     (tmp_path / "t.csv").write_text(",".join(names))
-    reading._look_at_header(tmp_path / "t.csv", ",")
+    reading._look_at_header(tmp_path / "t.csv", ",", ".")
     (tmp_path / "t.csv").write_text(",".join([*names, "x1"]))
     with pytest.raises(ValueError, match="'x1'"):
-        reading._look_at_header(tmp_path / "t.csv", ",")
+        reading._look_at_header(tmp_path / "t.csv", ",", ".")
 
 
 def test_without_a_library_that_reads_tables(tmp_path, monkeypatch, frame):

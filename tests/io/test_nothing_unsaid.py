@@ -124,7 +124,7 @@ def test_predict_numbers_the_rows_of_the_table(tmp_path):
 def test_check_counts_what_remains():
     frame = field()
     frame.loc[[0, 7, 30], "red"] = np.nan
-    found = bw.inspect_table(frame, bag="plot", target="yield", missing="drop-instances")
+    found = bw.check_table(frame, bag="plot", target="yield", missing="drop-instances")
     bags, _ = bw.load(frame.dropna(), bag="plot", target="yield")
     assert found.rows == 45 and found.sizes == (bags.sizes.min(), np.median(bags.sizes), bags.sizes.max())
     assert "3 of 48 rows, in 3 bags, have missing values and are dropped" in [one.text for one in found.findings]

@@ -315,7 +315,11 @@ def test_nullable_types_of_pandas():
         ),
         ({"bag": "SITE"}, ValueError, r"no column 'SITE' \(did you mean 'site'\?\)"),
         ({"bag": "site", "target": "county"}, TypeError, "target must be numbers; column 'county' is String"),
-        ({"bag": "site", "missing": "fill"}, ValueError, "missing must be 'refuse', 'drop-instances' or 'keep'"),
+        (
+            {"bag": "site", "missing": "fill"},
+            ValueError,
+            "missing must be 'refuse', 'drop-instances', 'impute' or 'keep'",
+        ),
     ],
 )
 def test_wrong_columns_are_refused(build, options, error, match):
