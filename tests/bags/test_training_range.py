@@ -145,7 +145,8 @@ def test_far_is_three_widths_beyond_the_range():
 @pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
 def test_intervals_warn_once_and_stay_finite_and_near(kind):
     bad = with_value(NEW, -9999.0)
-    model = bw.Intervals("instance-kme:ridge" if kind == "cv+" else "aggregated", kind=kind)
+    folds = {"folds": 3} if kind == "cv+" else {}
+    model = bw.Intervals("instance-kme:ridge" if kind == "cv+" else "aggregated", kind=kind, **folds)
     assert warnings_of(model.fit, BAGS, Y) == []
     assert len(warnings_of(model.predict, bad)) == len(warnings_of(model.predict_interval, bad)) == 1
     with warnings.catch_warnings(action="ignore"):

@@ -66,7 +66,14 @@ def append(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["evaluation/metrics", "evaluation/selection", "evaluation/cells", "evaluation/splits", "execution/threads"]
+    "file",
+    [
+        "evaluation/metrics",
+        *[
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("evaluation/selection", "evaluation/cells", "evaluation/splits", "execution/threads")
+        ],
+    ],
 )
 def test_the_code_that_decides_numbers_is_in_the_key(home, file):
     before = code_hash(home)

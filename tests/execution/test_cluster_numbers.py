@@ -55,7 +55,7 @@ def test_networks(client):
 
 
 def test_the_members_of_auto(client):
-    """A round for the mean and for a quick member; two for a costly one, first fold and others; one for all bags."""
+    """The data travels once a round: five rounds for ten fits."""
     here = auto().fit(BAGS, Y)
     there, tasks = on_the_cluster(client, lambda: auto().fit(BAGS, Y))
     assert there.weights_ == here.weights_ and there.scores_ == here.scores_ and len(here.models_) == 1

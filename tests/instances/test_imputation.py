@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bagwise as bw
+from bagwise.evaluation.plan import as_entries
 from bagwise.instances import Imputation
 
 
@@ -117,8 +118,15 @@ def test_auto_fitted_without_missing_values_refuses_them():
 
 def test_evaluate_fills_in_for_methods_given_by_name():
     bags, y = holed(60)
-    results = bw.evaluate(bags, y, ["aggregated", "prime"], repeats=1, folds=3)
+    results = bw.evaluate(bags, y, ["aggregated", "prime"], repeats=1, folds=3, tune=False)
     assert np.isfinite(results.summary()["rmse"]).all() and results.summary()["cells"] == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["aggregated", "prime", "cluster", "instance-kme:paper"])
+def test_what_is_searched_is_found_behind_the_imputation(name):
+    [plain], [imputed] = (as_entries([name], missing=missing) for missing in ("refuse", "impute"))
+    assert len(plain.settings) == len(imputed.settings)
+    assert all(setting.keys() <= imputed.make(0).get_params().keys() for setting in imputed.settings)
 
 
 def test_the_command_line_imputes_and_remembers(tmp_path):

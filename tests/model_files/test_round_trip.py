@@ -41,7 +41,11 @@ def presets():
         absent = needs is not None and importlib.util.find_spec(needs) is None
         for preset in bw.method_card(name).preset_names[1:]:
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
-            marks += [pytest.mark.slow] if name in COSTLY or preset in ("ensemble", "forest", "second-kernel") else []
+            marks += (
+                [pytest.mark.slow]
+                if name in COSTLY or preset in ("best", "ensemble", "forest", "second-kernel")
+                else []
+            )
             yield pytest.param(name, preset, marks=marks)
 
 
