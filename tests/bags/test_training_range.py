@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 import bagwise as bw
-from bagwise.bags.training_range import FAR, within_range
+from bagwise.bags.checks import FAR, within_range
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.model_files import load_model, save_model
 

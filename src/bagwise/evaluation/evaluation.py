@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, bag_folds, check_fit
-from bagwise.bags.training_range import compared
+from bagwise.bags.checks import compared
 from bagwise.evaluation.cells import finish, run_cell
 from bagwise.evaluation.plan import Cell, Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.progress import Display, Step, Tracker

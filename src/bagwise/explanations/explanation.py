@@ -14,8 +14,8 @@ from joblib import Parallel, delayed
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, check_bags, from_arrays
+from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
-from bagwise.bags.training_range import compared
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
 

@@ -13,9 +13,9 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import bag_folds
 from bagwise.bags.segments import segment_mean
-from bagwise.bags.training_range import compared, within_range
 from bagwise.execution.threads import one_thread
 from bagwise.instances.cross_fit import CrossFit, CrossFitting
 

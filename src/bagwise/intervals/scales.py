@@ -13,8 +13,8 @@ from scipy.optimize import nnls
 from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import FAR, within_range
 from bagwise.bags.segments import segment_mean
-from bagwise.bags.training_range import FAR, within_range
 from bagwise.intervals.calibration import fit_without_folds
 
 ROUNDS = 5

@@ -15,7 +15,7 @@ from bagwise.io.atomic_files import replace_file
 from bagwise.model_files.archive import AGAIN, Refused, pack, refusing, unpack
 from bagwise.model_files.fitted_trees import check_compiled
 from bagwise.model_files.header import make_header, warn_of_other_versions
-from bagwise.model_files.plan import PLAN, build, write
+from bagwise.model_files.plan_nodes import PLAN, build, write
 from bagwise.model_files.registry import NotAllowed
 from bagwise.model_files.schema import examine
 

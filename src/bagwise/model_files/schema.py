@@ -14,7 +14,7 @@ from functools import cache
 from bagwise.model_files.archive import AGAIN, Refused, check_array
 from bagwise.model_files.fitted_trees import check_tree_sizes
 from bagwise.model_files.names import OURS, place_of
-from bagwise.model_files.plan import PLAN, PROTOCOL, cells, identity, type_of
+from bagwise.model_files.plan_nodes import PLAN, PROTOCOL, cells, identity, type_of
 from bagwise.model_files.registry import NotAllowed, is_allowed
 
 

@@ -10,8 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import compare_columns
-from bagwise.bags.training_range import FarValue, compared, find_far, say_far
+from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
 from bagwise.explanations.contributions import by_rows, unwrapped
 from bagwise.instances import EachInstance

@@ -15,7 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, from_arrays
-from bagwise.bags.training_range import compared
+from bagwise.bags.checks import compared
 
 
 def sample(n_bags: int = 24, *, n_features: int = 3, random_state: int = 0, **options) -> tuple[Bags, np.ndarray]:
