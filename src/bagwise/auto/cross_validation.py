@@ -26,7 +26,6 @@ from bagwise.execution.threads import one_thread
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
-WANTED = 1.0  # standard errors by which the weight of a costly member in a blend must be above zero
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
 
@@ -194,7 +193,7 @@ class CrossValidation:
 
         Let b be the blend of the rivals, z the member, r = y - b and d = z - b. The blend (1 - a) b + a z has the least
         squared error at a = ⟨r, d⟩ / ⟨d, d⟩, the slope of a regression through zero. The member is wanted if a is
-        above zero by `WANTED` standard errors: one that adds nothing has a slope of zero, give or take one.
+        above zero. To ask for more, such as a standard error, gives up good members: one fold says little of them.
         """
         at = self.counted & np.isfinite(predictions)
         if at.sum() < FEWEST:
@@ -208,8 +207,7 @@ class CrossValidation:
         total = (weight * step**2).sum()
         if total > 0:
             slope = (weight * rest * step).sum() / total
-            error = np.sqrt((weight * (rest - slope * step) ** 2).sum() / (len(rest) - 1) / total)
-            if slope > WANTED * error:
+            if slope > 0:
                 return ""
         own, other = (losses(values, self.y, self.metric)[at] * weight for values in (predictions, blended))
         own, other = (value.mean() if self.metric == "mae" else np.sqrt(value.mean()) for value in (own, other))
