@@ -1,4 +1,4 @@
-"""What the data is: the container `Bags`, ways to build it, the checks at the door, reductions over bags."""
+"""The data: the container `Bags`, bags from arrays, what `fit` and `predict` accept, folds, reductions over bags."""
 
 from typing import TYPE_CHECKING
 

@@ -102,7 +102,7 @@ def check_fit(
 
 
 def check_weights(sample_weight, bags) -> np.ndarray | None:
-    """Bag weights as every room sees them: of mean one over those above zero; None when all bags weigh the same.
+    """Bag weights as every estimator sees them: of mean one over those above zero; None when all bags weigh the same.
 
     Only their ratios count, so a penalty means the same whatever the unit of the weights.
 
