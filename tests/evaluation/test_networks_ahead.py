@@ -43,7 +43,7 @@ def device(monkeypatch):
         return [train_networks(problem, recipe) for problem in problems]
 
     monkeypatch.setattr(network_devices, "settled", lambda device, worth: "cpu" if device == "cpu" else "cpu:0")
-    monkeypatch.setattr(network_devices, "say", lambda what, place: None)
+    monkeypatch.setattr(network_devices, "announce", lambda what, place: None)
     monkeypatch.setattr(network_together, "train_together", train)
     return calls
 
@@ -84,7 +84,7 @@ def test_cells_have_the_numbers_they_have_alone_and_their_networks_are_trained_i
 
 def test_the_engine_of_batched_products_agrees_to_rounding(monkeypatch, alone):
     monkeypatch.setattr(network_devices, "settled", lambda device, worth: "cpu:0")
-    monkeypatch.setattr(network_devices, "say", lambda what, place: None)
+    monkeypatch.setattr(network_devices, "announce", lambda what, place: None)
     call = {"methods": [("nets", method(), SPACE)], "repeats": 2, "folds": 3, "selection": "paper"}
     found, expected = (run(BAGS, Y, **call).scores("nets", "rmse") for run in (evaluate, alone))
     np.testing.assert_allclose(found, expected, rtol=1e-3)

@@ -265,7 +265,7 @@ def test_too_little_memory_means_fewer_at_once_and_then_the_cpu(monkeypatch):
     assert sizes == [3, 1, 1, 1]
     limit = 0
     monkeypatch.setattr(network_devices, "settled", lambda device, worth: "cpu:0")
-    monkeypatch.setattr(network_devices, "say", lambda what, place: None)
+    monkeypatch.setattr(network_devices, "announce", lambda what, place: None)
     with pytest.warns(UserWarning, match="memory of cpu:0 does not hold .* training on the CPU instead"):
         ((first, *_),) = network_devices.train_problems([problem(how)], how, device="auto")
     assert_array_equal(first.predictions, train_networks(problem(how), how)[0].predictions)

@@ -1,7 +1,4 @@
-"""What large data go through before a member: fewer instances of a bag in training, fewer features.
-
-Features that are the same for all instances of a bag belong to the bag: they become covariates, for the head.
-"""
+"""What bags go through before a member: constant features become covariates, large data get fewer rows and columns."""
 
 from __future__ import annotations
 

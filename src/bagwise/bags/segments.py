@@ -1,6 +1,4 @@
-"""The median of every bag when its instances do not count the same.
-
-Reductions over the rows of every bag, in one tested place.
+"""Reductions over the rows of every bag: sums, means, extremes, quantiles and medians, in one tested place.
 
 Where ``weights``, one per row, are given, a row counts so much, and one of weight zero does not count at all.
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.execution.devices import say, settled
+from bagwise.execution.devices import announce, settled
 from bagwise.first_use import lock
 
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
@@ -27,7 +27,7 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
     pairs = float(left.n_instances) * (left if right is None else right).n_instances
     place = settled(device, worth=pairs >= WORTH)
     if place != "cpu":
-        say("kernel means", place)
+        announce("kernel means", place)
         with lock:
             from bagwise.embeddings.device_gram import mean_gram_on  # the one part that needs torch
 

@@ -45,7 +45,7 @@ def gpu() -> bool:
 
 
 @once
-def say(what: str, place: str) -> None:
+def announce(what: str, place: str) -> None:
     """Say, once in a process, that this is done on a GPU."""
     import torch
 

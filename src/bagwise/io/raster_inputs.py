@@ -1,6 +1,6 @@
-"""The polygons: read, checked, put in order, brought to the raster's coordinates; their ids, targets and groups.
+"""What `from_raster` reads: polygons, checked and in the raster's coordinates, and bands, window by window.
 
-The bands of one raster, or of several on one grid, read window by window with what is not valid as NaN.
+What is not valid in a band (no-data, masks, alpha) is NaN.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bagwise.execution.devices import gpu, say, settled
+from bagwise.execution.devices import announce, gpu, settled
 from bagwise.first_use import lock
 from bagwise.instances.cross_fit import CrossFit
 from bagwise.instances.networks.ensemble import (
@@ -319,7 +319,7 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
 
             from bagwise.instances.networks import gpu as together
 
-        say("training networks", place)
+        announce("training networks", place)
         try:
             return together.train_together(problems, recipe, place, precision, n_jobs)
         except torch.OutOfMemoryError:
