@@ -146,7 +146,7 @@ def test_a_module_that_is_not_ours_is_not_even_imported(loader, tmp_path, monkey
         ("ObjectNode", "bagwise.regressors.attention.attention_regressor.import_module"),
         ("ObjectNode", "bagwise.regressors.pipeline.Pipeline"),
         ("ObjectNode", "bagwise.regressors.nowhere.Thing"),
-        ("ObjectNode", "bagwise.execution.local.Processes"),
+        ("ObjectNode", "bagwise.execution.tasks.Processes"),
         ("ObjectNode", "bagwise.Bags"),
         ("ObjectNode", "bagwise..regressors.pipeline.BagPipeline"),
         ("ObjectNode", "bagwise.regressors.../os.system"),

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from bagwise.execution import executor_for
-from bagwise.execution.reduction import add_up, in_order
+from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.table_scan import Scan

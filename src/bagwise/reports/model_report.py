@@ -43,7 +43,7 @@ def write_model_report(
     Examples
     --------
     >>> import tempfile, bagwise as bw
-    >>> bags, y = bw.testing.contracts.sample(30)
+    >>> bags, y = bw.testing.contract_checks.sample(30)
     >>> model = bw.method("aggregated").fit(bags, y)
     >>> write_model_report(tempfile.mkdtemp() + "/model.html", model, bags, y, method="aggregated").name
     'model.html'

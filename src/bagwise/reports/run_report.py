@@ -143,7 +143,7 @@ def write_report(
     Examples
     --------
     >>> import tempfile, bagwise as bw
-    >>> bags, y = bw.testing.contracts.sample(30)
+    >>> bags, y = bw.testing.contract_checks.sample(30)
     >>> results = bw.evaluate(bags, y, ["aggregated"], repeats=1)
     >>> write_report(results, tempfile.mkdtemp() + "/report.html", bags=bags, y=y).name
     'report.html'
