@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from bagwise.embeddings.gram import mean_gram
     from bagwise.embeddings.kernel_mean import KernelMean
     from bagwise.embeddings.landmarks import LandmarkMean
-    from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
     from bagwise.embeddings.second_kernel import SecondKernel
     from bagwise.embeddings.similarity import MinusDistance, Similarity
-    from bagwise.embeddings.summaries import Pool, Statistics
+    from bagwise.embeddings.summaries import Pool, QuantileRows, SlicedQuantiles, Statistics
 
 __all__ = [
     "FeatureMean",
@@ -37,9 +36,8 @@ __getattr__, __dir__ = exported(
         "gram": ("mean_gram",),
         "kernel_mean": ("KernelMean",),
         "landmarks": ("LandmarkMean",),
-        "quantiles": ("QuantileRows", "SlicedQuantiles"),
         "second_kernel": ("SecondKernel",),
         "similarity": ("MinusDistance", "Similarity"),
-        "summaries": ("Pool", "Statistics"),
+        "summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     },
 )

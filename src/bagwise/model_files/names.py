@@ -32,19 +32,12 @@ _PLACES = {
         "KernelMean",
     ),
     "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.quantiles": (
-        "QuantileRows",
-        "SlicedQuantiles",
-    ),
     "embeddings.second_kernel": ("SecondKernel",),
     "embeddings.similarity": (
         "MinusDistance",
         "Similarity",
     ),
-    "embeddings.summaries": (
-        "Pool",
-        "Statistics",
-    ),
+    "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
@@ -95,8 +88,7 @@ _PLACES = {
         "AttentionInputs=Inputs",
         "AttentionScale=Scale",
     ),
-    "regressors.attention.ensemble_fit": ("AttentionMember=Member",),
-    "regressors.attention.network": ("AttentionNetwork=Network",),
+    "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
     "regressors.attention.weighted_embedding": ("AttentionWeighted",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
