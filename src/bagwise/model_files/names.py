@@ -89,7 +89,7 @@ _PLACES = {
         "AttentionScale=Scale",
     ),
     "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
-    "regressors.attention.weighted_embedding": ("AttentionWeighted",),
+    "regressors.attention.attention_kme": ("AttentionWeighted",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",
@@ -109,12 +109,7 @@ _PLACES = {
         "BagPipeline",
         "PoolPredictions",
     ),
-    "regressors.reweighting": (
-        "Mixture",
-        "Primary",
-        "Pruning",
-        "Reweighting",
-    ),
+    "regressors.iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
     "regressors.ridge_path": ("RidgePath",),
     "regressors.salience": ("SalienceRegressor",),
     "regressors.trees": ("BoostedTrees",),
