@@ -180,7 +180,8 @@ class OutOfFold(BaseEstimator):
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
         carried = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
-        return self._out(carried).replace(self.predictor_.predict(_reached(carried, self).spread().instances))
+        predictions = self.predictor_.predict(_reached(carried, self).spread().instances)
+        return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
 
     def _out(self, bags: Bags) -> Bags:
         return bags if self.keep_covariates else bags.without_covariates()

@@ -20,7 +20,7 @@ from scipy.sparse import csc_array
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import ArrayColumns, FrameColumns
-from bagwise.bags.validation import LARGEST, Parameter, ParameterError, name_bags
+from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
 from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
@@ -374,7 +374,7 @@ def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
 def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chunk) -> None:
     """No NaN, nothing infinite, nothing whose square is."""
     with np.errstate(invalid="ignore"):
-        usable = (np.abs(X) <= min(LARGEST, float(np.finfo(X.dtype).max))).all(axis=1)
+        usable = (np.abs(X) <= FLOATS[X.dtype]).all(axis=1)
     if not usable.all():
         raise ValueError(
             f"{name_bags(ids, any_row(~usable, bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
