@@ -9,11 +9,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.auto.blend import METRICS, blend
-from bagwise.auto.cross_validation import Clock, CrossValidation, Curve, Trial, learning_curve
+from bagwise.auto.cross_validation import (
+    Choice,
+    Clock,
+    CrossValidation,
+    Curve,
+    Trial,
+    choose_transform,
+    learning_curve,
+    transformed,
+)
 from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
-from bagwise.auto.target_transforms import Choice, choose_transform, transformed
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread

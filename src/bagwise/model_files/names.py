@@ -14,12 +14,7 @@ _PLACES = {
     "auto.auto_regressor": ("AutoRegressor",),
     "auto.cross_validation": ("LearningCurve=Curve",),
     "auto.members": ("MeanTarget",),
-    "auto.preparation": (
-        "Components",
-        "CovariateRouting=Routing",
-        "ThinBags",
-    ),
-    "auto.target_transforms": ("MonotoneTarget",),
+    "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
     "embeddings.base": ("CovariatesBeside",),
     "embeddings.feature_mean": (
@@ -102,7 +97,6 @@ _PLACES = {
         "Shrinkage",
     ),
     "regressors.clusters": ("ClusterRegressor",),
-    "regressors.embedding_ridge": ("EmbeddingRidge",),
     "regressors.gate": ("Gate",),
     "regressors.lasso_path": ("LassoPath",),
     "regressors.pipeline": (
@@ -110,7 +104,7 @@ _PLACES = {
         "PoolPredictions",
     ),
     "regressors.iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
-    "regressors.ridge_path": ("RidgePath",),
+    "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
     "regressors.salience": ("SalienceRegressor",),
     "regressors.trees": ("BoostedTrees",),
 }
@@ -246,7 +240,7 @@ def stable_name(module: str, kind: str) -> str | None:
 
     Examples
     --------
-    >>> stable_name("bagwise.regressors.ridge_path", "RidgePath")
+    >>> stable_name("bagwise.regressors.ridge", "RidgePath")
     'RidgePath'
     """
     return NAMES.get((module, kind))
@@ -259,7 +253,7 @@ def place_of(module: str, name: str) -> tuple[str, str] | None:
     --------
     >>> place_of("bagwise", "RidgePath") == place_of("bagwise.heads.ridge_path", "RidgePath")
     True
-    >>> place_of("bagwise.regressors.ridge_path", "RidgePath") is None  # modules are no longer named
+    >>> place_of("bagwise.regressors.ridge", "RidgePath") is None  # modules are no longer named
     True
     """
     if module == OURS:

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
     from bagwise.regressors.bayesian.shrinkage import Shrinkage
     from bagwise.regressors.clusters import ClusterRegressor
-    from bagwise.regressors.embedding_ridge import EmbeddingRidge
     from bagwise.regressors.gate import Gate
     from bagwise.regressors.iterative_weights import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.lasso_path import LassoPath
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
-    from bagwise.regressors.ridge_path import RidgePath
+    from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
     from bagwise.regressors.salience import SalienceRegressor
     from bagwise.regressors.trees import BoostedTrees
 
@@ -53,12 +52,11 @@ __getattr__, __dir__ = exported(
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
         "bayesian.shrinkage": ("Shrinkage",),
         "clusters": ("ClusterRegressor",),
-        "embedding_ridge": ("EmbeddingRidge",),
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
         "iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
-        "ridge_path": ("RidgePath",),
+        "ridge": ("EmbeddingRidge", "RidgePath"),
         "salience": ("SalienceRegressor",),
         "trees": ("BoostedTrees",),
     },
