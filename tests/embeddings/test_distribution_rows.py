@@ -134,7 +134,7 @@ def test_one_feature_needs_no_slices():
 @pytest.mark.parametrize("kernel", [k.Gaussian(0.5), MinusDistance()], ids=label)
 @pytest.mark.parametrize("pool", ["max", "mean"])
 def test_similarities_against_a_double_loop(name, kernel, pool, monkeypatch):
-    monkeypatch.setattr("bagwise.embeddings.similarity.BLOCK_ROWS", 7)
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.BLOCK_ROWS", 7)
     bags = ZOO[name]
     embedding = Similarity(kernel, prototypes=5, pool=pool)
     Z = embedding.fit_transform(bags)

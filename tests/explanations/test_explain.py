@@ -10,7 +10,7 @@ import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel
-from bagwise.embeddings.similarity import Similarity
+from bagwise.embeddings.feature_mean import Similarity
 from bagwise.explanations import explain
 from bagwise.explanations.contributions import instance_values
 from bagwise.intervals import Intervals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -84,7 +85,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     fold_ : the fold of every training bag
     imputation_ : what fills in missing values; None if the training bags had none
     routing_ : which features never vary within a bag, and so went to the head as covariates
-    account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
+    trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
         ``leaderboard``
     scores_ : dict, held-out errors of the blend, of the single best member chosen in the same way, and of the mean
     transform_ : name of the transform of the targets, or None
@@ -219,6 +220,16 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
     # Fitting ----------------------------------------------------------------------------------------------------
 
+    def __getattr__(self, name: str):
+        if name == "account_" and "trials_" in vars(self):
+            warnings.warn("account_ is now trials_; the old name will be removed", DeprecationWarning, stacklevel=2)
+            return self.trials_
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setstate__(self, state: dict) -> None:
+        """Files of earlier versions have the rows of ``trials_`` under another name."""
+        super().__setstate__({"trials_" if name == "account_" else name: value for name, value in state.items()})
+
     def _check_parameters(self) -> None:
         if self.predictor not in PREDICTORS:
             raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
@@ -268,7 +279,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
             zip(names, found.weights.tolist(), strict=True)
         )
         self.held_out_, self.kind_ = found.held_out, found.kind
-        self.account_ = rows_of(trials, self.weights_, cv)
+        self.trials_ = rows_of(trials, self.weights_, cv)
         self.scores_ = scores_of(names, Z, found, cv)
         self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], cv)
 

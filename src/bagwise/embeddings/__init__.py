@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
+    from bagwise.embeddings.feature_mean import FeatureMean, MinusDistance, NystroemMean, PhaseMean, Similarity
     from bagwise.embeddings.gram import mean_gram
     from bagwise.embeddings.kernel_mean import KernelMean
     from bagwise.embeddings.landmarks import LandmarkMean
     from bagwise.embeddings.second_kernel import SecondKernel
-    from bagwise.embeddings.similarity import MinusDistance, Similarity
     from bagwise.embeddings.summaries import Pool, QuantileRows, SlicedQuantiles, Statistics
 
 __all__ = [
@@ -32,12 +31,11 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "feature_mean": ("FeatureMean", "NystroemMean", "PhaseMean"),
+        "feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
         "gram": ("mean_gram",),
         "kernel_mean": ("KernelMean",),
         "landmarks": ("LandmarkMean",),
         "second_kernel": ("SecondKernel",),
-        "similarity": ("MinusDistance", "Similarity"),
         "summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     },
 )

@@ -6,15 +6,16 @@ import json
 import platform
 import warnings
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import scipy
+import sklearn
 from sklearn.exceptions import InconsistentVersionWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+import bagwise
 from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.first_use import lock
 from bagwise.io.atomic_files import replace_file
@@ -23,7 +24,6 @@ from bagwise.model_files.fitted_trees import check_compiled
 from bagwise.model_files.plan_nodes import PLAN, build, examine, write
 from bagwise.model_files.registry import NotAllowed
 
-PACKAGES = ("bagwise", "numpy", "scipy", "scikit-learn")
 MATTER = ("bagwise", "scikit-learn")  # another version of these may read fitted attributes in another way
 
 
@@ -67,10 +67,10 @@ def make_header(model, *, method: str | None, target: str | None, training: dict
     }
 
 
-@cache
 def versions() -> dict[str, str]:
-    """Asked of the installed packages once: their records may be out of reach when a model is saved later."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    """As the packages tell themselves: their records may be out of reach when a model is saved."""
+    ours, others = {"bagwise": bagwise.__version__}, {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
+    return {"python": platform.python_version()} | ours | {name: one.__version__ for name, one in others.items()}
 
 
 def warn_of_other_versions(header: dict, path) -> None:

@@ -17,21 +17,13 @@ _PLACES = {
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
     "embeddings.base": ("CovariatesBeside",),
-    "embeddings.feature_mean": (
-        "FeatureMean",
-        "NystroemMean",
-        "PhaseMean",
-    ),
+    "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
         "ChebyshevInterpolant=Interpolant",
         "KernelMean",
     ),
     "embeddings.landmarks": ("LandmarkMean",),
     "embeddings.second_kernel": ("SecondKernel",),
-    "embeddings.similarity": (
-        "MinusDistance",
-        "Similarity",
-    ),
     "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),

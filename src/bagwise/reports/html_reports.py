@@ -405,7 +405,7 @@ def _tiles(held: HeldOut) -> list[dict]:
 def _summary(model) -> dict | None:
     """What an automatic method compared, also inside intervals: its members as a table, its summary as text."""
     model = unwrapped(model)
-    rows = getattr(model, "account_", None)
+    rows = getattr(model, "trials_", None)
     summary = getattr(model, "summary", None)
     try:
         text = summary() if callable(summary) else None
