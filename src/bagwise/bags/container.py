@@ -197,7 +197,7 @@ class Bags:
         """What a notebook shows: the sizes of the bags, some ids, the range of every feature; no script."""
         parts = [f"<p><strong>{escape(repr(self))}</strong></p>"]
         if len(self):
-            labels = {"ids": self.ids}
+            labels: dict[str, Any] = {"ids": self.ids}
             if self.groups is not None:
                 labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
             parts += [f"<p>{'<br>'.join(_some(what, values) for what, values in labels.items())}</p>"]
@@ -374,8 +374,8 @@ class Bags:
         if self.covariates is None:
             return self
         wide = np.hstack([self.instances, self.expand(self.covariates).astype(self.dtype)])
-        named = self.feature_names is not None and self.covariate_names is not None
-        names = self.feature_names + self.covariate_names if named else None
+        own, others = self.feature_names, self.covariate_names
+        names = None if own is None or others is None else own + others
         return self._with(instances=wide, feature_names=names).without_covariates()
 
 

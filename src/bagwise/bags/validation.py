@@ -99,9 +99,9 @@ def unmask(array) -> np.ndarray:
     """
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
         single = array.dtype == np.float32
-        array = array.astype(np.float32 if single else np.float64).filled(np.nan)
+        array = np.ma.filled(array.astype(np.float32 if single else np.float64), np.nan)
     elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
-        array = np.where(np.ma.getmaskarray(array), None, array.data)
+        array = np.where(np.ma.getmaskarray(array), None, array.data)  # type: ignore[call-overload]
     array = np.asarray(array)
     numbers = unbox(array) if array.dtype == object else None
     return array if numbers is None else numbers
@@ -149,7 +149,7 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
 def as_labels(values, n_bags: int, what: str) -> np.ndarray:
     """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
     array = one_per_bag(values, n_bags, what)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
@@ -206,11 +206,11 @@ def refuse_repeated(ids: np.ndarray) -> None:
     unknown = absent(ids)
     if unknown.any():
         raise ValueError(f"the bag at position {unknown.argmax()} has no id; give every bag one, or leave ids out")
-    values = ids.tolist()
-    if len(set(values)) < len(values):
-        seen: set = set()
-        again = next(i for i, value in enumerate(values) if value in seen or seen.add(value))
-        raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+    seen: set = set()
+    for again, value in enumerate(ids.tolist()):
+        if value in seen:
+            raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+        seen.add(value)
 
 
 def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:

@@ -165,7 +165,8 @@ class Dask:
         """The results of all tasks added by pairs, in a `Tree`, where they are: only the sum comes back."""
         with connected(self.client) as client:
             data, most = send(client, shared), AHEAD * max(1, sum(client.nthreads().values()))
-            waiting, held = deque(), Tree(partial(client.submit, add, pure=False, priority=1))
+            waiting: deque[tuple] = deque()
+            held = Tree(partial(client.submit, add, pure=False, priority=1))
             for task in tasks:
                 leaf = client.submit(_call, function, task, data, pure=False)
                 waiting.append((task, client.submit(_if_wrong, leaf, pure=False, priority=1)))

@@ -192,7 +192,9 @@ def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) 
     >>> list(in_order(Serial(), pow, [2, 3], (2,)))
     [4, 9]
     """
-    early, turn, wrong = {}, 0, {}
+    early: dict[int, Any] = {}
+    wrong: dict[int, tuple] = {}
+    turn = 0
     numbered = takewhile(lambda _: not wrong, enumerate(tasks))
     for (number, task), result in executor.run(_guarded, numbered, (function, *shared)):
         if isinstance(result, Failed | Lost):

@@ -17,10 +17,11 @@ import inspect
 import io
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
 
 import numpy as np
 
@@ -138,7 +139,7 @@ class Writer:
 
 
 # The first that fits: a numpy float is a float, and a masked array an array.
-_WRITERS = [
+_WRITERS: list[tuple[Any, Callable]] = [
     (np.ma.MaskedArray, Writer._masked),
     ((np.generic, np.ndarray), Writer._array),
     ((str, int, float, type(None)), Writer._plain),
@@ -345,9 +346,9 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
     if schema.get("protocol") != PROTOCOL:
         raise Refused(f"its plan follows protocol {schema.get('protocol')}, not {PROTOCOL}; {AGAIN}")
     _refuse_idle(schema, parts)
-    for name, data in parts.items():
-        if name != PLAN:
-            check_array(name, data)
+    for part, data in parts.items():
+        if part != PLAN:
+            check_array(part, data)
     known = set()
     for node in nodes(schema):
         loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
