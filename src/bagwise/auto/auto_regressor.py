@@ -141,7 +141,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         self._check_parameters()
         bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         clock, weight = Clock(self.time_budget), check_weights(sample_weight, bags)
-        self.training_ = _size_of(bags)
+        groups = None if bags.groups is None else len(set(bags.groups.tolist()))
+        self.training_ = {
+            "bags": len(bags),
+            "instances": bags.n_instances,
+            "features": bags.n_features,
+            "groups": groups,
+        }
         remember_columns(self, bags)
         self.imputation_ = Imputation().fit(bags) if bags.has_missing else None
         bags = self._filled(compared(bags))
@@ -332,8 +338,3 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 def _refit_seconds(trials: list[Trial]) -> float:
     """Seconds of a fit of every member that may be chosen to all bags."""
     return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
-
-
-def _size_of(bags: Bags) -> dict:
-    groups = None if bags.groups is None else len(set(bags.groups.tolist()))
-    return {"bags": len(bags), "instances": bags.n_instances, "features": bags.n_features, "groups": groups}

@@ -144,7 +144,7 @@ class CrossValidation:
         except ConnectionError:  # a cluster is gone, for which no member is to blame
             raise
         except Exception as error:  # whatever it is, the others go on
-            trial.status, trial.why = "failed", _first_line(error)
+            trial.status, trial.why = "failed", (str(error).splitlines() or [type(error).__name__])[0][:120]
         return trial
 
     def fit_whole(self, members: Sequence[Member]) -> list:
@@ -285,10 +285,6 @@ def _refuse_weights(model) -> None:
 def _ready(number: int) -> int:
     """What a worker does first; this module is imported for it."""
     return number
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 FEWEST_BAGS = 40

@@ -301,21 +301,18 @@ def check_layouts_of_arrays(estimator):
         expect_same(got, expected, f"{name} arrays change the answer")
 
 
-def _strided(array):
-    return np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3]
-
-
-def _backwards(array):
-    return np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1]
-
-
 def _read_only(array):
     array = array.copy()
     array.flags.writeable = False
     return array
 
 
-LAYOUTS = {"Fortran": np.asfortranarray, "strided": _strided, "backward": _backwards, "read-only": _read_only}
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "strided": lambda array: np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backward": lambda array: np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1],
+    "read-only": _read_only,
+}
 
 
 CHECKS: dict[str, Callable] = {
