@@ -174,7 +174,7 @@ def test_the_leaderboard_is_a_frame_of_the_members_and_the_blend():
 def test_without_a_frame_library_the_leaderboard_is_a_dict(monkeypatch):
     bags, y = problem()
     model = AutoRegressor(TWO, folds=3).fit(bags, y)
-    monkeypatch.setattr("bagwise.auto.summary.find_spec", lambda name: None)
+    monkeypatch.setattr("bagwise.bags.frames.find_spec", lambda name: None)
     columns = model.leaderboard()
     assert isinstance(columns, dict) and len(columns["member"]) == 4
 

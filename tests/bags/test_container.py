@@ -14,7 +14,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, train_test_split
 from sklearn.utils import _safe_indexing
 
+import bagwise as bw
 from bagwise import Bags, from_arrays, from_awkward, from_padded
+from bagwise.bags import frames
 
 
 @pytest.fixture
@@ -64,9 +66,9 @@ def test_one_bag_is_an_array(bags, arrays):
     np.testing.assert_array_equal(bags[2, ...], arrays[2])
 
 
-@pytest.mark.parametrize("key", [True, np.True_, None, "a", 1.0, [0.5], [[0, 1]], ["a"], np.ones((2, 6), bool)])
+@pytest.mark.parametrize("key", [True, np.True_, None, 1.0, [0.5], [[0, 1]], [None], np.ones((2, 6), bool)])
 def test_other_keys_are_refused(bags, key):
-    with pytest.raises(IndexError, match="selected by an integer, a slice, a list of integers, or a mask"):
+    with pytest.raises(IndexError, match="selected by an integer or an id, a slice, a list of "):
         bags[key]
 
 
@@ -352,3 +354,59 @@ def test_dates_in_nanoseconds_stay_dates():
     assert bags.ids.tolist() == [datetime(2020, 1, 1), datetime(2020, 1, 2)]
     finer = days + np.timedelta64(1, "ns")
     assert (from_arrays([[[1.0]], [[2.0]]], ids=finer).ids == finer).all()
+
+
+def test_bags_by_id():
+    """An id that is text selects as its position would; an integer is always a position."""
+    bags = bw.from_arrays([np.full((i + 1, 2), i) for i in range(4)], ids=["00003", "00001", "a", "00002"])
+    for position, one in enumerate(bags.ids):
+        np.testing.assert_array_equal(bags[one], bags[position])
+    assert bags[["00002", "00003"]] == bags[np.array(["00002", "00003"])] == bags[[3, 0]]
+    assert bags[bags.ids] == bags
+    repeated = bags[["a", "00001", "a"]]
+    np.testing.assert_array_equal(repeated["a"], bags["a"])
+    with pytest.raises(IndexError, match="no bag with the id '0003'; the nearest is '00003'"):
+        bags["0003"]
+    with pytest.raises(IndexError, match=r"no bag with the id 'zz' \(and 1 more ids have none\); ids are '00003'"):
+        bags[["a", "zz", "yy"]]
+    with pytest.raises(IndexError, match="no bag with the id '1'; the ids here are int, not text: select by a mask"):
+        bw.from_arrays([[[1.0]], [[2.0]]])["1"]
+
+
+@pytest.fixture
+def everything():
+    """Bags with all that they can carry, and targets."""
+    frame = pd.DataFrame({"site": list("abba"), "red": [1.0, 2, 3, 4], "nir": [0.5, 0.25, 0.125, 1.0]})
+    frame = frame.assign(sun=[30.0, 40, 40, 30], patient=list("xyyx"), w=[1.0, 2, 1, 3], lon=[7.0, 8, 9, 10])
+    roles = {"groups": "patient", "weights": "w", "bag_features": ["sun"], "features": ["red", "nir", "sun"]}
+    bags, y = bw.load(frame.assign(aod=[0.1, 0.3, 0.3, 0.1]), bag="site", target="aod", keep=["lon"], **roles)
+    return bags, y
+
+
+@pytest.mark.parametrize("hidden", [(), ("pandas",)])
+def test_bags_become_a_long_table_and_come_back(everything, monkeypatch, hidden):
+    bags, y = everything
+    monkeypatch.setattr(frames, "find_spec", lambda name: None if name in hidden else name)
+    frame = bags.to_frame(y, bag="site", groups="patient")
+    assert type(frame).__module__.split(".")[0] == ("polars" if hidden else "pandas")
+    assert list(frame.columns) == ["site", "target", "red", "nir", "sun", "patient", "weight", "row", "lon"]
+    roles = {"groups": "patient", "weights": "weight", "bag_features": ["sun"], "features": ["red", "nir", "sun"]}
+    again, targets = bw.from_table(frame, bag="site", target="target", **roles)
+    assert again == bags and targets.tolist() == y.tolist()
+    assert list(frame["lon"]) == bags.kept["lon"].tolist() == [7.0, 10.0, 8.0, 9.0]
+
+
+def test_names_of_a_long_table(everything, monkeypatch):
+    bags, y = everything
+    with pytest.raises(ValueError, match=r"two columns would be called 'red'; name the others: to_frame\(bag="):
+        bags.to_frame(bag="red")
+    with pytest.raises(ValueError, match=r"y must have one entry per bag \(2\), not 1"):
+        bags.to_frame(y[:1])
+    monkeypatch.setattr(frames, "find_spec", lambda name: None)
+    plain = bw.from_arrays(list(bags)).with_covariates([[1.0], [2.0]]).to_frame()
+    assert {name: values.tolist() for name, values in plain.items()} == {
+        "bag": [0, 0, 1, 1],
+        "x1": [1.0, 4.0, 2.0, 3.0],
+        "x2": [0.5, 1.0, 0.25, 0.125],
+        "c1": [1.0, 1.0, 2.0, 2.0],
+    }

@@ -2,11 +2,19 @@ import statistics
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 import bagwise as bw
 from bagwise.testing import zoo
+
+
+@pytest.fixture(scope="module")
+def data():
+    return bw.datasets.make_gaussian(20, instances=3)
+
 
 EVIL = "<script>alert('bag')</script>"
 
@@ -82,7 +90,53 @@ def test_methods_show_in_a_notebook(name):
     assert type(inner).__name__ in shown
 
 
-def test_a_fitted_method_shows_in_a_notebook():
-    bags, y = bw.datasets.make_gaussian(20, instances=3)
-    model = bw.method("aggregated").fit(bags, y)
-    assert "fitted" in model._repr_html_() and "EmbeddingRidge" in model._repr_html_()
+FITTED = ["aggregated", "instance-kme:ridge", "statistics:forest", "phase", "blr", "shrinkage"]
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fitted_method_prints_what_it_is_and_how_well_it_does(name, data):
+    """A fitted instance-kme printed dozens of penalties."""
+    bags, y = data
+    model = bw.method(name)
+    assert repr(clone(model)) == repr(model) and "fitted" not in repr(model)  # as scikit-learn writes it
+    first, *others = repr(model.fit(bags, y)).splitlines()
+    assert first == f"{type(model).__name__} of the method {name}, fitted on 20 bags with 1 feature"
+    assert len(others) <= 2 and "fitted on" not in repr(clone(model))
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if hasattr(last, "residuals_"):  # left-out residuals of the training bags
+        assert others[0].startswith(f"Held-out RMSE {np.sqrt(np.mean(last.residuals_**2)):.4g} ")
+    page = model._repr_html_()
+    assert page.index(first) < page.index("sk-top-container") and type(last).__name__ in page
+    assert model._repr_mimebundle_()["text/html"].startswith("<p><strong>")
+
+
+def test_auto_and_intervals_print_their_held_out_error(data):
+    bags, y = data
+    auto = bw.auto.AutoRegressor(members=["aggregated", "statistics:linear"]).fit(bags, y)
+    first, error, members = repr(auto).splitlines()
+    assert first == "AutoRegressor, fitted on 20 bags with 1 feature"
+    assert f"RMSE {auto.scores_['rmse']:.4g} ({auto.scores_['mean_rmse']:.4g} for the mean" in error
+    assert members.startswith("Members: ") and "linear" in members or "aggregated" in members
+    careful = bw.Intervals("aggregated", level=0.5).fit(bags, y)
+    assert repr(careful).splitlines()[1:] == [
+        f"Held-out RMSE {np.sqrt(np.mean(careful.residuals_**2)):.4g}",
+        "Intervals of level 0.5 around the predictions of aggregated",
+    ]
+
+
+def test_an_explanation_shows_the_instances_that_matter_most(data):
+    bags, y = data
+    found = bw.explain(bw.method("aggregated").fit(bags, y), bags)
+    page = found._repr_html_()
+    assert repr(found) in page and page.count("<tr>") == 11 and "and 10 more" in page
+    values = found.values[bags.offsets[1] : bags.offsets[2]]
+    most = int(np.abs(values).argmax())
+    assert f"<td>1</td><td>3</td><td>{found.predictions[1]:.4g}</td><td>{most}</td><td>{values[most]:.4g}</td>" in page
+
+
+def test_a_scan_shows_its_columns():
+    frame = pd.DataFrame({"site": ["b", "a"], "aod": [0.3, 0.1]} | {f"<b{j}>": [1.0, 2.0] for j in range(14)})
+    table = bw.scan(frame, bag="site", target="aod")
+    page = table._repr_html_()
+    assert repr(table) in page and "<td>bag</td><td>site</td>" in page and "groups" not in page
+    assert "&lt;b11&gt; and 2 more" in page and "<b" not in page

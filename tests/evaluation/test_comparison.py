@@ -78,7 +78,7 @@ def test_results_compare_against_one_or_all():
     results = evaluate(bags, y, ["aggregated", ("mean", TrainMean()), ("off", TrainMean(shift=1.0))], repeats=2)
     every, one = results.compare(), results.compare(reference="mean", metric="mae")
     assert len(every["p"]) == 3 and (np.array(every["p_holm"]) >= every["p"]).all()
-    assert one["method"] == ["aggregated", "off"] and one["metric"] == ["mae"] * 2
+    assert list(one["method"]) == ["aggregated", "off"] and list(one["metric"]) == ["mae"] * 2
     assert one["difference"][0] == pytest.approx(
         (results.values("aggregated", "mae") - results.values("mean", "mae")).mean()
     )
@@ -107,7 +107,7 @@ def test_repeating_fixed_splits_adds_no_evidence(how):
     methods = ["aggregated", ("mean", TrainMean()), ("off", TrainMean(shift=0.01))]
     once, often = (evaluate(bags, y, methods, repeats=repeats, **FIXED[how]) for repeats in (1, 10))
     assert often.distinct_splits().tolist() == once.distinct_splits().tolist() * 10
-    assert often.compare()["splits"] == once.compare()["splits"] == [{"split": 1, "folds": 3}[how]] * 3
+    assert list(often.compare()["splits"]) == list(once.compare()["splits"]) == [{"split": 1, "folds": 3}[how]] * 3
     for name in ("difference", "standard_error", "p", "p_holm"):
         np.testing.assert_allclose(often.compare()[name], once.compare()[name], rtol=1e-6)
     for name in ("rmse", "rmse_sd_folds", "rank"):
@@ -124,7 +124,7 @@ def test_deviations_over_fixed_folds_are_of_folds_and_of_seeds():
     assert summary["rmse_sd_folds"][0] == pytest.approx(values.mean(axis=0).std(ddof=1))
     assert summary["rmse_sd_repeats"][0] == pytest.approx(values.mean(axis=1).std(ddof=1)) and summary["cells"][0] == 12
     gaps = (results.values("ticket") - results.values("mean")).reshape(4, 3).mean(axis=0)
-    assert results.compare()["p"] == pytest.approx([corrected_t_test(gaps, n_train=20, n_test=10).p])
+    assert list(results.compare()["p"]) == pytest.approx([corrected_t_test(gaps, n_train=20, n_test=10).p])
 
 
 def test_dealt_folds_are_all_distinct():
@@ -152,3 +152,16 @@ def test_results_print_as_a_table_with_the_best_method_first():
     cells = re.findall(r"<td>(.*?)</td>", page)
     assert page.count("<tr>") == 3 and cells[0] == "aggregated" and "worse &lt;b&gt;" in cells
     assert cells[1] == f"{results.summary()['rmse'][1]:.4g}"
+
+
+def test_summary_and_comparison_are_data_frames(monkeypatch):
+    """Of pandas, else of polars, else dicts of columns, with the same numbers as the rows."""
+    results, found = evaluate(*sample(30), ["aggregated", ("mean", TrainMean())], repeats=1), set()
+    for there in (("pandas", "polars"), ("polars",), ()):
+        monkeypatch.setattr("bagwise.bags.frames.find_spec", lambda name, there=there: name if name in there else None)
+        tables = results.summary(), results.compare()
+        assert {type(table).__module__.split(".")[0] for table in tables} == {there[0] if there else "builtins"}
+        found.add(str([[name, list(table[name])] for table in tables for name in (table.columns if there else table)]))
+        assert results.summary_rows()[1]["rmse"] == tables[0]["rmse"][1]
+        assert results.comparison_rows()[0]["p"] == tables[1]["p"][0]
+    assert len(found) == 1

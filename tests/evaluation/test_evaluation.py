@@ -60,15 +60,15 @@ def test_a_failing_cell_is_recorded_and_stops_nobody():
     results = evaluate(BAGS, Y, [("fails", Failing(needs=7)), "aggregated"], repeats=1)
     ((method, repeat, fold, error),) = results.failures
     assert (method, repeat) == ("fails", 0) and error.startswith("ArithmeticError: the sums do not add up\n(in fit,")
-    assert results.summary()["cells"] == [4, 5] and results.summary()["failed"] == [1, 0]
-    assert results.compare()["splits"] == [4]
+    assert list(results.summary()["cells"]) == [4, 5] and list(results.summary()["failed"]) == [1, 0]
+    assert list(results.compare()["splits"]) == [4]
     assert np.isnan(results.values("fails")).tolist() == [k == fold for k in range(5)]
 
 
 def test_predictions_that_are_no_numbers_are_a_failure():
     results = evaluate(BAGS, Y, [("odd", TrainMean(shift=float("inf")))], repeats=1)
     assert "has a prediction that is not a finite number" in results.failures[0][3]
-    assert results.summary()["cells"] == [0]
+    assert list(results.summary()["cells"]) == [0]
     str(results)
 
 

@@ -48,7 +48,7 @@ def test_a_method_that_dies_is_recorded(serial):
     same(results, serial)
     assert [failure[1] for failure in sorted(died)] == [0, 1]  # the one fold of each repeat that has no bag 7
     assert all(error.startswith("the process running it died, twice") for *_, error in died)
-    assert results.summary()["cells"] == [10, 8, 8]
+    assert list(results.summary()["cells"]) == [10, 8, 8]
 
 
 def test_a_dask_cluster_gives_the_same_numbers(serial):

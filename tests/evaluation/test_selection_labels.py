@@ -15,7 +15,7 @@ METHODS = [("searched", TrainMean(), {"shift": [0.0, 1.0]}), ("one", TrainMean()
 def test_only_a_method_with_several_settings_is_chosen_for(selection):
     results = evaluate(BAGS, Y, METHODS, repeats=1, selection=selection)
     assert [results.selection_of(method) for method in results.methods] == [selection, "none", "none"]
-    assert results.summary()["selection"] == [LABELS[selection], "none", "none"]
+    assert list(results.summary()["selection"]) == [LABELS[selection], "none", "none"]
     assert results.table()["selection"] == [LABELS[selection]] * 5 + ["none"] * 10
     pairs = list(zip(results.compare()["selection"], results.compare()["reference_selection"], strict=True))
     assert pairs == [(LABELS[selection], "none")] * 2 + [("none", "none")]

@@ -217,7 +217,7 @@ def test_a_plan_replaced_while_tables_are_written_is_written_again(tmp_path, ran
 
 def test_one_method_has_a_comparison_with_a_head(tmp_path):
     found = run(tmp_path, METHODS[:1]).compare()
-    assert set(map(len, found.values())) == {0}
+    assert len(found) == 0
     both = run(tmp_path / "both").compare()
     assert (tmp_path / "comparisons.csv").read_text() == ",".join(both) + "\n" and list(found) == list(both)
 

@@ -119,7 +119,7 @@ def test_auto_fitted_without_missing_values_refuses_them():
 def test_evaluate_fills_in_for_methods_given_by_name():
     bags, y = holed(60)
     results = bw.evaluate(bags, y, ["aggregated", "prime"], repeats=1, folds=3, tune=False)
-    assert np.isfinite(results.summary()["rmse"]).all() and results.summary()["cells"] == [3, 3]
+    assert np.isfinite(results.summary()["rmse"]).all() and list(results.summary()["cells"]) == [3, 3]
 
 
 @pytest.mark.parametrize("name", ["aggregated", "prime", "cluster", "instance-kme:paper"])

@@ -22,17 +22,18 @@ from bagwise.auto.cross_validation import (
 )
 from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, without_equal_weights
-from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
+from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread
 from bagwise.instances.imputation import Imputation
+from bagwise.regressors.display import FittedDisplay
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
 PREDICTORS = ("refit", "fold-mean")
 
 
-class AutoRegressor(RegressorMixin, BaseEstimator):
+class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""Try a small, diverse set of methods on folds of bags, and blend those that earn their place.
 
     No single method wins: which one does depends on how the target arises (a mean, a shape, one key instance, noisy
@@ -218,6 +219,14 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         if (bags is None) != (y is None):
             raise ValueError("leaderboard needs bags and their targets y together, or neither")
         return leaderboard_of(self, bags, y)
+
+    def _lines(self) -> list[str]:
+        blended = sorted(self.weights_.items(), key=lambda one: -one[1])
+        members = ", ".join(f"{name} {weight:.2f}" for name, weight in blended if weight > 0)
+        return [*super()._lines(), f"Members: {members}; summary() and leaderboard() have them all"]
+
+    def _error_text(self) -> str:
+        return held_out_text(self)
 
     def paragraph(self) -> str:
         """What was done and chosen, in one paragraph for a paper."""

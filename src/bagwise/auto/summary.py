@@ -6,8 +6,6 @@ There is one error: that of the metric (RMSE or MAE), pooled over all held-out b
 from __future__ import annotations
 
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 
 import numpy as np
 import sklearn
@@ -16,6 +14,7 @@ import bagwise
 from bagwise.auto.blend import Blend, best_member
 from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import MEAN
+from bagwise.bags.frames import to_frame
 from bagwise.methods.catalogue import CATALOGUE
 
 NAN = float("nan")
@@ -81,6 +80,13 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
     }
 
 
+def held_out_text(model) -> str:
+    """The held-out error, beside that of the mean of the targets, as a line."""
+    scores = _scores(model)
+    metric, mean = model.metric.upper(), scores["mean_error"]
+    return f"Held-out {metric} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
+
+
 def leaderboard_of(model, bags=None, y=None):
     """The rows as a data frame, the blend first, then the members by error."""
     scores = _scores(model)
@@ -103,10 +109,7 @@ def leaderboard_of(model, bags=None, y=None):
     columns = {name: [row[name] for row in rows] for name in names}
     if bags is not None:
         columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
-    for library in ("pandas", "polars"):
-        if find_spec(library) is not None:
-            return import_module(library).DataFrame(columns)
-    return columns
+    return to_frame(columns)
 
 
 def _new_errors(model, names: list[str], bags, y) -> list[float]:

@@ -140,7 +140,9 @@ def weights_or_ones(sample_weight, bags) -> np.ndarray:
 
 
 def remember_columns(estimator, bags: Bags) -> None:
-    """Note on the estimator which features it is fitted on, as scikit-learn does, and the range of their values."""
+    """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
+    number of bags."""
+    estimator.n_bags_in_ = len(bags)
     estimator.n_features_in_ = bags.n_features
     estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
     _remember_names(estimator, "feature_names_in_", bags.feature_names)

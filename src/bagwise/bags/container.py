@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from html import escape
 from typing import Any, overload
@@ -9,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from bagwise.bags import validation
-from bagwise.bags.frames import names_of, unframe
+from bagwise.bags.frames import names_of, to_frame, unframe
 
 MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
 
@@ -57,6 +58,9 @@ class Bags:
            [8., 9.]])
     >>> bags[[1, 0]].ids.tolist()
     ['b', 'a']
+    >>> bags["a"]
+    array([[0., 1.],
+           [2., 3.]])
 
     ``kept`` holds columns that travel with the instances and are no features, by name: `load` sets ``row``, the
     position of the instance in the table, counted from 0, and the columns that its ``keep`` names.
@@ -235,16 +239,22 @@ class Bags:
     # Selecting ----------------------------------------------------------------------------------------------
 
     @overload
-    def __getitem__(self, key: int | np.integer) -> np.ndarray: ...
+    def __getitem__(self, key: int | np.integer | str) -> np.ndarray: ...
     @overload
     def __getitem__(self, key: Any) -> Bags: ...
 
     def __getitem__(self, key):
-        """One bag as an array for an integer; `Bags` for a slice, a list of positions or a boolean mask."""
+        """One bag as an array for its position or for its id, a text; `Bags` for a slice, a list of positions or ids,
+        or a boolean mask.
+
+        An integer is always a position. Ids that are no texts are selected by a mask: ``bags[bags.ids == 7]``.
+        """
         if isinstance(key, tuple):  # bags[ids, ...], the form scikit-learn uses
             if len(key) != 2 or key[1] is not Ellipsis:
                 raise IndexError("bags are selected by one index: bags[3], bags[2:5], bags[[0, 4]]")
             key = key[0]
+        if isinstance(key, str):
+            key = self._positions_of([key])[0]
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             key = int(self._positions([key])[0])
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
@@ -264,15 +274,17 @@ class Bags:
         )
 
     def _positions(self, key) -> np.ndarray:
-        """The positions meant by a slice, a list of integers or a mask of bags."""
+        """The positions meant by a slice, a list of integers or ids, or a mask of bags."""
         n_bags = len(self)
         if isinstance(key, slice):
             return np.arange(n_bags)[key]
         key = np.asarray(key)
         if key.size == 0:
             return np.empty(0, dtype=np.intp)
+        if key.ndim == 1 and (key.dtype.kind in "UT" or all(isinstance(one, str) for one in key)):
+            return self._positions_of(key.tolist())
         if key.ndim != 1 or key.dtype.kind not in "iub":
-            raise IndexError("bags are selected by an integer, a slice, a list of integers, or a mask")
+            raise IndexError("bags are selected by an integer or an id, a slice, a list of integers or ids, or a mask")
         if key.dtype == bool:
             if len(key) != n_bags:
                 raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
@@ -282,6 +294,22 @@ class Bags:
         if outside.any():
             raise IndexError(f"there is no bag at position {key[outside][0]}; there are {n_bags} bags")
         return np.where(key < 0, key + n_bags, key)
+
+    def _positions_of(self, ids: list[str]) -> np.ndarray:
+        """Where the bags of these ids are; the first one where a selection repeats an id."""
+        places = dict(zip(reversed(self.ids.tolist()), range(len(self) - 1, -1, -1), strict=True))
+        unknown = [one for one in ids if one not in places]
+        if unknown:
+            texts = [one for one in self.ids.tolist() if isinstance(one, str)]
+            more = f" (and {len(unknown) - 1:,} more ids have none)" if len(unknown) > 1 else ""
+            if places and not texts:
+                kind = type(next(iter(places))).__name__
+                hint = f"the ids here are {kind}, not text: select by a mask, bags[bags.ids == ...], or by position"
+            else:
+                near = difflib.get_close_matches(unknown[0], texts, n=1)
+                hint = f"the nearest is {near[0]!r}" if near else f"ids are {', '.join(map(repr, texts[:3])) or 'none'}"
+            raise IndexError(f"there is no bag with the id {unknown[0]!r}{more}; {hint}")
+        return np.array([places[one] for one in ids], dtype=np.intp)
 
     def _rows_of(self, chosen: np.ndarray) -> np.ndarray | slice:
         """Where the instances of the chosen bags lie, bag after bag; a slice for a run of bags: a view, not a copy."""
@@ -312,6 +340,56 @@ class Bags:
     def effective_sizes(self) -> np.ndarray:
         """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""
         return self.sizes if self.weights is None else 1.0 / np.add.reduceat(self.shares() ** 2, self.offsets[:-1])
+
+    def to_frame(
+        self, y=None, *, bag: str = "bag", target: str = "target", groups: str = "group", weights: str = "weight"
+    ) -> Any:
+        """The bags as a long table, a row per instance: what `from_table` reads.
+
+        Parameters
+        ----------
+        y : one target per bag, optional
+            It becomes a column.
+        bag, target, groups, weights : str
+            What the columns of ids, targets, groups and instance weights are called; those that the bags do not have
+            are left out.
+
+        Returns
+        -------
+        A data frame of pandas, or of polars, whichever is installed; else a dict of arrays. Its columns: id, target,
+        features (x1, x2, ... where they have no names), covariates (c1, c2, ...), groups, weights, and the columns
+        kept on loading (``bags.kept``), whose ``row`` and ``instance`` give way to a feature of that name.
+
+        Examples
+        --------
+        >>> import bagwise as bw
+        >>> bags = bw.from_arrays([[[1.0], [2.0]], [[3.0]]], ids=["a", "b"])
+        >>> frame = bags.to_frame([0.5, 0.1])
+        >>> frame.columns.tolist(), frame["bag"].tolist(), frame["target"].tolist()
+        (['bag', 'target', 'x1'], ['a', 'a', 'b'], [0.5, 0.5, 0.1])
+        >>> bw.from_table(frame, bag="bag", target="target")[0].ids.tolist()
+        ['a', 'b']
+        """
+        names = self.feature_names or tuple(f"x{j + 1}" for j in range(self.n_features))
+        columns = [(bag, self.expand(self.ids))]
+        if y is not None:
+            columns.append((target, self.expand(validation.one_per_bag(y, len(self), "y"))))
+        columns += zip(names, self.instances.T, strict=True)
+        if self.covariates is not None:
+            own = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
+            columns += zip(own, self.expand(self.covariates).T, strict=True)
+        columns += [] if self.groups is None else [(groups, self.expand(self.groups))]
+        columns += [] if self.weights is None else [(weights, self.weights)]
+        taken = {name for name, _ in columns}
+        kept = (self.kept or {}).items()
+        columns += [(name, values) for name, values in kept if name not in ("row", "instance") or name not in taken]
+        table = dict(columns)
+        if len(table) < len(columns):
+            twice = next(name for name in table if [one for one, _ in columns].count(name) > 1)
+            raise ValueError(
+                f"two columns would be called {twice!r}; name the others: to_frame(bag=, target=, groups=, weights=)"
+            )
+        return to_frame(table)
 
     # Derived bags; nothing is changed in place -------------------------------------------------------------
 

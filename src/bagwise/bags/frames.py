@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Decimal
+from importlib import import_module
+from importlib.util import find_spec
 from numbers import Real
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -289,6 +292,20 @@ def names_of(given, columns, what: str):
             f"{what} are {', '.join(map(str, list(given)[:5]))}, but the columns of the data frame are "
             f"{', '.join(columns[:5])}; leave {what} out, or rename the columns"
         )
+    return columns
+
+
+def to_frame(columns: dict) -> Any:
+    """Equally long columns as a data frame of pandas, else of polars; where neither is installed, the dict itself.
+
+    Examples
+    --------
+    >>> to_frame({"method": ["aggregated"], "rmse": [0.5]})["rmse"].to_list()
+    [0.5]
+    """
+    for library in ("pandas", "polars"):
+        if find_spec(library) is not None:
+            return import_module(library).DataFrame(columns)
     return columns
 
 

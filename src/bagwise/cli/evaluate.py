@@ -191,14 +191,12 @@ def print_scores(results, console) -> list[str]:
 
 def _plain(results, out: Path) -> dict:
     """Everything, for machines; NaN is null."""
-    from bagwise.io.table_output import to_rows
-
     return {
         "data": results.record["data"]["name"],
         "selection": results.title(),
         "metric": results.metric,
-        "summary": to_rows(results.summary()),
-        "comparisons": to_rows(results.compare()),
+        "summary": results.summary_rows(),
+        "comparisons": results.comparison_rows(),
         "notes": results.notes(),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),

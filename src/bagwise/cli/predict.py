@@ -83,7 +83,7 @@ def predict(
                 messages.show(f"No intervals: {why}.")
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
-                    found = bw.explain(fitted, bags).table()
+                    found = bw.explain(fitted, bags).columns()
                     rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
         # Both tables are known before either is written.
         if out is not None and not parts:

@@ -104,7 +104,7 @@ def evaluate(
     >>> from bagwise.evaluation import evaluate
     >>> bags, y = bw.testing.contract_checks.sample(40)
     >>> results = evaluate(bags, y, ["aggregated"], repeats=1)
-    >>> results.summary()["cells"]
+    >>> results.summary()["cells"].to_list()
     [5]
     """
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
+from bagwise.bags.frames import to_frame
 from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
 from bagwise.evaluation.metrics import METRICS, best_of, get_metric
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
-from bagwise.io.table_output import as_text, from_rows, shown_cell, to_rows, write_table
+from bagwise.io.table_output import as_html, as_text, from_rows, to_rows, write_table
 
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
@@ -23,9 +24,9 @@ _NOT_SEARCHED = "({})"  # how plans that do not count settings describe the one 
 
 
 class Results:
-    """What an evaluation found, as tables: dicts of columns, to print, to write, or to make a data frame of.
+    """What an evaluation found, as tables to print, to write, or to go on with.
 
-    Printed, and in a notebook, it is the table of its methods, best first.
+    Printed, and in a notebook, it is the table of its methods, best first. `summary` and `compare` are data frames.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class Results:
     >>> from bagwise.evaluation import evaluate
     >>> bags, y = bw.testing.contract_checks.sample(40)
     >>> results = evaluate(bags, y, ["aggregated"], repeats=2)
-    >>> len(results.table()["rmse"]), results.summary()["method"]
+    >>> len(results.table()["rmse"]), results.summary()["method"].to_list()
     (10, ['aggregated'])
     """
 
@@ -142,14 +143,23 @@ class Results:
                 rows.append(row | {name: cell[name] for name in ("seconds", "memory_mb", "error")})
         return from_rows(rows)
 
-    def summary(self) -> dict[str, list]:
-        """One row per method. For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of
-        the means of repeats (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one).
+    def summary(self):
+        """A data frame, one row per method; without pandas and polars a dict of columns.
+
+        For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of the means of repeats
+        (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one).
 
         Over fixed folds or a fixed split, repeats vary the seed alone: they are averaged before the deviation over
         splits is taken. ``rank`` is the average rank by the main metric, of the methods that have it on every split;
         blank for the others. Then mean seconds and most memory of a cell.
         """
+        return to_frame(self._summary())
+
+    def summary_rows(self) -> list[dict]:
+        """The rows of `summary` as dicts, None where there is no value: what JSON can hold."""
+        return to_rows(self._summary())
+
+    def _summary(self) -> dict[str, list]:
         splits, repeats = self.distinct_splits(), np.array([repeat for repeat, _ in self.splits])
         ranks = average_ranks(get_metric(self.metric).loss(self._ranked_scores(splits)))
         rows = []
@@ -163,13 +173,27 @@ class Results:
             rows.append(row | {"rank": rank, "seconds": float(np.mean(seconds)), "memory_mb": float(np.max(memory))})
         return from_rows(rows)
 
-    def compare(self, *, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
+    def compare(self, *, metric: str | None = None, reference: str | None = None):
         """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
 
-        All pairs, or every method against one; p-values are corrected (Holm) for the number of comparisons. Repeats of
-        a fixed split are averaged first, as they vary the seed alone: p is NaN where there is one split, however
-        often it is repeated.
+        A data frame, one row per pair; without pandas and polars a dict of columns. All pairs, or every method against
+        one; p-values are corrected (Holm) for the number of comparisons. Repeats of a fixed split are averaged first,
+        as they vary the seed alone: p is NaN where there is one split, however often it is repeated.
+
+        Parameters
+        ----------
+        metric : str, optional
+            One of the metrics; default: the one that methods are compared by.
+        reference : str, optional
+            The method that every other is compared with; default: all pairs.
         """
+        return to_frame(self._compare(metric, reference))
+
+    def comparison_rows(self, *, metric: str | None = None, reference: str | None = None) -> list[dict]:
+        """The rows of `compare` as dicts, None where there is no value: what JSON can hold."""
+        return to_rows(self._compare(metric, reference))
+
+    def _compare(self, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
         metric, splits, rows = get_metric(metric or self.metric).name, self.distinct_splits(), []
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
@@ -206,7 +230,7 @@ class Results:
 
     def write(self, folder) -> None:
         """Write results.csv (and .parquet where pyarrow is), summary.csv and comparisons.csv."""
-        tables = {"results": self.table(), "summary": self.summary(), "comparisons": self.compare()}
+        tables = {"results": self.table(), "summary": self._summary(), "comparisons": self._compare()}
         for name, columns in tables.items():
             write_table(Path(folder) / f"{name}.csv", columns)
         if find_spec("pyarrow") is not None:
@@ -225,35 +249,36 @@ class Results:
         return None if best is None else self.methods[best]
 
     def against_best(self) -> list[dict]:
-        """One row per method: its score and spread, the paired difference from the best, p, costs.
+        """One row per method, best first: its score and spread, the paired difference from the best, p, costs.
 
+        Methods without a rank come last.
         Which method is best was found on the same folds, so p is corrected for all pairs, not only for those shown.
         """
         name, best, gaps = self.metric, self.best_method(), {}
-        for pair in to_rows(self.compare()):
+        for pair in self.comparison_rows():
             gap, p = pair["difference"], pair["p_holm"]
             if pair["reference"] == best:
                 gaps[pair["method"]] = gap, p
             elif pair["method"] == best:
                 gaps[pair["reference"]] = None if gap is None else -gap, p
-        shown = ("method", name, f"{name}_sd_folds", f"{name}_sd_repeats")
-        return [
+        shown, loss = ("method", name, f"{name}_sd_folds", f"{name}_sd_repeats"), get_metric(name).loss
+
+        def place(row: dict) -> tuple:
+            return not row["best"], row["rank"] is None, row[name] is None, loss(row[name] or 0.0)
+
+        rows = [
             {key: row[key] for key in shown}
             | dict(zip(("from_best", "p_holm"), gaps.get(row["method"], (None, None)), strict=True))
             | {key: row[key] for key in ("rank", "seconds", "memory_mb", "cells", "failed")}
             | {"best": row["method"] == best}
-            for row in to_rows(self.summary())
+            for row in self.summary_rows()
         ]
+        return sorted(rows, key=place)
 
     def ranked(self) -> list[dict]:
-        """The rows of `against_best` with every mean of the summary, best first; unranked methods come last."""
-        means, loss = {row["method"]: row for row in to_rows(self.summary())}, get_metric(self.metric).loss
-
-        def place(row: dict) -> tuple:
-            score = row[self.metric]
-            return not row["best"], row["rank"] is None, score is None, loss(score or 0.0)
-
-        return sorted((means[row["method"]] | row for row in self.against_best()), key=place)
+        """The rows of `against_best` with every mean of the summary."""
+        means = {row["method"]: row for row in self.summary_rows()}
+        return [means[row["method"]] | row for row in self.against_best()]
 
     def distinct_splits(self) -> np.ndarray:
         """A number for every split, the same for those that score the same bags: over fixed folds, a fold's repeats."""
@@ -335,9 +360,5 @@ class Results:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the same table."""
-        columns = self._shown()
-        head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-        rows = zip(*columns.values(), strict=True)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(one))}</td>' for one in row)}</tr>" for row in rows)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
-        return f"<p>{escape(self.title())}</p><table><tr>{head}</tr>{body}</table>{notes}"
+        return f"<p>{escape(self.title())}</p>{as_html(self._shown())}{notes}"

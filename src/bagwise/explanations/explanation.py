@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -15,13 +16,16 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, check_bags, from_arrays
 from bagwise.bags.checks import compared
+from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
+from bagwise.io.table_output import as_html
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
 COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+MOST_BAGS = 10  # shown in a notebook
 MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
 BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
@@ -78,12 +82,16 @@ class Explanation:
         """Whether the instance is the only one of its bag, or the only one of weight: without it nothing is left."""
         return self.bags.shares() == 1
 
-    def table(self) -> dict[str, np.ndarray]:
-        """Equally long columns: the id of the bag, the position of the instance in it, and what is known of it.
+    def table(self):
+        """A data frame, one row per instance: its bag's id, its position in the bag, and what is known of it.
 
         For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
-        0, and rows that were dropped count.
+        0, and rows that were dropped count. Without pandas and polars it is the dict of `columns`.
         """
+        return to_frame(self.columns())
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """The columns of `table` as arrays by name."""
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
         place = {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
@@ -91,6 +99,21 @@ class Explanation:
 
     def __repr__(self) -> str:
         return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first bags, each with its prediction and the instance that matters most."""
+        bags, position = self.bags, self.columns()["instance"]
+        shown = range(min(len(bags), MOST_BAGS))
+        rows = bags.offsets[:-1][: len(shown)] + [np.abs(self.values[bags.rows([i])]).argmax() for i in shown]
+        table = {
+            "bag": bags.ids[: len(shown)].tolist(),
+            "instances": bags.sizes[: len(shown)].tolist(),
+            "prediction": self.predictions[: len(shown)].tolist(),
+            "instance that matters most": position[rows].tolist(),
+            KINDS[self.kind]: self.values[rows].tolist(),
+        }
+        more = f"<p>and {len(bags) - len(shown):,} more; table() has every instance</p>" * (len(bags) > len(shown))
+        return f"<p><strong>{escape(repr(self))}</strong></p>{as_html(table)}{more}"
 
 
 def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:

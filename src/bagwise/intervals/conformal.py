@@ -24,6 +24,7 @@ from bagwise.intervals.order_statistics import (
     units_needed,
 )
 from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
+from bagwise.regressors.display import FittedDisplay
 from bagwise.regressors.pipeline import first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
@@ -33,7 +34,7 @@ SCALES = ("bag", "std", "none")
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
 
-class Intervals(RegressorMixin, BaseEstimator):
+class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A bag regressor and, around each of its predictions, an interval that covers the target with probability level.
 
     Models that never saw a bag say how wrong the method is on new ones; no distribution is assumed, only that the bags
@@ -149,6 +150,14 @@ class Intervals(RegressorMixin, BaseEstimator):
         self.refit = refit
         self.random_state = random_state
         self.n_jobs = n_jobs
+
+    def _lines(self) -> list[str]:
+        inner = self.method if isinstance(self.method, str) else type(self.method_).__name__
+        return [*super()._lines(), f"Intervals of level {self.level:g} around the predictions of {inner}"]
+
+    def _error_text(self) -> str | None:
+        known = getattr(self, "residuals_", None)
+        return None if known is None else f"Held-out RMSE {np.sqrt(np.mean(known**2)):.4g}"
 
     def fit(self, bags, y, sample_weight=None) -> Intervals:
         check_options(self)

@@ -1,10 +1,11 @@
-"""Tables as columns by name: written as CSV or Parquet, and shown as text."""
+"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML."""
 
 from __future__ import annotations
 
 import csv
 import math
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from bagwise.io.atomic_files import replace_file
@@ -103,6 +104,20 @@ def as_text(columns: dict[str, list]) -> str:
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def as_html(columns: dict[str, list]) -> str:
+    """Columns as a table of HTML, every text escaped: what a notebook shows.
+
+    Examples
+    --------
+    >>> as_html({"method": ["a<b"], "rmse": [0.5]})
+    '<table><tr><th>method</th><th>rmse</th></tr><tr><td>a&lt;b</td><td>0.5</td></tr></table>'
+    """
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    rows = zip(*columns.values(), strict=True)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(one))}</td>' for one in row)}</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def duration(seconds) -> str:

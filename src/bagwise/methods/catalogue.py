@@ -156,7 +156,9 @@ def method(
     estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
     if options:
         estimator.set_params(**options)
-    return imputed(estimator) if missing == "impute" else estimator
+    estimator = imputed(estimator) if missing == "impute" else estimator
+    estimator._method_name = found.name if preset == found.preset_names[0] else f"{found.name}:{preset}"
+    return estimator
 
 
 def imputed(estimator):

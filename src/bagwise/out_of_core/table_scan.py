@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
+from html import escape
 from numbers import Real
 from operator import and_, or_
 from typing import Any
@@ -16,11 +17,13 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
+from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.execution.tasks import Tree
 from bagwise.io.columns import refuse_unknown
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
+from bagwise.io.table_output import as_html
 from bagwise.out_of_core.chunks import (
     Chunk,
     FileRows,
@@ -246,6 +249,15 @@ class Scan:
             f"Scan: {_count(self.n_rows, 'row')} in {_count(len(self.chunks), 'chunk')}{where}, "
             f"{_count(len(self.feature_names), 'feature')} ({self.dtype})"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the columns by their roles."""
+        roles = {"bag": self.bag, "target": self.target, "groups": self.groups}
+        more = len(self.feature_names) - MOST_FEATURES
+        features = ", ".join(self.feature_names[:MOST_FEATURES]) + (f" and {more:,} more" if more > 0 else "")
+        shown = {role: name for role, name in roles.items() if name is not None} | {"features": features}
+        table = as_html({"role": list(shown), "columns": list(shown.values())})
+        return f"<p><strong>{escape(repr(self))}</strong></p>{table}"
 
 
 def scan(

@@ -12,9 +12,10 @@ from sklearn.utils.validation import has_fit_parameter
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_mean, segment_median, segment_median_shares, segment_weighted_median
 from bagwise.instances import EachInstance
+from bagwise.regressors.display import FittedDisplay
 
 
-class BagPipeline(Pipeline):
+class BagPipeline(FittedDisplay, Pipeline):
     """A scikit-learn Pipeline that hands ``sample_weight``, a weight per bag, to every step whose ``fit`` takes it.
 
     A plain Pipeline wants ``head__sample_weight=...``, so the caller would have to know the steps. All else is that of
@@ -48,6 +49,9 @@ class BagPipeline(Pipeline):
 
     def fit_transform(self, bags, y=None, sample_weight=None, **params):
         return super().fit_transform(bags, y, **params, **self._routed(bags, sample_weight))
+
+    def _ends(self):
+        return first_step(self), last_step(self)
 
     def _routed(self, bags, sample_weight) -> dict:
         weights = check_weights(sample_weight, bags)

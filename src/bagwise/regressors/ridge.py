@@ -18,6 +18,7 @@ from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
+from bagwise.regressors.display import FittedDisplay
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
@@ -306,7 +307,7 @@ class AdditiveMixin:
 OFFSETS = ("none", "mean")
 
 
-class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
+class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator):
     r"""Ridge regression on an embedding whose parameters, like the penalty, are chosen by leave-one-bag-out.
 
     Every setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all

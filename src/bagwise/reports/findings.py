@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
-from bagwise.io.table_output import duration, to_rows
+from bagwise.io.table_output import duration
 from bagwise.reports.text import (
     Column,
     aligned,
@@ -214,7 +214,7 @@ def differences(results) -> dict[str, dict]:
     found: dict[str, dict] = {}
     if not rows[0]["best"]:
         return found
-    for row in to_rows(results.compare(reference=rows[0]["method"])):
+    for row in results.comparison_rows(reference=rows[0]["method"]):
         mine = next(one for one in rows if one["method"] == row["method"])
         if is_known(row["difference"]):
             reach = float(student.ppf(0.975, row["splits"] - 1)) if row["splits"] > 1 else float("nan")
@@ -226,7 +226,7 @@ def differences(results) -> dict[str, dict]:
 
 def pairs_table(results) -> list[Column]:
     """Every pair of methods."""
-    rows = to_rows(results.compare())
+    rows = results.comparison_rows()
     of = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     if not rows:
         return []

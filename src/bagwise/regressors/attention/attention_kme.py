@@ -10,12 +10,13 @@ from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+from bagwise.regressors.display import FittedDisplay
 from bagwise.regressors.ridge import EmbeddingRidge
 
 USES = ("loss", "embedding", "both")
 
 
-class AttentionWeighted(RegressorMixin, BaseEstimator):
+class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""Out-of-fold instance predictions, embedded and regressed on, with attention as the weights of the instances.
 
     An attention network that never saw the target of bag i gives its instances the attention a_il. They weigh

@@ -17,6 +17,7 @@ from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_
 from bagwise.bags.segments import segment_mean
 from bagwise.first_use import lock
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
+from bagwise.regressors.display import FittedDisplay
 
 
 def _is_count(value) -> bool:
@@ -149,7 +150,7 @@ def bag_moments(rows: np.ndarray, offsets: np.ndarray, order: int) -> np.ndarray
     return np.concatenate([mean, variance, *higher][:order], axis=1)
 
 
-class AttentionRegressor(RegressorMixin, BaseEstimator):
+class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A network that reads a bag as a set: it weighs the instances, adds them up, and predicts from the sum.
 
     Every instance is read by the same small network, m_l = read(x_l). Set attention (``pooling="set"``) looks at the

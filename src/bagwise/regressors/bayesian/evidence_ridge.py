@@ -18,6 +18,7 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_column
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.threads import one_thread
+from bagwise.regressors.display import FittedDisplay
 from bagwise.regressors.ridge import AdditiveMixin
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
@@ -76,7 +77,7 @@ def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.nda
 LOG_RATIOS = np.linspace(-10.0, 40.0, 51)
 
 
-class EvidenceRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
+class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator):
     r"""y_i = b + βᵀ z_i + ε, β ~ N(0, ρ² I), ε ~ N(0, σ²), with ρ and σ where the evidence is largest.
 
     z_i is the row of bag i, b has a flat prior. The evidence p(y | ρ, σ) = N(y; 0, ρ² Z Zᵀ + σ² I), rows and targets

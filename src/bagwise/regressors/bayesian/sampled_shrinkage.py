@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
+from bagwise.regressors.display import FittedDisplay
 
 TARGET_ACCEPTANCE = 0.85
 PATH = np.pi / 2  # a quarter of the circle on which a standard normal moves: then start and end are independent
@@ -144,7 +145,7 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
     return np.sqrt((half - 1) / half + between / within)
 
 
-class SampledShrinkage(RegressorMixin, BaseEstimator):
+class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""The model of `Shrinkage`, averaged over its posterior instead of taken at its best.
 
     y_i | w, b, σ² ~ N(b + wᵀm_i, wᵀC_i w + σ²), m_i and C_i (diagonal) the posterior mean and covariance of the

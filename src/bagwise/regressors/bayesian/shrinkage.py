@@ -29,6 +29,7 @@ from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
+from bagwise.regressors.display import FittedDisplay
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
@@ -216,7 +217,7 @@ def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
-class Shrinkage(RegressorMixin, BaseEstimator):
+class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""y = b + αᵀμ + ε, where the embedding μ of a bag of N instances is known only as well as N allows.
 
     μ ~ N(m0, ηR) a priori, and the empirical embedding is μ̂ ~ N(μ, Σ/N); so, given the bag, μ has mean
