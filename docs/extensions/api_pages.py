@@ -1,6 +1,6 @@
-"""The API reference, written anew at every build: one section per package, one page per public name.
+"""The API reference, written anew at every build: a page per task, in the order of the work, and one per public name.
 
-A name that `bagwise` itself has stands under the package it is defined in, as ``bagwise.name``.
+A name that `bagwise` itself has is written ``bagwise.name``, any other with its package.
 """
 
 from __future__ import annotations
@@ -11,16 +11,111 @@ from pathlib import Path
 
 import bagwise
 
-# In the order in which data passes them (ARCHITECTURE.md), then those around a fitted method.
-ORDER = (
-    *("bags", "io", "kernels", "instances", "embeddings", "regressors", "methods", "auto", "intervals", "explanations"),
-    *("model_files", "out_of_core", "datasets", "evaluation", "execution", "reports", "testing"),
+# Task -> what it is, and its names by heading. A test compares them with what the packages offer.
+TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "load": (
+        "Bags and targets from tables, files, arrays and rasters.",
+        {
+            "From tables, files and rasters": ("load", "from_table", "from_raster", "check_table"),
+            "From arrays": ("from_arrays", "from_padded", "from_awkward"),
+            "The container": ("Bags",),
+            "Tables larger than memory": ("scan", "out_of_core.Scan"),
+            "Simulated and published data": (
+                *("datasets.make_problem", "datasets.make_aerosol", "datasets.make_gaussian", "datasets.make_outlier2"),
+                *("datasets.make_law", "datasets.law_bayes_optimal", "datasets.LawPosterior"),
+                *("datasets.make_modes", "datasets.make_entropy", "datasets.make_bmir"),
+            ),
+        },
+    ),
+    "fit": (
+        "A method by its name, fitted to bags; intervals around its predictions.",
+        {
+            "Methods": ("method", "method_names", "method_card", "methods.Card", "auto.AutoRegressor"),
+            "Intervals": (
+                *("Intervals", "intervals.coverage", "intervals.coverage_by_size", "intervals.gaussian_coverage"),
+                "intervals.units_needed",
+            ),
+            "Out of core, and on a cluster": ("fit_scan", "predict_scan", "out_of_core.summable_methods", "cluster"),
+        },
+    ),
+    "evaluate": (
+        "Methods compared on the same folds of bags, and the report.",
+        {
+            "Comparison": ("evaluate", "Results", "BagKFold"),
+            "Statistics": ("evaluation.corrected_t_test", "evaluation.holm"),
+            "Reports": ("reports.write_report", "reports.write_model_report"),
+        },
+    ),
+    "explain": (
+        "Which instances a prediction rests on, and pictures.",
+        {
+            "Explanations": ("explain", "Explanation"),
+            "Pictures": (
+                *("plots.predicted_against_true", "plots.residuals_against_size", "plots.fold_scores"),
+                *("plots.calibration", "plots.bag_distributions", "plots.learned_function", "plots.contributions"),
+                "plots.map_of_bags",
+            ),
+        },
+    ),
+    "save": (
+        "Models in one file that opens without running code; bags in one file.",
+        {
+            "Models": ("save_model", "load_model", "model_files.read_header", "model_files.describe_training"),
+            "Bags": ("save_npz",),
+        },
+    ),
+    "extend": (
+        "The parts that methods are made of, and what your own need.",
+        {
+            "Pipelines": ("BagPipeline",),
+            "From instances to numbers": (
+                *("OutOfFold", "instances.NetworkRegressor", "instances.RandomFeatureRidge", "instances.EachInstance"),
+                *("instances.Imputation", "instances.CrossFit", "instances.CrossFitting"),
+            ),
+            "From bags to rows": (
+                *("embeddings.KernelMean", "embeddings.FeatureMean", "embeddings.LandmarkMean"),
+                *("embeddings.NystroemMean", "embeddings.PhaseMean", "embeddings.Pool", "embeddings.Statistics"),
+                *("embeddings.QuantileRows", "embeddings.SlicedQuantiles", "embeddings.Similarity"),
+                *("embeddings.SecondKernel", "embeddings.MinusDistance"),
+            ),
+            "From rows or bags to targets": (
+                *("EmbeddingRidge", "regressors.RidgePath", "regressors.LassoPath", "regressors.BoostedTrees"),
+                *("regressors.PoolPredictions", "regressors.AttentionRegressor", "regressors.AttentionWeighted"),
+                *("regressors.EvidenceRidge", "regressors.Shrinkage", "regressors.SampledShrinkage"),
+                *("regressors.BayesianPrime", "regressors.Reweighting", "regressors.Primary", "regressors.Pruning"),
+                *("regressors.Mixture", "regressors.Gate", "regressors.ClusterRegressor"),
+                "regressors.SalienceRegressor",
+            ),
+            "Kernels": (
+                *("kernels.Kernel", "kernels.Gaussian", "kernels.InverseMultiquadric", "kernels.Linear"),
+                *("kernels.Polynomial", "kernels.Exponential", "kernels.Matern32", "kernels.Matern52"),
+                *("kernels.RationalQuadratic", "kernels.Cauchy", "kernels.Student", "kernels.PrintedInverse"),
+                *("kernels.MedianDistance", "kernels.MarginalPseudolikelihood"),
+                *("kernels.FourierFeatures", "kernels.NystroemFeatures"),
+            ),
+            "Scale of the errors": ("intervals.BagScale",),
+            "Checks of arguments": (
+                *("bags.check_bags", "bags.check_fit", "bags.check_targets", "bags.check_weights"),
+                *("bags.weights_or_ones", "bags.remember_columns", "bags.bag_folds"),
+            ),
+            "Who runs the cells": ("execution.Serial", "execution.Processes", "execution.Dask"),
+            "Checks of your estimator": (
+                *("check_bag_estimator", "testing.parametrize_with_checks", "testing.bag_estimator_checks"),
+            ),
+        },
+    ),
+}
+# Offered by a package for its neighbours and for tests: no part of the reference.
+INTERNAL = (
+    *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
+    *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
+    *("kernels.with_bandwidth", "model_files.try_saving", "out_of_core.Block", "out_of_core.Chunk", "testing.zoo"),
 )
 HEAD = """API
 ===
 
-Everything public, package by package. What :mod:`bagwise` offers directly is written ``bw.name`` in these pages, after
-``import bagwise as bw``.
+Every public name, by task: **Load**, **Fit**, **Evaluate**, **Explain**, **Save**, **Extend**.
+What :mod:`bagwise` offers directly is written ``bw.name`` in these pages, after ``import bagwise as bw``.
 
 .. toctree::
    :hidden:
@@ -28,45 +123,48 @@ Everything public, package by package. What :mod:`bagwise` offers directly is wr
 """
 
 
-def packages() -> list[str]:
-    """Every package there is, those in ORDER first; the command line has a page of its own."""
+def offered() -> list[str]:
+    """Every class and function that `bagwise` or one of its packages offers, without the leading ``bagwise.``."""
     folder = Path(bagwise.__file__).parent
-    there = sorted(path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "cli")
-    return [package for package in ORDER if package in there] + [package for package in there if package not in ORDER]
+    packages = sorted(path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "cli")
+    found = [*bagwise.__all__, *(f"plots.{name}" for name in bagwise.plots.__all__)]
+    for package in packages:
+        module = import_module(f"bagwise.{package}")
+        there = {name: getattr(module, name) for name in getattr(module, "__all__", []) if name not in bagwise.__all__}
+        found += [f"{package}.{name}" for name, value in there.items() if isclass(value) or isroutine(value)]
+    return [name for name in found if name != "datasets"]
 
 
-def names(package: str) -> list[str]:
-    """Full names of the classes and functions that a package offers."""
-    module = import_module(f"bagwise.{package}")
-    offered = {name: getattr(module, name) for name in getattr(module, "__all__", [])}
-    public = [name for name, value in offered.items() if isclass(value) or isroutine(value)]
-    return [f"bagwise.{name}" if name in bagwise.__all__ else f"{module.__name__}.{name}" for name in public]
+def names(task: str) -> list[str]:
+    return [name for group in TASKS[task][1].values() for name in group]
 
 
-def about(package: str) -> str:
-    """The first paragraph of a package's docstring."""
-    return " ".join((import_module(f"bagwise.{package}").__doc__ or "").split("\n\n")[0].split())
+def full_name(name: str) -> str:
+    """As Sphinx finds it: plots are functions of a module of the reports."""
+    return f"bagwise.{name.replace('plots.', 'reports.plots.')}"
 
 
-def summary(package: str) -> str:
-    """A package in the index: what it is, and the names in it."""
-    linked = " ".join(f":py:obj:`~{name}`" for name in names(package))
-    return f":ref:`{package}/ <package-{package}>`\n   {about(package)}\n\n   {linked}"
+def summary(task: str) -> str:
+    """A task in the index: what it is, and the names in it."""
+    linked = " ".join(f":py:obj:`~{full_name(name)}`" for name in names(task))
+    return f":ref:`{task.capitalize()} <api-{task}>`\n   {TASKS[task][0]}\n\n   {linked}"
 
 
-def page(package: str) -> str:
-    """A package's own page: a line on every name."""
-    lines = [f".. _package-{package}:", "", f"{package}/", "=" * (len(package) + 1), "", about(package), ""]
-    lines += [".. autosummary::", "   :toctree: .", "   :nosignatures:"]
-    return "\n".join([*lines, "", *(f"   {name}" for name in names(package)), ""])
+def page(task: str) -> str:
+    """A task's own page: a line on every name."""
+    about, groups = TASKS[task]
+    lines = [f".. _api-{task}:", "", task.capitalize(), "=" * len(task), "", about, ""]
+    for heading, group in groups.items():
+        lines += [heading, "-" * len(heading), "", ".. autosummary::", "   :toctree: .", "   :nosignatures:", ""]
+        lines += [*(f"   {full_name(name)}" for name in group), ""]
+    return "\n".join(lines)
 
 
 def pages() -> dict[str, str]:
-    """File -> text, for every package that offers something."""
-    offering = [package for package in packages() if names(package)]
-    tree = "\n".join(f"   {package}" for package in offering)
-    index = "\n\n".join([HEAD + tree, *(summary(package) for package in offering), ""])
-    return {"index": index, **{package: page(package) for package in offering}}
+    """File -> text."""
+    tree = "\n".join(f"   {task}" for task in TASKS)
+    index = "\n\n".join([HEAD + tree, *map(summary, TASKS), ""])
+    return {"index": index, **{task: page(task) for task in TASKS}}
 
 
 def write(app, config) -> None:
