@@ -7,6 +7,7 @@ from bagwise.first_use import exported
 if TYPE_CHECKING:
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
     from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
+    from bagwise.regressors.bayesian.aggregate_gp import AggregateGP
     from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
+    "AggregateGP",
     "AttentionRegressor",
     "AttentionWeighted",
     "BagPipeline",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = exported(
     {
         "attention.attention_regressor": ("AttentionRegressor",),
         "attention.weighted_embedding": ("AttentionWeighted",),
+        "bayesian.aggregate_gp": ("AggregateGP",),
         "bayesian.evidence_ridge": ("EvidenceRidge",),
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
