@@ -14,9 +14,9 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
     ==========  ===================================================================================================
     kind        how the bag is drawn
     ==========  ===================================================================================================
-    surface     20 to 60 points around a centre in the unit square, deviation 0.12 in each direction (those beyond an edge
-                are reflected at it); y is the mean of a smooth surface, with noise of deviation 0.02. Most centres are
-                near the lower left corner.
+    surface     20 to 60 points around a centre in the unit square, deviation 0.12 in each direction (those beyond an
+                edge are reflected at it); y is the mean of a smooth surface, with noise of deviation 0.02. Most
+                centres are near the lower left corner.
     shifted     The same surface, most centres near the upper right corner and points half as far apart: new bags for
                 what was fitted to "surface".
     counts      Points as in "surface" with an elevation as a third feature and a population, log-normal, as the
@@ -43,12 +43,12 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
 
     Notes
     -----
-    "swiss-roll" is drawn as in the paper's code, with our own random numbers and rotation; the others are bagwise's own.
+    "swiss-roll" is drawn as in the paper, with our own random numbers and rotation; the others are bagwise's own.
 
     References
     ----------
-    H. C. L. Law, D. Sejdinovic, E. Cameron, T. C. D. Lucas, S. Flaxman, K. Battle, K. Fukumizu, "Variational learning on
-    aggregate outputs with Gaussian processes", NeurIPS 2018.
+    H. C. L. Law, D. Sejdinovic, E. Cameron, T. C. D. Lucas, S. Flaxman, K. Battle, K. Fukumizu, "Variational learning
+    on aggregate outputs with Gaussian processes", NeurIPS 2018.
 
     Examples
     --------

@@ -99,6 +99,7 @@ _PLACES = {
     "regressors.attention.ensemble_fit": ("AttentionMember=Member",),
     "regressors.attention.network": ("AttentionNetwork=Network",),
     "regressors.attention.weighted_embedding": ("AttentionWeighted",),
+    "regressors.bayesian.aggregate_gp": ("AggregateGP",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",

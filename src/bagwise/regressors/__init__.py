@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.additive import AdditiveRegressor
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
     from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
+    from bagwise.regressors.bayesian.aggregate_gp import AggregateGP
     from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdditiveRegressor",
+    "AggregateGP",
     "AttentionRegressor",
     "AttentionWeighted",
     "BagPipeline",
@@ -51,6 +53,7 @@ __getattr__, __dir__ = exported(
         "additive": ("AdditiveRegressor",),
         "attention.attention_regressor": ("AttentionRegressor",),
         "attention.weighted_embedding": ("AttentionWeighted",),
+        "bayesian.aggregate_gp": ("AggregateGP",),
         "bayesian.evidence_ridge": ("EvidenceRidge",),
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),

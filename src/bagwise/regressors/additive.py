@@ -25,12 +25,12 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):
         λ (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - y_i)²  =  (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - ŷ_i)².
 
     λ = 1 asks only that the mean of the values be right: what the target means where it is an aggregate, and hard to
-    learn from few bags. λ = 0 gives every instance its bag's target, as `instance-mean` does: many rows, but the values of
-    the instances are drawn to their bag's mean. The right-hand side says that the loss of instances is that of bags
+    learn from few bags. λ = 0 gives every instance its bag's target, as `instance-mean` does: many rows, but the values
+    of the instances are drawn to their bag's mean. The right-hand side says that the loss of instances is that of bags
     with a penalty on how much values vary within a bag; λ says how strong it is.
 
-    For every λ of ``blends`` and every fold of bags a network is trained without the fold and stopped early by it, all of
-    them as one job. The λ with the smallest error of held-out bags is chosen, and its networks are averaged.
+    For every λ of ``blends`` and every fold of bags a network is trained without the fold and stopped early by it, all
+    of them as one job. The λ with the smallest error of held-out bags is chosen, and its networks are averaged.
 
     Parameters
     ----------
