@@ -8,7 +8,7 @@ import bagwise as bw
 from bagwise.kernels.random_features import FourierFeatures
 from bagwise.methods import method
 
-METHODS = ["aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
+METHODS = ["aggregate-gp", "aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
 # What the methods share is tried with two of them, one without and one with an instance stage; the slow run takes all.
 SHARED = [
     pytest.param(name, marks=[] if name in ("aggregated", "instance-kme:ridge") else pytest.mark.slow)

@@ -18,7 +18,7 @@ from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.random_features import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
@@ -158,30 +158,25 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> AggregateGP:
         bags, y = check_fit(bags, y, allow_weights=True)
         self._check()
-        if self.likelihood == "gaussian":
-            jobs = (delayed(self._embed)(setting, bags) for setting in self.settings())
-            return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
-        weight = weights_or_ones(sample_weight, bags)
+        if self.likelihood != "gaussian":
+            return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))
+        jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
+        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
+
+    def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
         total = exposures(bags)
         rates = self._rates(bags, y, total)
         _refuse_one_sided(rates, weight, self.likelihood)
-        settings, some = self.settings(), _some_bags(bags)
-        fits = [LaplaceFit(self.embedding_for(one).fit(bags).features_, self.likelihood) for one in settings]
+        some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
-        if len(settings) > 1:
-            fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem) for fit in fits)
-            self.search_ = [(one, fit.log_evidence) for one, fit in zip(settings, fits, strict=True)]
-            best = int(np.argmax([score for _, score in self.search_]))
-        else:
-            best = 0
-        fit = fits[best]
-        if len(settings) == 1 or len(some) < len(bags):
-            fit = fit(bags, rates, total, weight)
-        if len(settings) == 1:
-            self.search_ = [(settings[0], fit.log_evidence)]
-        self.setting_, self.features_, self.posterior_ = settings[best], fit.features, fit.posterior
+        tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem) for _, fit in tried)
+        self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
+        best = int(np.argmax([score for _, score in self.search_]))
+        fit = fits[best] if len(some) == len(bags) else fits[best](bags, rates, total, weight)
+        self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
-        self._remember(bags, exposures(bags))
+        self._remember(bags, total)
         return self
 
     def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
@@ -217,6 +212,23 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         """The mean of unfitted features with this setting."""
         default = FourierFeatures(256, linear=False, random_state=self.random_state)
         return FeatureMean(clone(default if self.features is None else self.features).set_params(**setting))
+
+    def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
+        """Every setting, and the mean of its features, which are fitted."""
+        fitted, seen = [], None
+        for setting in self.settings():
+            embedding = self.embedding_for(setting)
+            features = embedding.fresh_features()
+            if seen is not None and getattr(features, "sampling", tuple)() == seen[0]:  # the same rows, looked up once
+                embedding.features_ = features.fit_sums(*seen[1:])
+            else:
+                embedding.features_ = features.fit(bags.instances)
+                if hasattr(features, "fit_sums"):
+                    sample = bags.instances[sample_rows(bags.instances, *features.sampling())]
+                    seen = features.sampling(), features.mean_, features.scale_, sample
+            remember_columns(embedding, bags)
+            fitted.append((setting, embedding))
+        return fitted
 
     def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
         """The expected target of every bag; with its standard deviation, or the covariance of all bags, if asked for.
@@ -334,27 +346,22 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def _seen(self, bags) -> Bags:
         before = bags.compared if isinstance(bags, Bags) else False
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        if self._counts_exposure and not before:
-            self._compare_exposures(bags)
+        if self._counts_exposure:
+            self._compare_exposures(bags, warned=before)
         return bags
 
-    def _compare_exposures(self, bags: Bags) -> None:
+    def _compare_exposures(self, bags: Bags, *, warned: bool) -> None:
         if (bags.weights is not None) != self.with_exposure_:
             lacking = "with exposures (instance weights), and these bags have none; load them with weights="
             needless = "without exposures (instance weights), and these bags have some; use bags.without_weights()"
             raise ValueError(f"the model was fitted {lacking if self.with_exposure_ else needless}")
         total, (low, high) = exposures(bags), self.exposure_range_in_[1]
-        if (far := total > FAR * high).any():
+        if not warned and (far := total > FAR * high).any():
             warnings.warn(
                 f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
                 f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
                 stacklevel=4,
             )
-
-    def _embed(self, setting: dict, bags: Bags) -> tuple:
-        embedding = self.embedding_for(setting)
-        with one_thread():
-            return setting, embedding, embedding.fit_transform(bags)
 
 
 def exposures(bags: Bags) -> np.ndarray:
@@ -474,6 +481,11 @@ class LaplaceFit:
     def _point(self) -> tuple[np.ndarray, float]:
         fit = self.posterior
         return fit.coef, float(fit.target_mean - fit.row_mean @ fit.coef)
+
+
+def _embed(setting: dict, embedding: FeatureMean, bags: Bags) -> tuple:
+    with one_thread():
+        return setting, embedding, mean_of_features(embedding.features_.transform, bags)
 
 
 def _posterior(rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Evidence:
