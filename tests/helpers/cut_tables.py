@@ -17,13 +17,13 @@ SHARED = [
 
 
 def small(name):
-    """The method with few random features: what is tested does not depend on their number."""
+    """The method with few random features and few settings: what is tested does not depend on their number."""
     base, _, preset = name.partition(":")
     model = method(base, preset=preset or None)
     for key, value in model.get_params().items():
         if isinstance(value, FourierFeatures):
             model.set_params(**{f"{key}__n_features": 40})
-    return model
+    return model.set_params(grid={"bandwidth": [0.5, 1.0]}) if base == "aggregate-gp" else model
 
 
 def cut(table, folder, seed):

@@ -104,7 +104,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     features_ : fitted, of the best setting
     setting_ : dict, the setting chosen
     posterior_ : `Evidence`, of b and β
-    noise_std_ : σ, in units of the target; of counts and rates None
+    noise_std_ : σ, in units of the target, for sums that of a bag of average exposure; of counts and rates None
+    noise_exposure_ : ē for Gaussian sums, else 1
     search_ : list of (setting, log evidence)
     exposure_range_in_ : array
         The least and greatest exposure of an instance, then of a bag.
@@ -200,7 +201,7 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         best = int(np.argmax([score for _, score in self.search_]))
         self.setting_, embedding, _ = embedded[best]
         self.features_, self.posterior_ = embedding.features_, posteriors[best]
-        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
+        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
         self._remember(bags, exposure)
         return self
 
@@ -289,8 +290,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def _noise(self, bags: Bags, rate: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """The variance of a target of a bag about its aggregate, both over the exposure where targets are sums."""
         if self.likelihood == "gaussian":
-            share = self.noise_exposure_ / exposures(bags) if self.aggregate == "sum" else 1.0
-            return share * self.noise_std_**2 * np.ones(len(bags))
+            total = exposures(bags) * self.noise_exposure_ if self.aggregate == "sum" else np.ones(len(bags))
+            return self.noise_std_**2 / total
         own = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
         return np.maximum(own, 0.0) / exposures(bags)
 
