@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import name_bags
+from bagwise.bags.validation import Parameter, ParameterError, name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
 from bagwise.kernels.random_features import FourierFeatures, sample_rows
@@ -316,18 +316,22 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         """Counts over exposures; what no count or rate can be is refused."""
         noun = "count" if self.aggregate == "sum" else "rate"
         if (y < 0).any():
-            raise ValueError(
+            raise ParameterError(
+                "likelihood",
                 f"{name_bags(bags.ids, y < 0)} a {noun} below zero ({y[y < 0][0]:g}), which a {self.likelihood} "
-                f"likelihood does not know; look for a fill value and leave such bags out, or use likelihood='gaussian'"
+                "likelihood does not know; look for a fill value and leave such bags out, or use ",
+                Parameter("likelihood", "gaussian"),
             )
         rates = y / total if self.aggregate == "sum" else y
         above = rates > 1
         if self.likelihood == "binomial" and above.any():
             more = f"a count ({y[above][0]:g}) above its total exposure ({total[above][0]:g})"
             what = more if self.aggregate == "sum" else f"a rate above one ({y[above][0]:g})"
-            raise ValueError(
+            raise ParameterError(
+                "likelihood",
                 f"{name_bags(bags.ids, above)} {what}; a binomial likelihood counts cases among the total of the "
-                "exposures: give those as instance weights, divide percentages by 100, or use likelihood='poisson'"
+                "exposures: give those as instance weights, divide percentages by 100, or use ",
+                Parameter("likelihood", "poisson"),
             )
         broken = y != np.round(y)
         if self.aggregate == "sum" and broken.any():
@@ -353,9 +357,12 @@ class AggregateGP(RegressorMixin, BaseEstimator):
 
     def _compare_exposures(self, bags: Bags, *, warned: bool) -> None:
         if (bags.weights is not None) != self.with_exposure_:
-            lacking = "with exposures (instance weights), and these bags have none; load them with weights="
-            needless = "without exposures (instance weights), and these bags have some; use bags.without_weights()"
-            raise ValueError(f"the model was fitted {lacking if self.with_exposure_ else needless}")
+            lacking = (
+                "with exposures (instance weights), and these bags have none; load them with ",
+                Parameter("weights"),
+            )
+            needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
+            raise ParameterError("weights", "the model was fitted ", *(lacking if self.with_exposure_ else needless))
         total, (low, high) = exposures(bags), self.exposure_range_in_[1]
         if not warned and (far := total > FAR * high).any():
             warnings.warn(
