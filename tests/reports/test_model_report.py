@@ -166,11 +166,11 @@ def test_methods_that_aggregate_values_show_them(tmp_path, aggregate):
     report = write(tmp_path, model, bags, y, method="aggregate-gp")
     assert f"predicts a bag by the {aggregate} of the values of its instances" in report.text
     section = values_section("aggregate-gp", model, bags, y)
-    against, placed = (str(plot["svg"]) for plot in section["plots"])
-    values = model.predict_instances(bags)
-    assert placed.count("M") == bags.n_instances and against.count("h0") == 30
-    ends = f"from {shown(values.min())} to {shown(values.max())}"
-    assert ends in section["plots"][1]["caption"] and ends in report.text
+    against, *maps = (str(plot["svg"]) for plot in section["plots"])
+    assert [one.count("h0") for one in (against, *maps)] == [30, bags.n_instances, bags.n_instances]
+    for numbers, plot in zip(model.predict_instances(bags, return_std=True), section["plots"][1:], strict=True):
+        ends = f"from {shown(numbers.min())} to {shown(numbers.max())}"
+        assert ends in plot["caption"] and ends in report.text
 
 
 def test_the_chart_of_values_has_means_over_targets(monkeypatch):

@@ -370,10 +370,11 @@ MOST_PLACES = 4000  # on a map
 FIFTHS = (0.12, 0.3, 0.5, 0.72, 1.0)  # how opaque the dots of the lowest to the highest fifth of the values are
 
 
-def draw_values(label: str, values: np.ndarray, bags, rates: np.ndarray, places: np.ndarray | None) -> dict:
+def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, places: np.ndarray | None) -> dict:
     """The mean value of every bag against its target with the spread of its instances, and a map of the values.
 
-    ``rates`` are targets in the unit of the values; ``places`` are x and y of the instances, if they are known.
+    ``rates`` are targets in the unit of the values; ``std`` the deviations of the values and ``places`` x and y of the
+    instances, if they are known.
     """
     parts = [values[start:stop] for start, stop in zip(bags.offsets[:-1], bags.offsets[1:], strict=True)]
     low, high = np.array([np.quantile(part, (0.1, 0.9)) for part in parts]).T
@@ -384,9 +385,11 @@ def draw_values(label: str, values: np.ndarray, bags, rates: np.ndarray, places:
     )
     plots = [{"svg": values_against_targets(rates, mean, low, high, label), "caption": text}]
     if places is not None:
-        ends = [shown(float(end)) for end in (values.min(), values.max())]
-        text = f"Where the values lie, from {ends[0]} to {ends[1]}: the fifth with the highest is the darkest."
-        plots.append({"svg": map_of_values(places, values, label), "caption": text})
+        for what, numbers in (("values", values), ("standard deviations of the values", std)):
+            if numbers is not None:
+                ends = [shown(float(end)) for end in (numbers.min(), numbers.max())]
+                text = f"Where the {what} lie, from {ends[0]} to {ends[1]}: the fifth with the highest is the darkest."
+                plots.append({"svg": map_of_values(places, numbers, f"{label}, {what}"), "caption": text})
     return {"label": label, "plots": plots}
 
 
@@ -414,4 +417,4 @@ def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:
         tag("g", dots(x(places[fifth == k, 0]), y(places[fifth == k, 1]), radius=1.6), opacity=str(opacity))
         for k, opacity in enumerate(FIFTHS)
     ]
-    return _frame(x, y, "x", "y", *parts, title=f"{label}: map of the values of {len(values)} instances")
+    return _frame(x, y, "x", "y", *parts, title=f"{label}: map of {len(values)} instances")

@@ -302,13 +302,14 @@ def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
     if aggregate is None:
         return None
     try:
-        values = instance_values(model, bags)["instance_predictions"]
+        found = instance_values(model, bags)
     except Exception:  # as above: the section is left out
         return None
     rates = y / segment_sum(_weights(bags), bags.offsets) if aggregate == "sum" else y
     names = list(bags.feature_names or ())
     places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
-    return draw_values(label, values, bags, rates, places) | {"aggregate": aggregate}
+    values = found["instance_predictions"]
+    return draw_values(label, values, found["instance_std"], bags, rates, places) | {"aggregate": aggregate}
 
 
 def _weights(bags: Bags) -> np.ndarray:

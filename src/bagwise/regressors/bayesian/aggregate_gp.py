@@ -15,10 +15,10 @@ from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import name_bags
+from bagwise.bags.validation import Parameter, ParameterError, name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.random_features import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
@@ -104,7 +104,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     features_ : fitted, of the best setting
     setting_ : dict, the setting chosen
     posterior_ : `Evidence`, of b and β
-    noise_std_ : σ, in units of the target; of counts and rates None
+    noise_std_ : σ, in units of the target, for sums that of a bag of average exposure; of counts and rates None
+    noise_exposure_ : ē for Gaussian sums, else 1
     search_ : list of (setting, log evidence)
     exposure_range_in_ : array
         The least and greatest exposure of an instance, then of a bag.
@@ -158,30 +159,25 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> AggregateGP:
         bags, y = check_fit(bags, y, allow_weights=True)
         self._check()
-        if self.likelihood == "gaussian":
-            jobs = (delayed(self._embed)(setting, bags) for setting in self.settings())
-            return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
-        weight = weights_or_ones(sample_weight, bags)
+        if self.likelihood != "gaussian":
+            return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))
+        jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
+        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
+
+    def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
         total = exposures(bags)
         rates = self._rates(bags, y, total)
         _refuse_one_sided(rates, weight, self.likelihood)
-        settings, some = self.settings(), _some_bags(bags)
-        fits = [LaplaceFit(self.embedding_for(one).fit(bags).features_, self.likelihood) for one in settings]
+        some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
-        if len(settings) > 1:
-            fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem) for fit in fits)
-            self.search_ = [(one, fit.log_evidence) for one, fit in zip(settings, fits, strict=True)]
-            best = int(np.argmax([score for _, score in self.search_]))
-        else:
-            best = 0
-        fit = fits[best]
-        if len(settings) == 1 or len(some) < len(bags):
-            fit = fit(bags, rates, total, weight)
-        if len(settings) == 1:
-            self.search_ = [(settings[0], fit.log_evidence)]
-        self.setting_, self.features_, self.posterior_ = settings[best], fit.features, fit.posterior
+        tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem) for _, fit in tried)
+        self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
+        best = int(np.argmax([score for _, score in self.search_]))
+        fit = fits[best] if len(some) == len(bags) else fits[best](bags, rates, total, weight)
+        self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
-        self._remember(bags, exposures(bags))
+        self._remember(bags, total)
         return self
 
     def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
@@ -205,7 +201,7 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         best = int(np.argmax([score for _, score in self.search_]))
         self.setting_, embedding, _ = embedded[best]
         self.features_, self.posterior_ = embedding.features_, posteriors[best]
-        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
+        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
         self._remember(bags, exposure)
         return self
 
@@ -217,6 +213,23 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         """The mean of unfitted features with this setting."""
         default = FourierFeatures(256, linear=False, random_state=self.random_state)
         return FeatureMean(clone(default if self.features is None else self.features).set_params(**setting))
+
+    def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
+        """Every setting, and the mean of its features, which are fitted."""
+        fitted, seen = [], None
+        for setting in self.settings():
+            embedding = self.embedding_for(setting)
+            features = embedding.fresh_features()
+            if seen is not None and getattr(features, "sampling", tuple)() == seen[0]:  # the same rows, looked up once
+                embedding.features_ = features.fit_sums(*seen[1:])
+            else:
+                embedding.features_ = features.fit(bags.instances)
+                if hasattr(features, "fit_sums"):
+                    sample = bags.instances[sample_rows(bags.instances, *features.sampling())]
+                    seen = features.sampling(), features.mean_, features.scale_, sample
+            remember_columns(embedding, bags)
+            fitted.append((setting, embedding))
+        return fitted
 
     def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
         """The expected target of every bag; with its standard deviation, or the covariance of all bags, if asked for.
@@ -277,8 +290,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def _noise(self, bags: Bags, rate: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """The variance of a target of a bag about its aggregate, both over the exposure where targets are sums."""
         if self.likelihood == "gaussian":
-            share = self.noise_exposure_ / exposures(bags) if self.aggregate == "sum" else 1.0
-            return share * self.noise_std_**2 * np.ones(len(bags))
+            total = exposures(bags) * self.noise_exposure_ if self.aggregate == "sum" else np.ones(len(bags))
+            return self.noise_std_**2 / total
         own = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
         return np.maximum(own, 0.0) / exposures(bags)
 
@@ -303,18 +316,22 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         """Counts over exposures; what no count or rate can be is refused."""
         noun = "count" if self.aggregate == "sum" else "rate"
         if (y < 0).any():
-            raise ValueError(
+            raise ParameterError(
+                "likelihood",
                 f"{name_bags(bags.ids, y < 0)} a {noun} below zero ({y[y < 0][0]:g}), which a {self.likelihood} "
-                f"likelihood does not know; look for a fill value and leave such bags out, or use likelihood='gaussian'"
+                "likelihood does not know; look for a fill value and leave such bags out, or use ",
+                Parameter("likelihood", "gaussian"),
             )
         rates = y / total if self.aggregate == "sum" else y
         above = rates > 1
         if self.likelihood == "binomial" and above.any():
             more = f"a count ({y[above][0]:g}) above its total exposure ({total[above][0]:g})"
             what = more if self.aggregate == "sum" else f"a rate above one ({y[above][0]:g})"
-            raise ValueError(
+            raise ParameterError(
+                "likelihood",
                 f"{name_bags(bags.ids, above)} {what}; a binomial likelihood counts cases among the total of the "
-                "exposures: give those as instance weights, divide percentages by 100, or use likelihood='poisson'"
+                "exposures: give those as instance weights, divide percentages by 100, or use ",
+                Parameter("likelihood", "poisson"),
             )
         broken = y != np.round(y)
         if self.aggregate == "sum" and broken.any():
@@ -334,27 +351,25 @@ class AggregateGP(RegressorMixin, BaseEstimator):
     def _seen(self, bags) -> Bags:
         before = bags.compared if isinstance(bags, Bags) else False
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        if self._counts_exposure and not before:
-            self._compare_exposures(bags)
+        if self._counts_exposure:
+            self._compare_exposures(bags, warned=before)
         return bags
 
-    def _compare_exposures(self, bags: Bags) -> None:
+    def _compare_exposures(self, bags: Bags, *, warned: bool) -> None:
         if (bags.weights is not None) != self.with_exposure_:
-            lacking = "with exposures (instance weights), and these bags have none; load them with weights="
-            needless = "without exposures (instance weights), and these bags have some; use bags.without_weights()"
-            raise ValueError(f"the model was fitted {lacking if self.with_exposure_ else needless}")
+            lacking = (
+                "with exposures (instance weights), and these bags have none; load them with ",
+                Parameter("weights"),
+            )
+            needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
+            raise ParameterError("weights", "the model was fitted ", *(lacking if self.with_exposure_ else needless))
         total, (low, high) = exposures(bags), self.exposure_range_in_[1]
-        if (far := total > FAR * high).any():
+        if not warned and (far := total > FAR * high).any():
             warnings.warn(
                 f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
                 f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
                 stacklevel=4,
             )
-
-    def _embed(self, setting: dict, bags: Bags) -> tuple:
-        embedding = self.embedding_for(setting)
-        with one_thread():
-            return setting, embedding, embedding.fit_transform(bags)
 
 
 def exposures(bags: Bags) -> np.ndarray:
@@ -474,6 +489,11 @@ class LaplaceFit:
     def _point(self) -> tuple[np.ndarray, float]:
         fit = self.posterior
         return fit.coef, float(fit.target_mean - fit.row_mean @ fit.coef)
+
+
+def _embed(setting: dict, embedding: FeatureMean, bags: Bags) -> tuple:
+    with one_thread():
+        return setting, embedding, mean_of_features(embedding.features_.transform, bags)
 
 
 def _posterior(rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Evidence:
