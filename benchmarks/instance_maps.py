@@ -4,10 +4,10 @@
     python benchmarks/instance_maps.py --quick    one draw of each simulation, and fewer bags
 
 Fitted to the bags of a simulation of `bw.datasets.make_instance_map`, every method predicts the instances of those bags
-(the map of what was observed: the first pair of columns), and instances and targets of new bags. Errors are root mean squared errors divided by
-the deviation of what is predicted: 1 is no better than the mean. Coverage is the share of true values within 1.645
-standard deviations of the prediction, 0.9 if these are right; methods without standard deviations have none. All
-numbers are means over draws.
+(the map of what was observed: the first pair of columns), then the instances and the targets of new bags. Errors are
+root mean squared errors divided by the deviation of what is predicted: 1 is no better than the mean. Coverage is the
+share of true values within 1.645 standard deviations of the prediction, 0.9 if these are right; methods without
+standard deviations have none. All numbers are means over draws.
 """
 
 from __future__ import annotations
