@@ -1,10 +1,11 @@
 """Maps of instances from aggregates of bags: error and coverage of the map and of the totals, where truth is known.
 
-    python benchmarks/instance_maps.py            the table of docs/instance_maps_measured.md
-    python benchmarks/instance_maps.py --quick    one draw of each simulation, and fewer bags
+    python benchmarks/instance_maps.py              three draws of each simulation
+    python benchmarks/instance_maps.py --draws 1    the table of docs/instance_maps_measured.md
+    python benchmarks/instance_maps.py --quick      one draw of each simulation, of 30 bags
 
 Fitted to the bags of a simulation of `bw.datasets.make_instance_map`, every method predicts the instances of those bags
-(the map of what was observed: the first pair of columns), then the instances and the targets of new bags. Errors are
+(the map of what was observed), and the instances and the targets of new bags. Errors are
 root mean squared errors divided by the deviation of what is predicted: 1 is no better than the mean. Coverage is the
 share of true values within 1.645 standard deviations of the prediction, 0.9 if these are right; methods without
 standard deviations have none. All numbers are means over draws.
@@ -23,37 +24,36 @@ from bagwise.datasets import make_instance_map
 from bagwise.regressors import AdditiveRegressor, AggregateGP
 
 DEVIATIONS = 1.645  # on either side: a level of 0.9
-DRAWS, N_NEW = 3, 200
+N_NEW = 200
 
 
 class BagValue:
     """Every instance carries the value of its bag: its target, or its target per unit of exposure."""
 
     def fit(self, bags, y):
-        self.bags, self.y = bags, y
+        self.y = y
         return self
 
     def predict_instances(self, bags):
-        return bags.expand(self.y) if bags is self.bags else None
+        return bags.expand(self.y)
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """Bags of a kind to learn from, bags of a kind to predict, and whether targets are counts."""
+    """Bags of a kind to learn from, new bags of several kinds to predict, and whether targets are counts."""
 
     train: str
-    new: str
     n_bags: int
+    new: tuple[str, ...]
     counts: bool = False
 
 
 SIMULATIONS = {
-    "surface, 50 bags": Simulation("surface", "surface", 50),
-    "surface, 200 bags": Simulation("surface", "surface", 200),
-    "surface, 200 bags, new bags shifted": Simulation("surface", "shifted", 200),
-    "counts, 200 bags": Simulation("counts", "counts", 200, counts=True),
-    "swiss roll, 50 bags": Simulation("swiss-roll", "swiss-roll", 50, counts=True),
-    "swiss roll, 200 bags": Simulation("swiss-roll", "swiss-roll", 200, counts=True),
+    "surface, 50 bags": Simulation("surface", 50, ("surface", "shifted")),
+    "surface, 200 bags": Simulation("surface", 200, ("surface", "shifted")),
+    "counts, 200 bags": Simulation("counts", 200, ("counts",), counts=True),
+    "swiss roll, 50 bags": Simulation("swiss-roll", 50, ("swiss-roll",), counts=True),
+    "swiss roll, 100 bags": Simulation("swiss-roll", 100, ("swiss-roll",), counts=True),
 }
 
 
@@ -95,50 +95,53 @@ def instances(model, bags):
 
 
 def error(truth, predicted) -> float:
-    return np.nan if predicted is None else float(np.sqrt(np.mean((predicted - truth) ** 2)) / truth.std())
+    return float(np.sqrt(np.mean((predicted - truth) ** 2)) / truth.std())
 
 
 def coverage(truth, predicted, std) -> float:
     return np.nan if std is None else float(np.mean(np.abs(predicted - truth) <= DEVIATIONS * std))
 
 
-def measure(model, counts: bool, simulation: Simulation, n_bags: int, draw: int) -> list[float]:
-    """Map: error and coverage of training bags, then of new bags; targets of new bags: error and coverage; seconds."""
+def measure(model, counts: bool, simulation: Simulation, n_bags: int, draw: int) -> list[list[float]]:
+    """Map of the training bags, error and coverage; then a row for new bags of each kind: map, targets; CPU seconds."""
     bags, y, truth = make_instance_map(simulation.train, n_bags, random_state=draw)
-    new, y_new, truth_new = make_instance_map(simulation.new, N_NEW, random_state=1000 + draw)
     as_rates = simulation.counts and not counts
     start = time.process_time()
     model = model.fit(bags, y / exposure(bags) if as_rates else y)
     seconds = time.process_time() - start
-    found = []
-    for where, values in ((bags, truth), (new, truth_new)):
-        predicted, std = instances(model, where)
-        found += [error(values, predicted), coverage(values, predicted, std)]
-    if not hasattr(model, "predict"):
-        return [*found, np.nan, np.nan, seconds]
-    total, std = with_std(model.predict, new)
-    total = total * exposure(new) if as_rates else total
-    return [*found, error(y_new, total), coverage(y_new, total, std), seconds]
+    predicted, std = instances(model, bags)
+    rows = [[error(truth, predicted), coverage(truth, predicted, std), np.nan, np.nan, seconds]]
+    for kind in simulation.new if hasattr(model, "predict") else ():
+        new, y_new, truth = make_instance_map(kind, N_NEW, random_state=1000 + draw)
+        predicted, std = instances(model, new)
+        found = [error(truth, predicted), coverage(truth, predicted, std)]
+        total, std = with_std(model.predict, new)
+        total = total * exposure(new) if as_rates else total
+        rows.append([*found, error(y_new, total), coverage(y_new, total, std), np.nan])
+    return rows
 
 
 def cell(number: float, decimals: int) -> str:
     return "" if np.isnan(number) else f"{number:.{decimals}f}"
 
 
-def main(quick: bool) -> None:
-    columns = ("simulation", "method", *("map error", "coverage") * 2, "target error", "coverage", "CPU s")
+def main(draws: int, quick: bool) -> None:
+    columns = ("simulation", "method", "bags", "map error", "coverage", "target error", "coverage", "CPU s")
     print("| " + " | ".join(columns) + " |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
+    print("|---|---|---|--:|--:|--:|--:|--:|")
     for title, simulation in SIMULATIONS.items():
-        n_bags, draws = (30, 1) if quick else (simulation.n_bags, DRAWS)
         for name, (model, counts) in methods(simulation.counts).items():
-            rows = [measure(model, counts, simulation, n_bags, draw) for draw in range(draws)]
-            *shares, seconds = np.mean(rows, axis=0)
-            cells = [*(cell(share, 2) for share in shares), cell(seconds, 1)]
-            print(f"| {title} | {name} | " + " | ".join(cells) + " |", flush=True)
+            n_bags = 30 if quick else simulation.n_bags
+            tables = [measure(model, counts, simulation, n_bags, draw) for draw in range(1 if quick else draws)]
+            kinds = ("those fitted", *(f"new, {kind}" for kind in simulation.new))
+            for kind, (*shares, seconds) in zip(kinds, np.mean(tables, axis=0), strict=False):
+                cells = [*(cell(share, 2) for share in shares), cell(seconds, 1)]
+                print(f"| {title} | {name} | {kind} | " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one draw of each simulation, and fewer bags")
-    main(parser.parse_args().quick)
+    parser.add_argument("--draws", type=int, default=3, help="of each simulation")
+    parser.add_argument("--quick", action="store_true", help="one draw of each simulation, of 30 bags")
+    options = parser.parse_args()
+    main(options.draws, options.quick)
