@@ -48,7 +48,7 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining"]
+QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining", "instance_maps"]
 SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
 
 

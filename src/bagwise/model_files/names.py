@@ -90,6 +90,7 @@ _PLACES = {
         "NystroemFeatures",
     ),
     "model_files.registry": ("Bags=make_bags",),
+    "regressors.additive": ("AdditiveRegressor",),
     "regressors.attention.attention_regressor": (
         "AttentionRegressor",
         "AttentionInputs=Inputs",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
+    from bagwise.regressors.additive import AdditiveRegressor
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
     from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
     from bagwise.regressors.bayesian.aggregate_gp import AggregateGP
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
+    "AdditiveRegressor",
     "AggregateGP",
     "AttentionRegressor",
     "AttentionWeighted",
@@ -48,6 +50,7 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
+        "additive": ("AdditiveRegressor",),
         "attention.attention_regressor": ("AttentionRegressor",),
         "attention.weighted_embedding": ("AttentionWeighted",),
         "bayesian.aggregate_gp": ("AggregateGP",),

@@ -14,7 +14,7 @@ from bagwise.evaluation.metrics import METRICS, score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.io.table_output import duration
 from bagwise.reports.charts import draw_predictions
-from bagwise.reports.explorer import choose_bags, explain_bags, function_section
+from bagwise.reports.explorer import choose_bags, explain_bags, function_section, values_section
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, interval_tiles
 from bagwise.reports.page import blank, sections, write_page
 from bagwise.reports.run_report import bags_table, describe_data
@@ -67,6 +67,7 @@ def write_model_report(
         else "Each bag once, predicted by a model that never saw it.",
         "bags": listed | _instances(label, model, bags[places], held),
         "function": function_section(label, model, bags),
+        "values": values_section(label, model, bags, y),
         "facts": _facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }

@@ -167,8 +167,8 @@ def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell)
     listed = _bag_list(results, best, places) | {"why_not": why_not}
     if bags is None:
         return {"bags": listed}
-    more, function = explored(results, best.bag[places], bags, y, model=model, tell=tell)
-    return {"bags": listed | more, "function": function}
+    more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+    return {"bags": listed | more, "function": function, "values": values}
 
 
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:

@@ -11,11 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Some bags: instances (rows, d), the bag of every row, and moments (bags, k), which may have no columns."""
+    """Some bags: instances (rows, d), the bag of every row, moments (bags, k), which may have no columns, and the share
+    of every row in its bag, for networks that need it."""
 
     rows: Tensor
     bag: Tensor
     moments: Tensor
+    share: Tensor | None = None
 
     def spread(self, values: Tensor) -> Tensor:
         """One slice per bag, repeated for each of its rows."""
@@ -24,6 +26,10 @@ class Batch:
     def total(self, values: Tensor) -> Tensor:
         """The sum of the rows of every bag."""
         return values.new_zeros(len(self.moments), *values.shape[1:]).index_add(0, self.bag, values)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of the rows of every bag, each by its share."""
+        return self.total(self.share[:, None] * values)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """exp(score), summing to one in every bag."""
@@ -41,6 +47,7 @@ class Network:
     ``pooling="set"``: T times, a query q from an LSTM weighs the instances by their inner product with it, and reads
     r = Σ a m. Its input [q, r] holds its own state q, so the two matrices of an LSTM are one here.
     ``pooling="gated"``: one score wᵀ(tanh(V m) ⊙ σ(U m)) per instance.
+    ``pooling="mean"``: a number h for every instance, and their mean; nothing comes after it.
     """
 
     n_features: int
@@ -58,7 +65,7 @@ class Network:
         layers = {f"read{i}": pair for i, pair in enumerate(zip(widths, widths[1:], strict=False))}
         if self.pooling == "set":
             layers["lstm"] = (2 * units, 4 * units)
-        else:
+        elif self.pooling == "gated":
             layers |= {"tanh": (units, units), "sigmoid": (units, units), "score": (units, 1)}
         widths = ((2 if self.pooling == "set" else 1) * units + self.n_moments, *self.head, 1)
         return layers | {f"head{i}": pair for i, pair in enumerate(zip(widths, widths[1:], strict=False))}
@@ -95,11 +102,17 @@ class Network:
         return {name: part[0].numpy().copy() for name, part in self.unpack(torch.from_numpy(vector)[None]).items()}
 
     def __call__(self, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Predictions (bags, members) and attention (rows, members), the latter averaged over the T looks."""
+        """Predictions (bags, members) and attention (rows, members), the latter averaged over the T looks.
+
+        With ``pooling="mean"`` the numbers h (rows, members) stand for the attention.
+        """
         members = len(parameters["head0.bias"])
         read = batch.rows
         for i in range(len(self.read)):
             read = _dense(parameters, f"read{i}", read).relu()
+        if self.pooling == "mean":
+            values = _dense(parameters, "head0", read)[..., 0]
+            return batch.mean(values), values
         pooled, attention = (self._set if self.pooling == "set" else self._gated)(parameters, batch, read)
         if self.n_moments:
             pooled = torch.cat([pooled, batch.moments[:, None].expand(-1, members, -1)], dim=2)
