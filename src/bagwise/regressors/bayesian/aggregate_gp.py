@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
@@ -24,8 +25,8 @@ from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
 BLOCK_ROWS = 4096  # instances at a time
 HELD = 2**25  # numbers: features of so many are kept between the steps of a fit, and made again where there are more
-SEARCHED = 200_000  # instances: where there are more, some of the bags choose the setting of counts and rates
-STEPS, TOLERANCE = 100, 1e-6  # of Fisher scoring, and the change of f at which it ends
+SEARCHED = 100_000  # instances: where there are more, some of the bags choose the setting of counts and rates
+STEPS, TOLERANCE, ROUGH = 100, 1e-6, 1e-3  # of Fisher scoring, the change of f at which it ends, and in the search
 FAR = 10.0  # a total exposure so many times the largest of training is warned of
 AGGREGATES = ("mean", "sum")
 
@@ -171,10 +172,10 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
         tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
-        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem) for _, fit in tried)
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem, tolerance=ROUGH) for _, fit in tried)
         self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
         best = int(np.argmax([score for _, score in self.search_]))
-        fit = fits[best] if len(some) == len(bags) else fits[best](bags, rates, total, weight)
+        fit = fits[best](bags, rates, total, weight)
         self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
         self._remember(bags, total)
@@ -396,9 +397,11 @@ def aggregate(features: Callable, bags: Bags, values: Callable, held: list | Non
         phi = np.asarray(phi, dtype=np.float64)
         value, slope = values(phi)
         moved = share[rows] * slope
-        parts = np.column_stack([share[rows] * value, moved, moved[:, None] * phi])
-        sums = np.zeros((len(bags), parts.shape[1])) if sums is None else sums
-        sums[touched] += segment_sum(parts, own)
+        sums = np.zeros((len(bags), phi.shape[1] + 2)) if sums is None else sums
+        sums[touched, 0] += segment_sum(share[rows] * value, own)
+        sums[touched, 1] += segment_sum(moved, own)
+        # A line of weights for every bag, so that compiled code adds up the features without another array of them.
+        sums[touched, 2:] += csr_array((moved, np.arange(len(phi)), own), shape=(len(own) - 1, len(phi))) @ phi
     level, slope = sums[:, 0], sums[:, 1]
     return Aggregates(level, slope, sums[:, 2:] / slope[:, None])
 
@@ -434,11 +437,11 @@ class LaplaceFit:
     def __init__(self, features, likelihood: str):
         self.features, self.likelihood = features, likelihood
 
-    def __call__(self, bags: Bags, rates: np.ndarray, total: np.ndarray, weight: np.ndarray) -> LaplaceFit:
+    def __call__(self, bags: Bags, rates, total, weight, *, tolerance: float = TOLERANCE) -> LaplaceFit:
         with one_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._fit(bags, rates, total, weight)
+            return self._fit(bags, rates, total, weight, tolerance)
 
-    def _fit(self, bags, rates, total, weight) -> LaplaceFit:
+    def _fit(self, bags, rates, total, weight, tolerance) -> LaplaceFit:
         likelihood = LIKELIHOODS[self.likelihood]
         width = self.features.transform(bags.instances[:2]).shape[1]
         small = bags.n_instances * width <= HELD
@@ -454,7 +457,7 @@ class LaplaceFit:
             log_density = counted @ likelihood.log_density(rates, found.level)
             return found, float(log_density) if np.isfinite(found.rows).all() else -np.inf
 
-        if hasattr(self, "posterior"):  # from some of the bags
+        if hasattr(self, "posterior"):  # from the search
             coef, intercept = self._point()
         else:
             coef, intercept = np.zeros(width), float(likelihood.inverse(np.average(rates, weights=counted)))
@@ -472,10 +475,11 @@ class LaplaceFit:
                     break
             moved = np.abs(now.rows @ (new - at)[:-1] + (new - at)[-1]).max()
             at, found = new, now
-            if moved < TOLERANCE:
+            if moved < tolerance:
                 break
         else:
-            warnings.warn(f"the posterior was not found in {STEPS} steps", ConvergenceWarning, stacklevel=2)
+            if tolerance == TOLERANCE:
+                warnings.warn(f"the posterior was not found in {STEPS} steps", ConvergenceWarning, stacklevel=2)
         coef = at[:-1]
         posterior = self.posterior
         self.log_evidence = float(
