@@ -9,8 +9,7 @@ from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention.ensemble_fit import Samples, Task, _State, within  # noqa: E402
-from bagwise.regressors.attention.network import Network  # noqa: E402
+from bagwise.regressors.attention.network import Network, Samples, Task, _State, within  # noqa: E402
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
