@@ -25,7 +25,7 @@ def run(folder, **smaller):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("map")
-    return *run(folder, SIZE=60, DISTRICTS=60), folder
+    return *run(folder, SIZE=48, DISTRICTS=40), folder
 
 
 def errors(printed: str) -> list[float]:

@@ -9,8 +9,7 @@ from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention.ensemble_fit import Samples, Task, _State, within  # noqa: E402
-from bagwise.regressors.attention.network import Network  # noqa: E402
+from bagwise.regressors.attention.network import Network, Samples, Task, _State, within  # noqa: E402
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
@@ -79,13 +78,13 @@ def test_linear_values_are_the_least_squares_of_the_blend(blend):
     np.testing.assert_allclose(found[0] + bags.instances @ found[1:], expected, atol=2e-3)
 
 
-def trained_to_the_end(bags, y, blend, *, epochs=300):
+def trained_to_the_end(bags, y, blend, *, epochs=150):
     """Intercept and slopes of a linear h after so many steps, each on all bags."""
     network = Network(bags.n_features, 0, (), pooling="mean", looks=1, head=())
     samples = Samples(bags.instances.copy(), bags.offsets, np.empty((len(bags), 0)), shares=bags.shares())
     ones = np.ones((len(bags), 1))
     task = Task(y[:, None], ones, ones / len(y), np.array([blend]))
-    recipe = Recipe(epochs, epochs, len(bags), 0.05, 0.0, "float32", 0, "cpu")
+    recipe = Recipe(epochs, epochs, len(bags), 0.1, 0.0, "float32", 0, "cpu")
     state = _State(network, samples, task, np.zeros((1, 3)), recipe)
     for _ in range(epochs):
         state.step(np.arange(len(bags)))

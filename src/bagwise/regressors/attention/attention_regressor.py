@@ -338,7 +338,7 @@ def ensemble_engine(method: str):
         with lock:
             import torch  # noqa: F401
 
-            from bagwise.regressors.attention import ensemble_fit
+            from bagwise.regressors.attention import network
     except ImportError as error:
         raise ImportError(f"{method} needs torch; install it with: pip install 'bagwise[torch]'") from error
-    return ensemble_fit
+    return network
