@@ -112,9 +112,17 @@ def test_a_sum_is_the_mean_of_rates_weighed_by_exposure():
     total = np.array([part.sum() for part in parts_of(WEIGHED, WEIGHED.weights)])
     summed = AdditiveRegressor(**QUICK, aggregate="sum").fit(WEIGHED, Y)
     rates = AdditiveRegressor(**QUICK).fit(WEIGHED, Y / total, sample_weight=total)
-    np.testing.assert_allclose(summed.predict_instances(NEW), rates.predict_instances(NEW), rtol=1e-4, atol=1e-5)
-    twice = bw.from_arrays([np.vstack([rows, rows]) for rows in NEW])
-    np.testing.assert_allclose(summed.predict(twice), 2 * summed.predict(NEW), rtol=1e-12)
+    new = NEW.with_weights(np.ones(NEW.n_instances))
+    np.testing.assert_allclose(summed.predict_instances(new), rates.predict_instances(new), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(summed.predict(new.with_weights(2 * new.weights)), 2 * summed.predict(new), rtol=1e-12)
+
+
+def test_sums_over_other_exposures_are_refused_or_warned_of():
+    model = AdditiveRegressor(**QUICK, aggregate="sum").fit(WEIGHED, Y)
+    with pytest.raises(ValueError, match="fitted with exposures .* and these bags have none"):
+        model.predict(NEW)
+    with pytest.warns(UserWarning, match="total exposure of .* predictions grow in proportion to it"):
+        model.predict(NEW.with_weights(np.full(NEW.n_instances, 1e3)))
 
 
 def test_the_blend_of_the_smallest_held_out_error_is_kept():

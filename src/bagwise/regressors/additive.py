@@ -12,6 +12,7 @@ from bagwise.bags.checks import within_range
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.instances.networks.ensemble import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
+from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
 AGGREGATES = ("mean", "sum")
@@ -127,8 +128,9 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):
         if not weight.any():
             raise ValueError("no bag of weight above zero is left to learn from")
         if self.aggregate == "sum":
-            exposure = segment_sum(_exposure(bags), bags.offsets)
-            y, weight = y / exposure, weight * exposure
+            total = exposures(bags)
+            y, weight = y / total, weight * total
+            remember_exposures(self, bags, total)
         fold = few_folds(bags, self.folds, recipe.seed)
         seen = weight > 0
         splits = [engine.Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
@@ -147,7 +149,7 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = self._seen(bags)
         values = self._values(bags)
         if self.aggregate == "sum":
             return segment_sum(_exposure(bags) * values, bags.offsets)
@@ -155,12 +157,19 @@ class AdditiveRegressor(RegressorMixin, BaseEstimator):
 
     def predict_instances(self, bags) -> np.ndarray:
         """h of every instance: what it is in a mean, or one unit of its weight in a sum."""
-        return self._values(check_bags(bags, fitted=self, allow_weights=True))
+        return self._values(self._seen(bags))
 
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: h times its share in the bag, or in a sum its weight."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = self._seen(bags)
         return self._values(bags) * (_exposure(bags) if self.aggregate == "sum" else bags.shares())
+
+    def _seen(self, bags) -> Bags:
+        before = bags.compared if isinstance(bags, Bags) else False
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        if self.aggregate == "sum":
+            compare_exposures(self, bags, warned=before)
+        return bags
 
     def _values(self, bags: Bags) -> np.ndarray:
         return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))

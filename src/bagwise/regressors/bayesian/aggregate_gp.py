@@ -178,7 +178,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         fit = fits[best](bags, rates, total, weight)
         self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
-        self._remember(bags, total)
+        remember_columns(self, bags)
+        remember_exposures(self, bags, total)
         return self
 
     def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
@@ -203,7 +204,8 @@ class AggregateGP(RegressorMixin, BaseEstimator):
         self.setting_, embedding, _ = embedded[best]
         self.features_, self.posterior_ = embedding.features_, posteriors[best]
         self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
-        self._remember(bags, exposure)
+        remember_columns(self, bags)
+        remember_exposures(self, bags, exposure)
         return self
 
     def settings(self) -> list[dict]:
@@ -343,39 +345,42 @@ class AggregateGP(RegressorMixin, BaseEstimator):
             )
         return rates
 
-    def _remember(self, bags: Bags, total: np.ndarray) -> None:
-        remember_columns(self, bags)
-        own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
-        self.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
-        self.with_exposure_ = bags.weights is not None
-
     def _seen(self, bags) -> Bags:
         before = bags.compared if isinstance(bags, Bags) else False
         bags = check_bags(bags, fitted=self, allow_weights=True)
         if self._counts_exposure:
-            self._compare_exposures(bags, warned=before)
+            compare_exposures(self, bags, warned=before)
         return bags
-
-    def _compare_exposures(self, bags: Bags, *, warned: bool) -> None:
-        if (bags.weights is not None) != self.with_exposure_:
-            lacking = (
-                "with exposures (instance weights), and these bags have none; load them with ",
-                Parameter("weights"),
-            )
-            needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
-            raise ParameterError("weights", "the model was fitted ", *(lacking if self.with_exposure_ else needless))
-        total, (low, high) = exposures(bags), self.exposure_range_in_[1]
-        if not warned and (far := total > FAR * high).any():
-            warnings.warn(
-                f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
-                f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
-                stacklevel=4,
-            )
 
 
 def exposures(bags: Bags) -> np.ndarray:
     """The total weight of every bag: its size where instances have none."""
     return bags.sizes.astype(np.float64) if bags.weights is None else segment_sum(bags.weights, bags.offsets)
+
+
+def remember_exposures(fitted, bags: Bags, total: np.ndarray) -> None:
+    """Note on the estimator the exposures it is fitted on: ``total`` of every bag."""
+    own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
+    fitted.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
+    fitted.with_exposure_ = bags.weights is not None
+
+
+def compare_exposures(fitted, bags: Bags, *, warned: bool) -> None:
+    """Refuse bags with exposures where those of training had none, or the reverse; warn of totals far larger."""
+    if (bags.weights is not None) != fitted.with_exposure_:
+        lacking = (
+            "with exposures (instance weights), and these bags have none; load them with ",
+            Parameter("weights"),
+        )
+        needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
+        raise ParameterError("weights", "the model was fitted ", *(lacking if fitted.with_exposure_ else needless))
+    total, (low, high) = exposures(bags), fitted.exposure_range_in_[1]
+    if not warned and (far := total > FAR * high).any():
+        warnings.warn(
+            f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
+            f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
+            stacklevel=5,
+        )
 
 
 class Aggregates(NamedTuple):
