@@ -18,6 +18,7 @@ __all__ = [
     "EmbeddingRidge",
     "Explanation",
     "Intervals",
+    "Novelty",
     "OutOfFold",
     "Results",
     "check_bag_estimator",
@@ -37,6 +38,7 @@ __all__ = [
     "method",
     "method_card",
     "method_names",
+    "novelty",
     "predict_scan",
     "save_model",
     "save_npz",
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
     from bagwise.evaluation import Results, evaluate
     from bagwise.execution import cluster
-    from bagwise.explanations import Explanation, explain
+    from bagwise.explanations import Explanation, Novelty, explain, novelty
     from bagwise.instances import OutOfFold
     from bagwise.intervals import Intervals
     from bagwise.io import check_table, from_raster, from_table, load, save_npz
@@ -88,7 +90,7 @@ else:
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
         "evaluation": ("Results", "evaluate"),
         "execution": ("cluster",),
-        "explanations": ("Explanation", "explain"),
+        "explanations": ("Explanation", "Novelty", "explain", "novelty"),
         "instances": ("OutOfFold",),
         "intervals": ("Intervals",),
         "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),

@@ -31,6 +31,9 @@ def predict(
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+    ] = False,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
@@ -53,6 +56,7 @@ def predict(
     import bagwise as bw
     from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
+    from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
@@ -68,7 +72,9 @@ def predict(
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
+            scans.refuse_options(
+                context, "instances", "level", "novelty", "target", "missing", "fill_value", "keep", "decimal"
+            )
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
@@ -81,6 +87,11 @@ def predict(
                 columns = predictions(fitted, bags, y, level=level)
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
+            if novelty or has_profile(fitted):
+                found = bw.novelty(fitted, bags)
+                messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
+                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     found = bw.explain(fitted, bags).table()

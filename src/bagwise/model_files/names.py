@@ -21,6 +21,7 @@ _PLACES = {
     ),
     "auto.target_transforms": ("MonotoneTarget",),
     "bags.folds": ("BagKFold",),
+    "bags.training_profile": ("TrainingProfile",),
     "embeddings.base": ("CovariatesBeside",),
     "embeddings.feature_mean": (
         "FeatureMean",
