@@ -70,7 +70,7 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = _columns(header, table) | new, None, None
+        how, rows, y = columns_at_fit(header, table) | new, None, None
         if engine != "memory":
             scans.refuse_options(
                 context, "instances", "level", "novelty", "target", "missing", "fill_value", "keep", "decimal"
@@ -152,15 +152,15 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _columns(header: dict, tables: list[str]) -> dict:
-    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = ()) -> dict:
+    """How the table was read at fit: the same columns are needed again, targets and groups only if asked for."""
     from bagwise.io.array_files import holds_bags
 
     known = dict((header.get("training") or {}).get("columns") or {})
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal", *more)
     kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
 

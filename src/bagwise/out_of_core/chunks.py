@@ -24,10 +24,10 @@ from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import absent, as_feature_names
 from bagwise.io.columns import Roles, choose_features, refuse_no_labels, refuse_no_target
+from bagwise.io.conditions import Where
 from bagwise.io.parquet import Part, visible
 from bagwise.io.readers import reading
 from bagwise.io.tables import stack
-from bagwise.out_of_core.conditions import Where
 
 AT_ONCE = 16  # footers of distant files are waited for together
 

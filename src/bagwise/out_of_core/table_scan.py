@@ -12,6 +12,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.io.columns import refuse_unknown
+from bagwise.io.conditions import as_where
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.out_of_core.chunks import (
@@ -26,7 +27,6 @@ from bagwise.out_of_core.chunks import (
     cut_bags,
     read_footers,
 )
-from bagwise.out_of_core.conditions import as_where
 
 
 @dataclass(frozen=True)
