@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from joblib import parallel_config
+from sklearn.linear_model import LinearRegression
 
 import bagwise as bw
 from bagwise.bags.folds import bag_folds, units_of
+from bagwise.embeddings import Pool
 from bagwise.explanations.feature_importance import Exchange, draw_donors, draw_rows
 
 NAMES = ["red", "nir", "noise"]
@@ -26,7 +28,8 @@ MODEL = bw.Intervals(bw.method("statistics"), folds=5).fit(BAGS, Y)
 
 def test_mean_and_spread_are_told_apart_on_held_out_folds():
     bags, y = planted(300, seed=3)
-    model = bw.Intervals(bw.method("statistics"), folds=5).fit(bags, y)
+    rows = bw.BagPipeline([("rows", Pool(("mean", "deviation"))), ("head", LinearRegression())])
+    model = bw.Intervals(rows, folds=5).fit(bags, y)
     found = bw.importance(model, bags, y, repeats=2)
     assert found.held_out and found.names[2] == "noise"
     at = {name: found.names.index(name) for name in NAMES}
@@ -65,7 +68,10 @@ def naive(model, bags, y, members, part, donors_and_rows):
                     elif part == "mean":
                         instances[row, j] += other - mean
                     else:
-                        instances[row, j] = bags.instances[rows[row], j] - other + mean
+                        dealt, there = bags.instances[rows[own], j], ~np.isnan(bags.instances[rows[own], j])
+                        instances[row, j] = (
+                            bags.instances[rows[row], j] - np.average(dealt[there], weights=weights[there]) + mean
+                        )
             if part != "spread":
                 for j in beside:
                     covariates[i, j] = bags.covariates[donor, j]

@@ -74,6 +74,8 @@ def test_a_method_with_standard_deviations_gives_those_of_the_part():
     mean, std = model.predict(part, return_std=True)
     np.testing.assert_allclose(found.prediction, mean, rtol=1e-10)
     np.testing.assert_allclose(found.std, std, rtol=1e-10)
+    np.testing.assert_allclose(found.std_of_mean**2 + model.noise_std_**2, std**2, rtol=1e-10)
+    assert list(found.table()) == ["bag", "prediction", "std", "std_of_mean", "share", "instances"]
 
 
 def made(name):
@@ -162,3 +164,13 @@ def test_what_is_refused():
         as_where("t > 'soon'").holds({"t": np.array(["2020-01-01"], dtype="datetime64[D]")})
     with pytest.warns(UserWarning, match=r"of 60 bags have no instance that satisfies the condition \(first: "):
         bw.predict_subset(model, BAGS, "age > 75")
+
+
+def test_districts_have_a_known_truth():
+    """Subgroups of simulated districts are predicted much better than by the total of the district."""
+    bags, y = bw.datasets.make_districts(100)
+    found = bw.predict_subset(bw.method("aggregated").fit(bags, y), bags, "sex == 2 and age > 45")
+    women = (bags.instances[:, 1] == 2) & (bags.instances[:, 0] > 45)
+    truth = np.array([bags.kept["chance"][bags.rows([i])][women[bags.rows([i])]].mean() for i in found.ids])
+    assert np.sqrt(np.mean((found.prediction - truth) ** 2)) < 0.3 * np.sqrt(np.mean((y[found.ids] - truth) ** 2))
+    assert np.abs(y - [bags.kept["chance"][bags.rows([i])].mean() for i in range(100)]).max() < 0.2

@@ -6,6 +6,7 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.datasets.aerosol import make_aerosol
+    from bagwise.datasets.districts import make_districts
     from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
     from bagwise.datasets.problems import make_problem
     from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
@@ -15,6 +16,7 @@ __all__ = [
     "law_bayes_optimal",
     "make_aerosol",
     "make_bmir",
+    "make_districts",
     "make_entropy",
     "make_gaussian",
     "make_law",
@@ -27,6 +29,7 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "aerosol": ("make_aerosol",),
+        "districts": ("make_districts",),
         "law": ("LawPosterior", "law_bayes_optimal", "make_law"),
         "problems": ("make_problem",),
         "published": ("make_bmir", "make_entropy", "make_gaussian", "make_modes", "make_outlier2"),

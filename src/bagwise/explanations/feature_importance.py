@@ -135,7 +135,7 @@ def importance(
       in the donor asks for, so bags of different sizes keep the donor's distribution. Columns of one group move
       together, row by row;
     - ``mean``: x - m + m', the mean alone;
-    - ``spread``: x' - m' + m, all but the mean.
+    - ``spread``: x' - m' + m, all but the mean, with m' the mean of the rows as dealt: that of the bag stays as it is.
 
     The importance is the rise of the error, averaged over repeats, in every fold of bags; the mean over folds and its
     standard error are reported. All columns are exchanged with the same donors.
@@ -277,13 +277,13 @@ class Exchange:
     def __call__(self, columns: Columns, part: str, repeat: int) -> Bags:
         bags, donors, rows = self.bags, self.donors[repeat], self.rows[repeat]
         instances, covariates, j = bags.instances.copy(), bags.covariates, columns.features
-        shift = bags.expand(self.means[donors][:, j] - self.means[:, j])
-        if part == "whole":
-            instances[:, j] = bags.instances[rows][:, j]
-        elif part == "mean":
-            instances[:, j] = bags.instances[:, j] + shift
+        if part == "mean":
+            instances[:, j] += bags.expand(self.means[donors][:, j] - self.means[:, j]).astype(instances.dtype)
         else:
-            instances[:, j] = bags.instances[rows][:, j] - shift
+            instances[:, j] = bags.instances[rows][:, j]
+        if part == "spread":  # as dealt, for of bags of different sizes the means of the dealt rows differ a little
+            dealt = _known_means(bags._with(instances=instances[:, j]))
+            instances[:, j] += bags.expand(self.means[:, j] - dealt).astype(instances.dtype)
         if columns.covariates and part != "spread":
             covariates = covariates.copy()
             covariates[:, columns.covariates] = bags.covariates[donors][:, columns.covariates]

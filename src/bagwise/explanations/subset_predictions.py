@@ -38,7 +38,9 @@ class SubsetPredictions:
     ids : of the bags that have such instances, in the order of the bags
     prediction : array, one number per id
     std : array or None
-        The standard deviation of the target of such a part, where the method gives one.
+        The standard deviation of the target of such a part, where the method gives one: as if it were a bag.
+    std_of_mean : array or None
+        That of the expected target alone, without the noise of a bag's target, where the method knows the noise (blr).
     share : array, the share of the part in its bag, by weights if the instances have some
     instances : array, how many they are
     left_out : ids of the bags without such instances
@@ -55,13 +57,14 @@ class SubsetPredictions:
     ids: np.ndarray
     prediction: np.ndarray
     std: np.ndarray | None
+    std_of_mean: np.ndarray | None
     share: np.ndarray
     instances: np.ndarray
     left_out: np.ndarray
 
     def table(self) -> dict[str, np.ndarray]:
         """Equally long columns, a row per bag that has such instances."""
-        std = {} if self.std is None else {"std": self.std}
+        std = {name: getattr(self, name) for name in ("std", "std_of_mean") if getattr(self, name) is not None}
         sizes = {"share": self.share, "instances": self.instances}
         return {"bag": self.ids, "prediction": self.prediction} | std | sizes
 
@@ -105,7 +108,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
     if the target depends on the bag as a whole (people of a kind behave otherwise where they are many), nothing in
     the totals shows that, and the prediction may be far off. The standard deviation knows of the former and not of the
-    latter. See docs/subgroups.md.
+    latter.
 
     References
     ----------
@@ -152,7 +155,9 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     prediction, std = _predicted(inner, subset)
     if (np.abs(by_sum - prediction) > ROUNDING * np.maximum(size, np.abs(prediction))).any():
         raise ValueError(_refusal(inner))
-    return SubsetPredictions(bags.ids[there], prediction, std, share, counts[there], bags.ids[~there])
+    noise = getattr(last_step(inner), "noise_std_", None)
+    of_mean = None if std is None or noise is None else np.sqrt(np.maximum(std**2 - noise**2, 0.0))
+    return SubsetPredictions(bags.ids[there], prediction, std, of_mean, share, counts[there], bags.ids[~there])
 
 
 def _satisfying(bags: Bags, where) -> np.ndarray:
