@@ -11,6 +11,7 @@ within 1.645 standard deviations of the expected target, 90 percent if all is we
 from __future__ import annotations
 
 import argparse
+import warnings
 
 import numpy as np
 
@@ -38,6 +39,7 @@ def measure(n_bags: int, context: float, where: str, draws: int) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    warnings.filterwarnings("ignore", message=".* have no instance that satisfies")
     draws = 1 if parser.parse_args().quick else 10
     print("| districts | context | subgroup | RMSE | RMSE of the total | coverage of 90 % |")
     print("|---|---|---|---|---|---|")

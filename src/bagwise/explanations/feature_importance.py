@@ -201,7 +201,7 @@ def importance(
     if count_units(bags) < 4:
         raise ValueError(f"{count_units(bags)} bags (groups) cannot be exchanged in folds; importance needs at least 4")
     named = _columns(bags, groups)
-    predict, fold, held_out = _predictor(model, bags)
+    predict, fold, held_out = predictor_of(model, bags)
     started = perf_counter()
     score = _scorer(y, fold, METRICS[metric], weight)
     baseline = score(predict(bags))  # by a model that warns of what is odd
@@ -354,7 +354,7 @@ class FoldPredictor:
         )
 
 
-def _predictor(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:
+def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:
     """A function from bags to predictions, the fold of every bag, and whether the predictions are held out."""
     for source in (model, unwrapped(model)):
         left_out, calibrated = getattr(source, "left_out_", None), getattr(source, "calibration_", ())

@@ -65,7 +65,7 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "function", "bags")
+    names = ("results", "summary", "importance", "novelty", "function", "bags")
     lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
     texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
@@ -74,7 +74,13 @@ def blank() -> dict:
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
     names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
-    names |= {"function": "Learned function", "bags": "Bags", "facts": "What was run"}
+    names |= {
+        "importance": "Features",
+        "novelty": "Unusual bags",
+        "function": "Learned function",
+        "bags": "Bags",
+        "facts": "What was run",
+    }
     return [
         (name, "run" if part == "facts" else part)
         for part, name in names.items()
