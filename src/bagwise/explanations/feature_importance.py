@@ -284,9 +284,9 @@ class Exchange:
         if part == "spread":  # as dealt, for of bags of different sizes the means of the dealt rows differ a little
             dealt = _known_means(bags._with(instances=instances[:, j]))
             instances[:, j] += bags.expand(self.means[:, j] - dealt).astype(instances.dtype)
-        if columns.covariates and part != "spread":
-            covariates = covariates.copy()
-            covariates[:, columns.covariates] = bags.covariates[donors][:, columns.covariates]
+        if covariates is not None and part != "spread":
+            given, covariates = covariates[donors], covariates.copy()
+            covariates[:, columns.covariates] = given[:, columns.covariates]
         return bags._with(instances=instances, covariates=covariates)
 
 

@@ -71,7 +71,8 @@ class Novelty:
             return f"All {n:,} bags are like the training bags." if n > 1 else "The bag is like the training bags."
         text = f"Of {n:,} bags, {counts['inside']:,} are like the training bags (inside), {counts['edge']:,} at the "
         text += f"edge and {counts['outside']:,} outside"
-        worst = int(np.lexsort((self.distance, self.share_outside, [VERDICTS.index(v) for v in self.verdict]))[-1])
+        severity = np.array([VERDICTS.index(verdict) for verdict in self.verdict])
+        worst = int(np.lexsort((self.distance, self.share_outside, severity))[-1])
         text += f". Least like them is bag {label(self.ids[worst])}"
         if self.share_outside[worst] > 0:
             where = f"column {self.table()['column_outside'][worst]!r}"

@@ -13,7 +13,7 @@ from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
 from bagwise.explanations.contributions import instance_values, unwrapped
-from bagwise.io.conditions import as_where
+from bagwise.io.conditions import read_where
 from bagwise.regressors.pipeline import last_step
 
 # Methods of the catalogue whose prediction is a mean of one function over the instances.
@@ -161,10 +161,9 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
 
 def _satisfying(bags: Bags, where) -> np.ndarray:
-    mask = np.asarray(where) if not isinstance(where, str | list | tuple) else None
-    if mask is None:
-        found = as_where(where)
-        return found.holds(_columns(bags))
+    if isinstance(where, str | list | tuple):
+        return read_where(where).holds(_columns(bags))
+    mask = np.asarray(where)
     if mask.dtype != bool or mask.shape != (bags.n_instances,):
         raise ValueError(
             f"where must be a condition such as 'age > 45', or one truth value for each of {bags.n_instances:,} "

@@ -86,8 +86,11 @@ def as_where(where) -> Where | None:
     >>> print(as_where(r"path == 'C:\new'").any_of[0][0][2])
     C:\new
     """
-    if where is None:
-        return None
+    return None if where is None else read_where(where)
+
+
+def read_where(where) -> Where:
+    """The same, of something."""
     found = _read(where)
     number = sum(map(len, found.any_of))
     if number > MOST:

@@ -106,7 +106,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    model = _made(name, random_state)
+    model: Any = _made(name, random_state)
     passes = Passes(scan, executor)
     stages, head = _parts(model)
     if not stages:
