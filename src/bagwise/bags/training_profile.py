@@ -70,7 +70,7 @@ class TrainingProfile:
             self.shares = np.ones(len(some), dtype=np.float32)
             return
         low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
-        self.shares = _share(_outside(some, some.expand(low), some.expand(high)).any(axis=1), some).astype(np.float32)
+        self.shares = _share(_any(_outside(some, some.expand(low), some.expand(high))), some).astype(np.float32)
 
     # At fit ---------------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class TrainingProfile:
         """
         bags = bags.spread()
         marked = _outside(bags, *self.range)
-        return _share(marked.any(axis=1), bags), _share(marked, bags)
+        return _share(_any(marked), bags), _share(marked, bags)
 
     def distance(self, bags: Bags) -> np.ndarray:
         """The mean distance of every bag to its nearest training bags."""
@@ -207,6 +207,11 @@ def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
 def _outside(bags: Bags, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Which values lie outside, (instances, columns); a missing one does not."""
     return (bags.instances < low) | (bags.instances > high)
+
+
+def _any(marked: np.ndarray) -> np.ndarray:
+    """Which rows have a mark in any column."""
+    return np.logical_or.reduce(marked, axis=1)
 
 
 def _mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from operator import and_, or_
 
 import numpy as np
 
-from bagwise.execution.reduction import Tree
+from bagwise.execution.tasks import Tree
 
 # Conditions. pyarrow walks them by recursion: with 1,000 it crashes in a thread of half a megabyte, which some systems
 # give, with 10,000 anywhere.
