@@ -10,7 +10,6 @@ from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import refuse_other_names
 from bagwise.bags.training_profile import FEWEST, TrainingProfile
 from bagwise.bags.validation import label
-from bagwise.explanations.contributions import unwrapped
 
 VERDICTS = ("inside", "edge", "outside")
 
@@ -160,7 +159,11 @@ def has_profile(model) -> bool:
 
 
 def _kept(model) -> TrainingProfile | None:
-    return getattr(model, "profile_", None) or getattr(unwrapped(model), "profile_", None)
+    if hasattr(model, "profile_"):
+        return model.profile_
+    from bagwise.explanations.contributions import unwrapped  # here, for `bagwise predict` does not need it
+
+    return getattr(unwrapped(model), "profile_", None)
 
 
 def _profile(model) -> TrainingProfile:
