@@ -92,7 +92,7 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "function", "values", "bags")
+    names = ("results", "summary", "importance", "novelty", "function", "values", "bags")
     lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
     texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
@@ -101,7 +101,8 @@ def blank() -> dict:
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
     names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
-    names |= {"function": "Learned function", "values": "Instance values", "bags": "Bags", "facts": "What was run"}
+    names |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
+    names |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
     return [
         (name, "run" if part == "facts" else part)
         for part, name in names.items()
@@ -354,6 +355,8 @@ def write_model_report(
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
+        "importance": findings.importance_section(model, bags, y),
+        "novelty": findings.novelty_section(bags, held),
         "bags": listed | _instances(label, model, bags[places], held),
         "function": function_section(label, model, bags),
         "values": values_section(label, model, bags, y),
