@@ -32,6 +32,7 @@ __all__ = [
     "from_padded",
     "from_raster",
     "from_table",
+    "learning_curve",
     "load",
     "load_model",
     "method",
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
-    from bagwise.evaluation import Results, evaluate
+    from bagwise.evaluation import Results, evaluate, learning_curve
     from bagwise.execution import cluster
     from bagwise.explanations import Explanation, explain
     from bagwise.instances import OutOfFold
@@ -86,7 +87,7 @@ else:
     )
     _NAMES = {
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
-        "evaluation": ("Results", "evaluate"),
+        "evaluation": ("Results", "evaluate", "learning_curve"),
         "execution": ("cluster",),
         "explanations": ("Explanation", "explain"),
         "instances": ("OutOfFold",),

@@ -19,6 +19,7 @@ from bagwise.intervals.order_statistics import (
     SortedScores,
     around,
     check_level,
+    conformal_quantile,
     plus_interval,
     unit_shares,
     units_needed,
@@ -102,10 +103,10 @@ class Intervals(RegressorMixin, BaseEstimator):
     bounds.
 
     *Quantile scores.* With l and u the two quantiles of the error, fitted without fold k on the held-out residuals of
-    the others, :math:`E_i = \max\{\mu_{-k(i)}(x_i) + l_{-k(i)}(x_i) - y_i,\; y_i - \mu_{-k(i)}(x_i) - u_{-k(i)}(x_i)\}`,
-    and the interval is :math:`[q^-_i\{\mu_{-k(i)}(x) + l_{-k(i)}(x) - E_i\},\; q^+_i\{\mu_{-k(i)}(x) + u_{-k(i)}(x) +
-    E_i\}]`. The quantiles are those of ``level``; another level of `predict_interval` is covered as well, by the same
-    two quantiles and another E.
+    the others, and :math:`l'_k = \mu_{-k} + l_{-k}`, :math:`u'_k = \mu_{-k} + u_{-k}`, the scores are
+    :math:`E_i = \max\{l'_{k(i)}(x_i) - y_i,\; y_i - u'_{k(i)}(x_i)\}` and the interval is
+    :math:`[q^-_i\{l'_{k(i)}(x) - E_i\},\; q^+_i\{u'_{k(i)}(x) + E_i\}]`. The quantiles are those of ``level``; another
+    level of `predict_interval` is covered as well, by the same two quantiles and another E.
 
     *Scales.* The theory asks that the scale of a fold be fitted without its bags. For "split", "std" and "none" that is
     exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
@@ -231,6 +232,33 @@ class Intervals(RegressorMixin, BaseEstimator):
             given, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
             scale = given[np.arange(len(centre)) % len(given)]
         return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_)
+
+    def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
+        """Intervals (bags, 2) of the training bags ``calibration_``, each by the model and the scores of other folds.
+
+        What coverage can be measured with when there are no new bags: the model of the bag's fold never saw it, and
+        its own score is not among those that make it wide. None where the other folds have too few scores for the
+        level. With one fold (a split) every bag (group) is left out of the scores in turn.
+        """
+        bags, y = check_fit(bags, y, **EVERYTHING)
+        level = check_level(self.level if level is None else level)
+        if self.left_out_ is None:
+            return None
+        bags, held_out = compared(bags[self.calibration_]), y[self.calibration_] - self.residuals_
+        if self.scores == "quantile":
+            bounds, scale = self.quantiles_.held_out(bags, self.fold_, held_out), np.ones(len(bags))
+        else:
+            given = self.scale_.predict_folds(bags)
+            bounds, scale = np.stack([held_out] * 2, axis=1), given[self.fold_ % len(given), np.arange(len(bags))]
+        unit = units_of(bags)
+        part = self.fold_ if self.fold_.any() else unit
+        half = np.empty(len(bags))
+        for k in range(part.max() + 1):
+            others = part != k
+            if len(np.unique(unit[others])) < units_needed(level):
+                return None
+            half[~others] = conformal_quantile(self.scores_[None, others], self.shares_[others], level)[0]
+        return around(held_out, bounds + np.stack([-half * scale, half * scale], axis=1))
 
     def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
         centre = self.left_out_.predict_folds(bags)

@@ -222,30 +222,31 @@ def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
     return {name: coverage(y[part], intervals[part]) for name, part in parts.items()}
 
 
-def coverage_by(y, intervals, labels) -> dict[str, list]:
-    """Coverage for every label (site, year), as columns: the label, its bags, their coverage, the mean width.
+def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
+    """Coverage for every label (site, year), as columns: label, bags, coverage, low, high, mean width.
 
-    With few bags a coverage says little: of one bag it is 0 or 1. So the bounds between which it lies by luck alone in
-    95 of 100 cases, if the intervals hold at the share of all bags, stand beside it.
+    With few bags a coverage says little: of one bag it is 0 or 1. In 95 of 100 cases that of n independent bags lies
+    from ``low`` to ``high`` where the intervals hold at ``level``.
 
     Examples
     --------
-    >>> coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])["coverage"]
-    [1.0, 0.0]
+    >>> found = coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])
+    >>> found["label"], found["bags"], found["coverage"], found["low"]
+    (['a', 'b'], [3, 1], [1.0, 0.0], [0.667, 0.0])
     """
     y, intervals, labels = np.asarray(y), np.asarray(intervals), np.asarray(labels)
-    share = coverage(y, intervals)
     if labels.shape != y.shape:
         raise ValueError(f"give one label for each of {len(y)} bags, not shape {labels.shape}")
-    rows: dict[str, list] = {"label": [], "bags": [], "coverage": [], "low": [], "high": [], "width": []}
+    columns: dict[str, list] = {name: [] for name in ("label", "bags", "coverage", "low", "high", "width")}
     for label in np.unique(labels):
         part = labels == label
         n = int(part.sum())
-        low, high = binom.interval(0.95, n, share) if 0 < share < 1 else (share * n, share * n)
-        values = (label.item(), n, coverage(y[part], intervals[part]), float(low / n), float(high / n))
-        for name, value in zip(rows, (*values, float(np.mean(np.ptp(intervals[part], axis=1)))), strict=True):
-            rows[name].append(value)
-    return rows
+        luck = [round(float(one) / n, 3) for one in binom.interval(0.95, n, check_level(level))]
+        width = float(np.mean(np.ptp(intervals[part], axis=1)))
+        row = (label.item(), n, coverage(y[part], intervals[part]), *luck, width)
+        for name, value in zip(columns, row, strict=True):
+            columns[name].append(value)
+    return columns
 
 
 def fifths(values) -> np.ndarray:

@@ -15,7 +15,7 @@ from bagwise.explanations.contributions import unwrapped
 from bagwise.io.table_output import duration
 from bagwise.reports.charts import draw_predictions
 from bagwise.reports.explorer import choose_bags, explain_bags, function_section
-from bagwise.reports.findings import METRIC_NAMES, HeldOut, interval_tiles
+from bagwise.reports.findings import LEVEL, METRIC_NAMES, HeldOut, coverage_table, interval_tiles
 from bagwise.reports.page import blank, sections, write_page
 from bagwise.reports.run_report import bags_table, describe_data
 from bagwise.reports.text import Column, counted, filled, numbers, shown, texts
@@ -65,6 +65,7 @@ def write_model_report(
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
+        "coverage": coverage_table(held, bags.groups),
         "bags": listed | _instances(label, model, bags[places], held),
         "function": function_section(label, model, bags),
         "facts": _facts(bags, y, label, command),
@@ -85,8 +86,15 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
     if fold.shape != y.shape:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
-    unit = units_of(bags)
-    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample, unit=unit)
+    more = {"in_sample": in_sample, "unit": units_of(bags), "bounds": _bounds(model, bags, y)}
+    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, **more)
+
+
+def _bounds(model, bags, y) -> np.ndarray | None:
+    """The model's own intervals of all bags, each made without the bag; None where it has none, or not of all."""
+    if not hasattr(model, "held_out_interval") or np.shape(getattr(model, "calibration_", ())) != y.shape:
+        return None
+    return model.held_out_interval(bags, y, LEVEL)
 
 
 def _fold(source, n_bags: int) -> np.ndarray:

@@ -66,8 +66,8 @@ def _hash(script: str) -> str:
 def blank() -> dict:
     """Every part a page can have, all empty."""
     names = ("results", "summary", "function", "bags")
-    lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
-    texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
+    lists = ("notes", "tiles", "predictions", "coverage", "failures", "methods", "facts")
+    texts = {"predictions_lead": "", "no_predictions": "", "coverage_of": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
 
 

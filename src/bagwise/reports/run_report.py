@@ -156,6 +156,8 @@ def write_report(
     bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
     if held:
         best = next(iter(held.values()))
+        labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
+        content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label}
         content |= _bags_section(results, best, bags, y, why_not=why_not, model=model, tell=tell)
     content["sections"] = sections(content)
     return write_page(path, content)
@@ -176,6 +178,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, findings.differences(results))
     tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
+    tables |= {"by": findings.by_table(results, ranked[0]["method"])}
     chosen = results.selection_text()
     about = {
         "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
