@@ -7,7 +7,7 @@ from bagwise.first_use import exported
 if TYPE_CHECKING:
     from bagwise.evaluation.comparison import corrected_t_test, holm
     from bagwise.evaluation.evaluation import evaluate
-    from bagwise.evaluation.learning_curve import LearningCurve, learning_curve
+    from bagwise.evaluation.learning_curves import LearningCurve, learning_curve
     from bagwise.evaluation.metrics import METRICS
     from bagwise.evaluation.results import Results
     from bagwise.evaluation.splits import Split, make_splits
@@ -29,7 +29,7 @@ __getattr__, __dir__ = exported(
     {
         "comparison": ("corrected_t_test", "holm"),
         "evaluation": ("evaluate",),
-        "learning_curve": ("LearningCurve", "learning_curve"),
+        "learning_curves": ("LearningCurve", "learning_curve"),
         "metrics": ("METRICS",),
         "results": ("Results",),
         "splits": ("Split", "make_splits"),

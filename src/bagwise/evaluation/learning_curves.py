@@ -11,17 +11,18 @@ from bagwise.bags.checks import compared
 from bagwise.bags.folds import units_of
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
-from bagwise.evaluation.plan import as_entries, make_plan, on_device
+from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import executor_for
+from bagwise.intervals.calibration import gives_std
 from bagwise.io.table_output import as_text, write_table
 
 OVER = ("bags", "instances")
 METRICS_OF_CURVES = ("rmse", "mae", "crps")  # means over bags of an error each
 SHARES = tuple(2.0**-k for k in range(5, -1, -1))
-POINTS, FEWEST_BAGS = 6, 8  # sizes of the default curve, and the smallest of them
+POINTS, FEWEST_BAGS, FEWEST_UNITS = 6, 8, 3  # sizes of the default curve; bags and groups in the smallest of them
 FEWEST_POINTS = 4  # sizes for a law of three parameters
 DRAWS = 500  # of the bootstrap
 EXPONENTS = np.geomspace(0.1, 2.0, 40)
@@ -67,8 +68,8 @@ def learning_curve(
         Groups stay together: parts of the training bags are made of whole groups.
     over : {"bags", "instances"}
     sizes : numbers, optional
-        For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, to all of them). For
-        "instances", shares of every bag's instances, up to 1 (default: 1/32, 1/16, ... 1, those that leave the
+        For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
+        all of them). For "instances", shares of every bag's instances, up to 1 (default: 1/32, 1/16, ... 1, those that leave the
         median bag two instances). At least four.
     repeats, folds, random_state : the splits, see `make_splits`
         The cost is ``repeats * folds`` fits for every size.
@@ -110,9 +111,11 @@ def learning_curve(
     if len(entries) != 1:
         raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
     entries = [on_device(entries[0], device)]
+    _refuse_no_uncertainty(entries[0].make(random_state), metric)
     if over == "bags":
-        wanted = _bag_sizes(sizes, min(len(split.train) for split in splits))
-        parts, data, target = _parts_of_bags(splits, wanted, units_of(bags), random_state), bags, y
+        unit = units_of(bags)
+        wanted = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
+        parts, data, target = _parts_of_bags(splits, wanted, unit, random_state), bags, y
     else:
         wanted = _shares(sizes, bags)
         data, target = thinned(bags, wanted, random_state), np.tile(y, len(wanted))
@@ -121,10 +124,15 @@ def learning_curve(
     plan = make_plan(data, target, entries, parts, **how)
     store = Memory() if out is None else Folder(out)
     results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
-    curve = _measured(results, over, wanted, bags, metric, level)
+    curve = _measured(results, plan, over, wanted, bags, metric, level)
     if out is not None:
         write_table(Folder(out).path / "learning_curve.csv", curve.table())
     return curve
+
+
+def _refuse_no_uncertainty(estimator, metric: str) -> None:
+    if metric == "crps" and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
+        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
 
 
 def _named(method):
@@ -136,9 +144,10 @@ def _named(method):
 # Sizes and splits ---------------------------------------------------------------------------------------------------
 
 
-def _bag_sizes(sizes, most: int) -> list[int]:
+def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
+    """Numbers of training bags, up to those of a fold; the smallest by default holds three groups."""
     if sizes is None:
-        least = min(max(FEWEST_BAGS, most // 8), most)
+        least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
         wanted = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
     else:
         wanted = sorted({int(one) for one in np.ravel(sizes) if one == int(one)})
@@ -338,25 +347,27 @@ class LearningCurve:
         return "\n".join([as_text(self.table()), self.sentence(), *self.notes()])
 
 
-def _measured(results: Results, over: str, wanted: list, bags: Bags, metric: str, level: float) -> LearningCurve:
+def _measured(
+    results: Results, plan: Plan, over: str, wanted: list, bags: Bags, metric: str, level: float
+) -> LearningCurve:
     """The curve of the cells that are there."""
     label, n = results.methods[0], len(bags)
-    splits = {}  # (repeat, fold of the splits) -> number
-    errors, cell_of, trained = [], [], [[] for _ in wanted]
-    for number, split in enumerate(results.splits):
-        at, cell = number % len(wanted), results.cell(label, split)
+    # By key: where groups are large, two sizes may be the same training bags, and are one cell.
+    done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
+    errors, split_of, trained = [], [], [[] for _ in wanted]
+    for number, planned in enumerate(plan.cells):
+        cell, (split, at) = done.get(planned.key), divmod(number, len(wanted))
         if cell is None:
             continue
-        key = splits.setdefault((split[0], str(split[1]).split(" of ")[0]), len(splits))
         trained[at].append(cell["n_train"])
         place = np.asarray(cell["bags"]) % n
         errors.append((np.full(len(place), at), place, _errors(cell, metric)))
-        cell_of.append(np.full(len(place), key))
+        split_of.append(np.full(len(place), split))
     if any(not one for one in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
         raise ValueError(f"{label} has no result at some size, so there is no curve; the first failure: {first}")
     at, place, error = map(np.concatenate, zip(*errors, strict=True))
-    sums = _Sums(at, units_of(bags)[place], np.concatenate(cell_of), error, len(wanted))
+    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(wanted))
     mean, draws = sums.means(None)[None], np.stack([sums.means(seed) for seed in range(DRAWS)])
     if over == "bags":
         sizes, now = np.array([np.mean(one) for one in trained]), float(n)
@@ -378,16 +389,18 @@ def _errors(cell: dict, metric: str) -> np.ndarray:
     if cell["uncertainty"] is not None:
         return np.asarray(cell["uncertainty"]["crps"])
     if cell["std"] is None:
-        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
+        raise ValueError(
+            "some fits have too few bags for intervals of 0.9, so they have no CRPS; leave out small sizes"
+        )
     return Uncertainty.normal(y, prediction, np.asarray(cell["std"])).crps
 
 
 class _Sums:
     """Errors by size, unit and split, and their means when units and splits are drawn again."""
 
-    def __init__(self, at, unit, cell, error, n_sizes: int):
-        pairs, pair = np.unique(unit * (cell.max() + 1) + cell, return_inverse=True)
-        self.unit, self.cell = np.divmod(pairs, cell.max() + 1)
+    def __init__(self, at, unit, split, error, n_sizes: int):
+        pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
+        self.unit, self.split = np.divmod(pairs, split.max() + 1)
         self.sums, self.counts = np.zeros((2, len(pairs), n_sizes))
         np.add.at(self.sums, (pair, at), error)
         np.add.at(self.counts, (pair, at), 1.0)
@@ -397,7 +410,7 @@ class _Sums:
         weights = np.ones(len(self.unit))
         if seed is not None:
             rng = np.random.default_rng(seed)
-            for which in (self.unit, self.cell):
+            for which in (self.unit, self.split):
                 n = int(which.max()) + 1
                 weights = weights * rng.multinomial(n, np.full(n, 1 / n))[which]
         if not weights.any():
