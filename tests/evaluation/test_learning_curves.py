@@ -152,6 +152,8 @@ def test_what_is_refused():
     refused("different shares .* above 0 and up to 1; got \\[0.5, 20.0\\]", sizes=[0.5, 20], over="instances")
     refused("needs at least 4 sizes, and 48 training bags a fold give 2", sizes=[10, 20])
     refused("needs at least 4 sizes, and 8 training bags a fold give 1", bags=BAGS[:10])
+    short = bw.from_arrays(list(BAGS.instances[:30, None]))
+    refused("needs at least 4 sizes, and bags of 1 instances .median. give 1", bags=short, over="instances")
     refused("of one method, not of 2", method=["aggregated", "blr"])
     refused("crps needs a method that gives standard deviations", metric="crps")
     refused("no result at some size, .* the first failure: ValueError: never", method=("broken", Broken()), repeats=1)

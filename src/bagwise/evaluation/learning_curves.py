@@ -21,7 +21,7 @@ from bagwise.io.table_output import as_text, write_table
 
 OVER = ("bags", "instances")
 METRICS_OF_CURVES = ("rmse", "mae", "crps")  # means over bags of an error each
-SHARES = tuple(2.0**-k for k in range(5, -1, -1))
+FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # of the median bag in the smallest part of the default
 POINTS, FEWEST_BAGS, FEWEST_UNITS = 6, 8, 3  # sizes of the default curve; bags and groups in the smallest of them
 FEWEST_POINTS = 4  # sizes for a law of three parameters
 DRAWS = 500  # of the bootstrap
@@ -69,8 +69,8 @@ def learning_curve(
     over : {"bags", "instances"}
     sizes : numbers, optional
         For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
-        all of them). For "instances", shares of every bag's instances, up to 1 (default: 1/32, 1/16, ... 1, those that
-        leave the median bag two instances). At least four.
+        all of them). For "instances", shares of every bag's instances, up to 1 (default: six from 1/32, or what leaves the
+        median bag two instances). At least four.
     repeats, folds, random_state : the splits, see `make_splits`
         The cost is ``repeats * folds`` fits for every size.
     metric : {"rmse", "mae", "crps"}
@@ -161,7 +161,8 @@ def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
 
 def _shares(sizes, bags: Bags) -> list[float]:
     if sizes is None:
-        wanted = [share for share in SHARES if share * np.median(bags.sizes) >= 2]
+        least = max(FEWEST_INSTANCES / np.median(bags.sizes), SMALLEST_SHARE)
+        wanted = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
     else:
         wanted = sorted({float(one) for one in np.ravel(sizes)})
         if len(wanted) != len(np.ravel(sizes)) or wanted[0] <= 0 or wanted[-1] > 1:
@@ -210,7 +211,7 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     order = np.lexsort((np.random.default_rng(random_state).random(bags.n_instances), bag))
     place = np.empty(bags.n_instances, dtype=np.int64)
     place[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
-    keep = [np.ceil(share * bags.sizes - 1e-9).astype(np.int64).clip(1) for share in shares]
+    keep = [_kept(bags, share) for share in shares]
     rows = np.concatenate([np.flatnonzero(place < one[bag]) for one in keep])
     several = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
@@ -219,6 +220,10 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     weights = None if bags.weights is None else bags.weights[rows]
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(keep))])
     return bags._with(instances=bags.instances[rows], offsets=offsets, weights=weights, **several)
+
+
+def _kept(bags: Bags, share: float) -> np.ndarray:
+    return np.ceil(share * bags.sizes - 1e-9).astype(np.int64).clip(1)
 
 
 # The curve and its law ----------------------------------------------------------------------------------------------
@@ -372,7 +377,7 @@ def _measured(
     if over == "bags":
         sizes, now = np.array([np.mean(one) for one in trained]), float(n)
     else:
-        sizes, now = np.asarray(wanted) * bags.sizes.mean(), float(bags.sizes.mean())
+        sizes, now = np.array([_kept(bags, share).mean() for share in wanted]), float(bags.sizes.mean())
     if not (mean > 0).all():
         raise ValueError("the method predicts every held-out bag exactly, so there is no error that could fall")
     shown = np.sqrt if metric == "rmse" else np.asarray

@@ -232,7 +232,7 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
     --------
     >>> found = coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])
     >>> found["label"], found["bags"], found["coverage"], found["low"]
-    (['a', 'b'], [3, 1], [1.0, 0.0], [0.667, 0.0])
+    (['a', 'b'], [3, 1], [1.0, 0.0], [0.333, 0.0])
     """
     y, intervals, labels = np.asarray(y), np.asarray(intervals), np.asarray(labels)
     if labels.shape != y.shape:

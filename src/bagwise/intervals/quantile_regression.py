@@ -31,15 +31,18 @@ class BagQuantiles(BaseEstimator):
     .. math:: \min_{a, b} \frac1n \sum_i \rho_\tau(r_i - a - b^\top z_i) + \lambda_\tau \lVert b \rVert_1, \qquad
               \rho_\tau(e) = \max(\tau e, (\tau - 1) e),
 
-    with the columns of z standardised and :math:`\lambda_\tau = \Phi^{-1}(1 - 0.1 / 2p)\sqrt{\tau(1 - \tau)/n}` for p
-    columns, of which Belloni and Chernozhukov show that no column enters (with probability 0.9) where the error depends
-    on none. So with few bags, or errors that are alike everywhere, the two quantiles are those of all residuals.
+    with the columns of z standardised and, for p columns and a factor f (``penalty``),
+    :math:`\lambda_\tau = f\,\Phi^{-1}(1 - 0.1 / 2p)\sqrt{\tau(1 - \tau)/n}`. For f = 1 Belloni and Chernozhukov show that no
+    column enters (with probability 0.9) where the error depends on none, so that the two quantiles are those of all
+    residuals. A half lets dependence in earlier, at little cost where there is none (docs/intervals.md has figures).
     A column beyond its range in training counts as the end of that range: no quantile runs away at a new bag.
 
     Parameters
     ----------
     level : float
         The share of errors between the two quantiles.
+    penalty : float
+        The factor f above.
     most_features : int
         Feature means that may enter, those with the largest correlation with the absolute residual.
 
@@ -60,12 +63,13 @@ class BagQuantiles(BaseEstimator):
     >>> bags = bw.from_arrays([rng.normal(size=n) for n in np.tile([1, 4, 25, 100], 100)])
     >>> errors = rng.exponential(size=400) / np.sqrt(bags.sizes)
     >>> BagQuantiles(level=0.8).fit(bags, errors, np.zeros(400)).predict(bags[[0, 3]], np.zeros(2)).round(1)
-    array([[0.1, 1.9],
-           [0. , 0.3]])
+    array([[0.1, 2.1],
+           [0. , 0.2]])
     """
 
-    def __init__(self, *, level: float = 0.9, most_features: int = 20):
+    def __init__(self, *, level: float = 0.9, penalty: float = 0.5, most_features: int = 20):
         self.level = level
+        self.penalty = penalty
         self.most_features = most_features
 
     def fit(self, bags, residuals, predictions) -> BagQuantiles:
@@ -100,7 +104,7 @@ class BagQuantiles(BaseEstimator):
         if unit == 0:
             return
         for side, tau in enumerate(((1 - self.level) / 2, (1 + self.level) / 2)):
-            penalty = norm.ppf(1 - CHANCE / (2 * p)) * np.sqrt(tau * (1 - tau) / n)
+            penalty = self.penalty * norm.ppf(1 - CHANCE / (2 * p)) * np.sqrt(tau * (1 - tau) / n)
             # Residuals of mean one: the tolerances of the solver then mean the same for targets of any unit.
             fitted = QuantileRegressor(quantile=tau, alpha=penalty, solver="highs").fit(columns, residuals / unit)
             self.coef_[side], self.intercept_[side] = fitted.coef_ * unit, fitted.intercept_ * unit
