@@ -20,6 +20,8 @@ from bagwise.evaluation.learning_curves import thinned
 from bagwise.evaluation.metrics import rmse
 
 N_NEW = 1000
+# Over instances only simulations whose target is of what the instances are drawn from; in "mean" it is of the very
+# instances, all of which have no sampling error left.
 CASES = [
     ("mean", "aggregated", "bags", 60),
     ("mean", "aggregated", "bags", 200),
@@ -27,7 +29,7 @@ CASES = [
     ("noisy", "statistics:linear", "bags", 200),
     ("shape", "statistics:linear", "bags", 60),
     ("shape", "statistics:linear", "bags", 200),
-    ("mean", "aggregated", "instances", 200),
+    ("noisy", "statistics:linear", "instances", 200),
     ("shape", "statistics:linear", "instances", 200),
 ]
 

@@ -69,8 +69,8 @@ def learning_curve(
     over : {"bags", "instances"}
     sizes : numbers, optional
         For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
-        all of them). For "instances", shares of every bag's instances, up to 1 (default: six from 1/32, or what leaves the
-        median bag two instances). At least four.
+        all of them). For "instances", shares of every bag's instances, up to 1 (default: six from 1/32, or from what
+        leaves the median bag two instances). At least four.
     repeats, folds, random_state : the splits, see `make_splits`
         The cost is ``repeats * folds`` fits for every size.
     metric : {"rmse", "mae", "crps"}
