@@ -49,7 +49,7 @@ def page_module(monkeypatch):
 
 
 QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
+SLOW = ["intervals", "learning_curves", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

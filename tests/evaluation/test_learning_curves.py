@@ -140,6 +140,11 @@ def test_groups_weights_covariates_missing_values_and_crps():
         assert np.isfinite(found.errors).all() and (found.errors > 0).all() and np.isfinite(found.gain()).all()
 
 
+def test_it_has_no_report_of_methods(curve, tmp_path):
+    with pytest.raises(ValueError, match="fits of a learning curve, not an evaluation"):
+        bw.reports.write_report(curve.results, tmp_path / "report.html")
+
+
 def test_what_is_refused():
     def refused(match, *, method="aggregated", bags=BAGS, error=ValueError, **options):
         with pytest.raises(error, match=match):

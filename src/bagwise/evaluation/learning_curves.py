@@ -122,6 +122,7 @@ def learning_curve(
         parts = [_moved(split, share, at * len(bags)) for split in splits for at, share in enumerate(wanted)]
     how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
     plan = make_plan(data, target, entries, parts, **how)
+    plan.record["learning_curve"] = {"over": over, "sizes": wanted}
     store = Memory() if out is None else Folder(out)
     results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
     curve = _measured(results, plan, over, wanted, bags, metric, level)

@@ -149,6 +149,8 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
+    if results.record.get("learning_curve"):
+        raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
     ranked = results.ranked()
     found = {row["method"]: held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
