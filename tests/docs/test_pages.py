@@ -49,7 +49,13 @@ def page_module(monkeypatch):
 
 
 QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "learning_curves", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
+SLOW = [
+    "intervals",
+    "learning_curves",
+    "auto",
+    "report",
+    "scale",
+]  # the rest beside their code
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

@@ -210,3 +210,12 @@ def test_without_matplotlib_the_extra_is_named():
     code = "import sys; sys.modules['matplotlib'] = None; import bagwise.reports.plots"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode and "pictures need matplotlib: pip install matplotlib" in done.stderr
+
+
+def test_a_learning_curve_is_drawn_as_measured_and_beyond(axis):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    curve = bw.learning_curve("aggregated", bags, y, repeats=1, folds=2, sizes=[8, 11, 15, 20])
+    assert plots.learning_curve(axis, curve) is axis
+    law, measured, now = axis.lines[0], axis.lines[1], axis.lines[-1]
+    assert measured.get_ydata().tolist() == curve.errors.tolist() and now.get_xdata()[0] == 40
+    assert law.get_xdata()[-1] == pytest.approx(80) and law.get_ydata()[-1] == pytest.approx(curve.predict(80)[0])
