@@ -8,7 +8,7 @@ import bagwise as bw
 from bagwise.evaluation import Results, evaluate
 from bagwise.io.table_output import to_rows
 
-BAGS, Y = bw.testing.contracts.sample(30)
+BAGS, Y = bw.testing.contract_checks.sample(30)
 SITE = np.array(["a"] * 12 + ["b"] * 17 + ["c"])
 
 
