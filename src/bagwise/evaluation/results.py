@@ -452,8 +452,5 @@ def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> di
 
 def _torn(labels: np.ndarray, scored, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Which labels have some, but not all, of their bags among those scored."""
-    here = np.isin(values, labels[scored])
-    inside = np.array(
-        [int((labels[scored] == value).sum()) if at else 0 for value, at in zip(values, here, strict=True)]
-    )
+    inside = np.bincount(np.searchsorted(values, labels[scored]), minlength=len(values))
     return (inside > 0) & (inside < counts)

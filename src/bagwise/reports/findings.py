@@ -86,6 +86,7 @@ class HeldOut:
 
 
 GROUPS_SHOWN = 20  # those with the most bags
+LABELS_SHOWN = 200  # those with the largest RMSE
 
 
 def coverage_table(held: HeldOut, groups=None) -> list[Column]:
@@ -264,13 +265,17 @@ def by_table(results, method: str) -> dict | None:
     if not rows:
         return None
     rows.sort(key=lambda row: -row["rmse"])
+    notes = results.by_notes()
+    if len(rows) > LABELS_SHOWN:
+        notes = [f"The {LABELS_SHOWN} of {len(rows):,} with the largest RMSE; scores_by.csv has all.", *notes]
+        rows = rows[:LABELS_SHOWN]
     shown_ = [
         numbers(METRIC_NAMES.get(m, m), [row[m] for row in rows]) for m in ("rmse", "mae", "bias", "r2", "spearman")
     ]
     name = results.by["name"]
     columns = [texts(name, [row[name] for row in rows]), numbers("bags", [row["bags"] for row in rows], shown=_whole)]
     covers = numbers("inside", [row["coverage90"] for row in rows], shown=percent, note="of 90 % intervals")
-    return {"name": name, "method": method, "columns": filled(*columns, *shown_, covers), "notes": results.by_notes()}
+    return {"name": name, "method": method, "columns": filled(*columns, *shown_, covers), "notes": notes}
 
 
 def differences(results) -> dict[str, dict]:
