@@ -213,6 +213,8 @@ def test_scores_by_a_column(table, tmp_path):
     assert result.exit_code == 1 and "--by site names the column of bag ids" in result.stderr
     result = evaluated(table, tmp_path / "bad", "--by", "patiend")
     assert result.exit_code == 1 and "did you mean 'patient'?" in result.stderr
+    result = evaluated(table, tmp_path / "bad", "--by", "a")
+    assert result.exit_code == 1 and "has rows of more than one label in column 'a'" in result.stderr
 
 
 def test_a_learning_curve(table, tmp_path):

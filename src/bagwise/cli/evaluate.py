@@ -128,7 +128,7 @@ def evaluate(
 
     fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
     columns = o.columns(context)
-    named = {"fold": fold_column, "split": split_column, "by": None if by == groups else by}
+    named = {"fold": fold_column, "split": split_column, "label": None if by == groups else by}
     labels = {what: name for what, name in named.items() if name is not None}
     # what a report needs to load the same bags again
     options = columns | {"groups": groups, "ignore": list(dict.fromkeys([*(ignore or []), *labels.values()]))}
@@ -141,7 +141,7 @@ def evaluate(
         if by is not None and by == bag:
             raise ValueError(f"--by {by} names the column of bag ids, and every bag is one label; name what bags share")
         bags, y, labelled = _load(o.sources(table), dict(columns), labels)
-        apart = None if by is None else {by: bags.groups if by == groups else labelled["by"]}
+        apart = None if by is None else {by: bags.groups if by == groups else labelled["label"]}
         messages.show(f"{o.stem(table)}: {bags}.")
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             results = run(
