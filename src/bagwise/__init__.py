@@ -36,6 +36,7 @@ __all__ = [
     "from_raster",
     "from_table",
     "importance",
+    "learning_curve",
     "load",
     "load_model",
     "method",
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
-    from bagwise.evaluation import Results, evaluate
+    from bagwise.evaluation import Results, evaluate, learning_curve
     from bagwise.execution import cluster
     from bagwise.explanations import (
         Explanation,
@@ -103,7 +104,7 @@ else:
     )
     _NAMES = {
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
-        "evaluation": ("Results", "evaluate"),
+        "evaluation": ("Results", "evaluate", "learning_curve"),
         "execution": ("cluster",),
         "explanations": (
             *("Explanation", "Importance", "Novelty", "SubsetPredictions"),

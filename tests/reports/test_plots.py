@@ -219,3 +219,12 @@ def test_importance(axis):
     drawn = [container.lines[0].get_xdata()[0] for container in axis.containers]
     assert drawn == [found.rise[part][0] for part in ("whole", "mean", "spread")]
     assert "rise of the RMSE" in axis.get_xlabel()
+
+
+def test_a_learning_curve_is_drawn_as_measured_and_beyond(axis):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    curve = bw.learning_curve("aggregated", bags, y, repeats=1, folds=2, sizes=[8, 11, 15, 20])
+    assert plots.learning_curve(axis, curve) is axis
+    law, measured, now = axis.lines[0], axis.lines[1], axis.lines[-1]
+    assert measured.get_ydata().tolist() == curve.errors.tolist() and now.get_xdata()[0] == 40
+    assert law.get_xdata()[-1] == pytest.approx(80) and law.get_ydata()[-1] == pytest.approx(curve.predict(80)[0])

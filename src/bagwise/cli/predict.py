@@ -35,6 +35,10 @@ def predict(
     novelty: Annotated[
         bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
     ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option(help="Column of this quantile of the target's distribution. Example: --quantile 0.1"),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
@@ -71,10 +75,11 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = columns_at_fit(header, table) | new, None, None
+        how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
             scans.refuse_options(
-                context, "instances", "level", "novelty", "target", "missing", "fill_value", "keep", "decimal"
+                *(context, "instances", "level", "novelty", "quantile", "target", "missing", "fill_value", "keep"),
+                "decimal",
             )
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
@@ -85,7 +90,8 @@ def predict(
                 bags, y = bw.load(o.sources(table), **how, target=target)
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
-                columns = predictions(fitted, bags, y, level=level)
+                columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
+                crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
             if novelty or has_profile(fitted):
@@ -104,7 +110,7 @@ def predict(
         if rows is not None:
             write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
-    found = None if y is None else scores(columns, y)
+    found = None if y is None else scores(columns, y) | ({} if crps is None else {"crps": float(crps)})
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
@@ -112,18 +118,26 @@ def predict(
         _print(without_formulas(columns) if spreadsheet_safe else columns)
     if found is not None:  # a result, printed even when quiet; on stderr if the table is on stdout
         text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
+        text += f", CRPS {found['crps']:.4g}" if "crps" in found else ""
         inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
         print_text(text + inside, stderr=out is None)
 
 
-def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
-    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
+def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, quantiles, and the known target."""
+    if len(quantiles) and not hasattr(model, "predict_distribution"):
+        raise ValueError(
+            "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
+        )
     columns = {"bag": list(map(_plain, bags.ids)), "prediction": model.predict(bags).tolist()}
     if no_intervals(model, level) is None:
         lower, upper = model.predict_interval(bags, level=level).T
         columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
     elif level is not None:
         raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+    if len(quantiles):
+        found = model.predict_distribution(bags).quantile(list(quantiles))
+        columns |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, found.T, strict=True)}
     return columns if y is None else columns | {"target": y.tolist()}
 
 

@@ -43,6 +43,10 @@ _PLACES = {
         "RidgeSmoother=Smoother",
     ),
     "intervals.conformal": ("Intervals",),
+    "intervals.quantile_regression": (
+        "BagQuantiles",
+        "FoldQuantiles",
+    ),
     "intervals.scales": (
         "BagScale",
         "ConstantScale=Constant",

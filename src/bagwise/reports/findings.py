@@ -16,7 +16,7 @@ from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.explanations import importance, novelty
 from bagwise.explanations.feature_importance import predictor_of
 from bagwise.explanations.novelty_verdicts import VERDICTS
-from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
+from bagwise.intervals.order_statistics import conformal_quantile, coverage_by, fifths, unit_shares, units_needed
 from bagwise.io.table_output import duration, to_rows
 from bagwise.reports.text import (
     Column,
@@ -42,6 +42,7 @@ class HeldOut:
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
     ``repeat`` is the round of folds. ``in_sample`` marks predictions of the bags the model was trained on.
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
+    ``bounds`` are the lower and upper end of the model's own interval, made without the bag; None if it has none.
     """
 
     label: str
@@ -54,6 +55,7 @@ class HeldOut:
     repeat: int | None = None
     in_sample: bool = False
     unit: np.ndarray | None = None
+    bounds: np.ndarray | None = None
 
     @property
     def residual(self) -> np.ndarray:
@@ -87,6 +89,48 @@ class HeldOut:
         return [
             (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
         ]
+
+
+GROUPS_SHOWN = 20  # those with the most bags
+LABELS_SHOWN = 200  # those with the largest RMSE
+
+
+def coverage_table(held: HeldOut, groups=None) -> list[Column]:
+    """Coverage and width of the intervals for all bags, by size, by predicted value and by group; empty if unknown."""
+    bounds = held.bounds
+    if bounds is None:
+        half = held.half_widths()
+        bounds = held.prediction[:, None] + np.stack([-half, half], axis=1)
+    if held.in_sample or not np.isfinite(bounds).all():
+        return []
+    cuts = [("all bags", np.zeros(len(bounds), dtype=int), lambda part: "")]
+    for name, values in (("size", held.size), ("predicted", held.prediction)):
+        cuts.append((name, fifths(values), lambda part, values=values: _range(values[part])))
+    if groups is not None:
+        groups = np.asarray(groups).astype(str)
+        names, counts = np.unique(groups, return_counts=True)
+        kept = names[np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]]
+        cuts.append(("group", groups, lambda part: groups[part][0] if groups[part][0] in kept else None))
+    rows = []
+    for name, labels, describe in cuts:
+        found = to_rows(coverage_by(held.target, bounds, labels, LEVEL))
+        shown_ = [(row, describe(labels == row["label"])) for row in found]
+        rows += [row | {"bags of": f"{name} {text}".strip()} for row, text in shown_ if text is not None]
+    by_luck = [f"{percent(row['low'])} to {percent(row['high'])}" for row in rows]
+    return [
+        texts("bags of", [row["bags of"] for row in rows]),
+        numbers("bags", [row["bags"] for row in rows], shown=_whole),
+        numbers("inside", [row["coverage"] for row in rows], shown=percent, note="share of targets in their interval"),
+        texts("by luck", by_luck, note=f"where 95 of 100 such shares lie if intervals hold at {percent(LEVEL)}"),
+        numbers("width", [row["width"] for row in rows], note="mean width of the intervals"),
+    ]
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = float(values.min()), float(values.max())
+    if values.dtype.kind in "iu":
+        return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+    return " to ".join(aligned([low, high]))
 
 
 def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
@@ -128,7 +172,10 @@ def held_out(results, method: str) -> HeldOut | None:
     here = table["repeat"] == repeat
     std = table["std"][here]
     cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
-    bag = np.concatenate([cell["bags"] for cell in cells if cell and cell["predictions"]])
+    cells = [cell for cell in cells if cell and cell["predictions"]]
+    bag = np.concatenate([cell["bags"] for cell in cells])
+    own = [cell.get("uncertainty") for cell in cells]
+    bounds = np.concatenate([one["bounds"] for one in own]) if all(own) else None
     return HeldOut(
         label=method,
         bag=bag.astype(int),
@@ -138,6 +185,7 @@ def held_out(results, method: str) -> HeldOut | None:
         fold=table["fold"][here],
         std=None if np.isnan(std).any() else std,
         repeat=int(repeat),
+        bounds=bounds,
     )
 
 
@@ -154,7 +202,8 @@ def size_fifths(held: HeldOut) -> list[dict]:
 
 
 METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
-METRIC_NAMES |= {"coverage90": "90 % coverage"}
+METRIC_NAMES |= {"spearman": "Spearman ρ", "kendall": "Kendall τ", "pinball": "pinball loss"}
+METRIC_NAMES |= {"interval90": "90 % interval score", "coverage90": "90 % coverage"}
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
 SURE = 0.05  # a corrected p-value below this is called more than luck
 
@@ -214,6 +263,27 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
     return filled(*columns)
 
 
+def by_table(results, method: str) -> dict | None:
+    """The scores of one method apart by label, largest RMSE first, and the notes on them; None without labels."""
+    if results.by is None:
+        return None
+    rows = [row for row in to_rows(results.scores_by()) if row["method"] == method]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: -row["rmse"])
+    notes = results.by_notes()
+    if len(rows) > LABELS_SHOWN:
+        notes = [f"The {LABELS_SHOWN} of {len(rows):,} with the largest RMSE; scores_by.csv has all.", *notes]
+        rows = rows[:LABELS_SHOWN]
+    shown_ = [
+        numbers(METRIC_NAMES.get(m, m), [row[m] for row in rows]) for m in ("rmse", "mae", "bias", "r2", "spearman")
+    ]
+    name = results.by["name"]
+    columns = [texts(name, [row[name] for row in rows]), numbers("bags", [row["bags"] for row in rows], shown=_whole)]
+    covers = numbers("inside", [row["coverage90"] for row in rows], shown=percent, note="of 90 % intervals")
+    return {"name": name, "method": method, "columns": filled(*columns, *shown_, covers), "notes": notes}
+
+
 def differences(results) -> dict[str, dict]:
     """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
     rows = results.ranked()
@@ -248,7 +318,7 @@ def pairs_table(results) -> list[Column]:
     )
 
 
-RELATIVE = ("rmse", "mae", "crps")  # metrics of which a difference in per cent makes sense
+RELATIVE = ("rmse", "mae", "crps", "pinball", "interval90")  # metrics of which a difference in per cent makes sense
 
 
 def verdict(results, rows: list[dict]) -> dict:

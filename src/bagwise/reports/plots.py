@@ -28,6 +28,7 @@ __all__ = [
     "fold_scores",
     "importance",
     "learned_function",
+    "learning_curve",
     "map_of_bags",
     "predicted_against_true",
     "residuals_against_size",
@@ -176,6 +177,34 @@ def calibration(axis, levels, coverage, *, n: int | None = None):
     axis.plot(levels[order], coverage[order], color=BLUE, marker="o", markersize=4, label="intervals")
     legend(axis, loc="upper left")
     return quiet(axis, xlabel="level", ylabel="share inside", title="Do intervals keep their promise?")
+
+
+def learning_curve(axis, curve, *, upto: float = 2.0):
+    """The error at every size with its interval, and the fitted law, drawn on to so many times the data.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    curve : LearningCurve
+        What `bagwise.learning_curve` gives.
+    upto : float
+        How far beyond the data the law is drawn.
+    """
+    table, noun = curve.table(), "bags" if curve.over == "bags" else "instances per bag"
+    at = np.geomspace(curve.sizes[0], max(curve.now * upto, curve.sizes[-1]), 60)
+    law, low, high = np.array([curve.predict(size) for size in at]).T
+    axis.fill_between(at, low, high, color=INK, alpha=0.25, linewidth=0, label=f"law, {curve.level:.0%} interval")
+    axis.plot(at, law, color=INK, linewidth=1)
+    errors = [curve.errors - table["low"], np.asarray(table["high"]) - curve.errors]
+    how = {"fmt": "o", "color": BLUE, "markersize": 4, "elinewidth": 1, "label": "measured"}
+    axis.errorbar(curve.sizes, curve.errors, yerr=np.maximum(errors, 0), **how)
+    axis.axvline(curve.now, color=ORANGE, linewidth=1, label="now")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    legend(axis, loc="upper right")
+    return quiet(axis, xlabel=noun, ylabel=curve.metric, title=f"What would more {noun} do?")
 
 
 # What the numbers of an explanation are called, and where an instance like all others would be.
