@@ -23,7 +23,8 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Simulated and published data": (
                 *("datasets.make_problem", "datasets.make_aerosol", "datasets.make_gaussian", "datasets.make_outlier2"),
                 *("datasets.make_law", "datasets.law_bayes_optimal", "datasets.LawPosterior"),
-                *("datasets.make_modes", "datasets.make_entropy", "datasets.make_bmir"),
+                *("datasets.make_modes", "datasets.make_entropy", "datasets.make_bmir", "datasets.make_districts"),
+                "datasets.make_instance_map",
             ),
         },
     ),
@@ -32,7 +33,8 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         {
             "Methods": ("method", "method_names", "method_card", "methods.Card", "auto.AutoRegressor"),
             "Intervals": (
-                *("Intervals", "intervals.coverage", "intervals.coverage_by_size", "intervals.gaussian_coverage"),
+                *("Intervals", "intervals.PredictiveDistribution", "intervals.BagQuantiles", "intervals.coverage"),
+                *("intervals.coverage_by", "intervals.coverage_by_size", "intervals.gaussian_coverage"),
                 "intervals.units_needed",
             ),
             "Out of core, and on a cluster": ("fit_scan", "predict_scan", "out_of_core.summable_methods", "cluster"),
@@ -42,6 +44,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Methods compared on the same folds of bags, and the report.",
         {
             "Comparison": ("evaluate", "Results", "BagKFold"),
+            "Would more data help": ("learning_curve", "evaluation.LearningCurve"),
             "Statistics": ("evaluation.corrected_t_test", "evaluation.holm"),
             "Reports": ("reports.write_report", "reports.write_model_report"),
         },
@@ -49,11 +52,13 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "explain": (
         "Which instances a prediction rests on, and pictures.",
         {
-            "Explanations": ("explain", "Explanation"),
+            "Instances": ("explain", "Explanation", "predict_subset", "SubsetPredictions"),
+            "Features": ("importance", "Importance"),
+            "New bags": ("novelty", "Novelty"),
             "Pictures": (
                 *("plots.predicted_against_true", "plots.residuals_against_size", "plots.fold_scores"),
                 *("plots.calibration", "plots.bag_distributions", "plots.learned_function", "plots.contributions"),
-                "plots.map_of_bags",
+                *("plots.map_of_bags", "plots.learning_curve", "plots.importance"),
             ),
         },
     ),
@@ -84,7 +89,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 *("regressors.EvidenceRidge", "regressors.Shrinkage", "regressors.SampledShrinkage"),
                 *("regressors.BayesianPrime", "regressors.Reweighting", "regressors.Primary", "regressors.Pruning"),
                 *("regressors.Mixture", "regressors.Gate", "regressors.ClusterRegressor"),
-                "regressors.SalienceRegressor",
+                *("regressors.SalienceRegressor", "regressors.AdditiveRegressor", "regressors.AggregateGP"),
             ),
             "Kernels": (
                 *("kernels.Kernel", "kernels.Gaussian", "kernels.InverseMultiquadric", "kernels.Linear"),

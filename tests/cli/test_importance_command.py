@@ -42,7 +42,7 @@ def test_the_table_is_that_of_the_library(folder, tmp_path):
     expected = bw.importance(bw.load_model(model), *load(folder), groups={"both": ["a", "b"]}, repeats=2)
     assert found["held_out"] is True and found["baseline"] == expected.baseline
     assert [row["feature"] for row in found["importance"]] == list(expected.names)
-    assert [row["spread"] for row in found["importance"]] == expected.table()["spread"]
+    assert [row["spread"] for row in found["importance"]] == expected.as_dict()["spread"]
     out = tmp_path / "importance.csv"
     assert run("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out).exit_code == 0
     assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}

@@ -5,7 +5,9 @@ The examples run as doctests of the package.
 
 import inspect
 import re
+import sys
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from sklearn.base import BaseEstimator
 
 import bagwise as bw
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "docs" / "extensions"))
+API = import_module("api_pages")
 PACKAGES = sorted({path.parent.name for path in Path(bw.__file__).parent.glob("*/__init__.py")} - {"cli"})
 SECTION = r"^{}\n-{{3,}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}$|\Z)"
 
@@ -49,6 +53,7 @@ RESULTS = ("bw.Explanation", "bw.Importance", "bw.Novelty", "bw.Results", "bw.Su
 @pytest.mark.parametrize("name", sorted(set(NAMES) - set(RESULTS)))
 def test_parameters_are_documented(name):
     assert undocumented(NAMES[name]) == []
+    assert not re.search(r"\bas for `", inspect.getdoc(NAMES[name]) or "", re.IGNORECASE)  # each page by itself
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -71,3 +76,21 @@ def test_what_is_missing_would_be_noticed():
         """
 
     assert undocumented(function) == ["c"] and section(function.__doc__, "Examples") is None
+
+
+def reference() -> dict[str, object]:
+    """Name -> what the pages of the API list."""
+    return {name: attrgetter(name)(bw) for task in API.TASKS for name in API.names(task)}
+
+
+def test_every_public_name_is_on_one_page_of_the_api_or_internal():
+    listed = [*(name for task in API.TASKS for name in API.names(task)), *API.INTERNAL]
+    assert sorted(listed) == sorted(API.offered())
+    assert list(API.TASKS) == ["load", "fit", "evaluate", "explain", "save", "extend"]
+
+
+@pytest.mark.parametrize("name", sorted(set(reference()) - set(NAMES)))
+def test_every_function_of_the_api_documents_its_own_parameters(name):
+    value = reference()[name]
+    if inspect.isroutine(value):
+        assert undocumented(value) == []

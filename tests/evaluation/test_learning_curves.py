@@ -71,7 +71,7 @@ def test_what_the_curve_tells(curve):
     )
     assert curve.sentence() == text and text in repr(curve)
     assert curve.sentence(1.5).startswith("1.5 times as many bags")
-    table = curve.table()
+    table = curve.table().to_dict("list")
     assert table["bags"] == SIZES and all(
         a <= b <= c for a, b, c in zip(*(table[k] for k in ("low", "rmse", "high")), strict=True)
     )

@@ -6,7 +6,6 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 
 import bagwise as bw
 from bagwise.evaluation import Results, evaluate
-from bagwise.io.table_output import to_rows
 
 BAGS, Y = bw.testing.contract_checks.sample(30)
 SITE = np.array(["a"] * 12 + ["b"] * 17 + ["c"])
@@ -19,7 +18,7 @@ def results():
 
 
 def test_they_are_the_scores_of_the_labels_bags(results):
-    rows = to_rows(results.scores_by())
+    rows = results.scores_by_rows()
     assert [(row["method"], row["site"], row["bags"]) for row in rows[:3]] == [
         ("aggregated", "a", 12),
         ("aggregated", "b", 17),
@@ -40,7 +39,7 @@ def test_they_are_the_scores_of_the_labels_bags(results):
 
 
 def test_one_bag_has_an_error_and_no_correlation(results):
-    row = to_rows(results.scores_by())[2]
+    row = results.scores_by_rows()[2]
     assert row["rmse"] == pytest.approx(row["mae"]) and row["r2"] is row["spearman"] is row["kendall"] is None
     notes = results.by_notes()
     assert "1 of 3 labels of site have one bag (first: c)" in notes[0]
@@ -48,7 +47,7 @@ def test_one_bag_has_an_error_and_no_correlation(results):
 
 
 def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
-    found = to_rows(results.summary())
+    found = results.summary_rows()
     assert all(found[0][name] is None for name in ("nll", "crps", "pinball", "interval90", "coverage90"))
     assert found[1]["nll"] is None and 0.6 < found[1]["coverage90"] <= 1 and 0 < found[1]["crps"] < found[1]["mae"]
     cell = results.cell("intervals", results.splits[0])
@@ -65,14 +64,14 @@ def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
 def test_whole_groups_need_no_warning_and_groups_are_a_label():
     bags = bw.Bags(BAGS.instances, BAGS.offsets, groups=np.arange(30) // 5)
     found = evaluate(bags, Y, ["aggregated"], repeats=1, folds=3, by="groups")
-    assert found.by_notes() == [] and found.scores_by()["group"] == list(range(6))
-    assert found.scores_by(SITE)["label"] == ["a", "b", "c"]
+    assert found.by_notes() == [] and list(found.scores_by()["group"]) == list(range(6))
+    assert list(found.scores_by(SITE)["label"]) == ["a", "b", "c"]
 
 
 def test_they_are_kept_in_the_folder(tmp_path):
     evaluate(BAGS, Y, ["aggregated"], repeats=1, folds=3, by=SITE, out=tmp_path)
     again = Results.load(tmp_path)
-    assert again.by["name"] == "label" and again.scores_by()["bags"] == [12, 17, 1]
+    assert again.by["name"] == "label" and list(again.scores_by()["bags"]) == [12, 17, 1]
     assert (tmp_path / "scores_by.csv").read_text().startswith("method,label,bags,repeats,bias,rmse")
 
 

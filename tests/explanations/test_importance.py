@@ -102,7 +102,7 @@ def test_equal_to_a_naive_loop_with_covariates_weights_missing_values_and_groups
                 found.rises[part][at], naive(model, bags, y, members, part, drawn), rtol=1e-7, atol=1e-9
             )
     at = found.names.index("height")
-    assert found.table()["spread"][at] is None and found.table()["mean"][at] is None
+    assert found.as_dict()["spread"][at] is None and found.as_dict()["mean"][at] is None
     with parallel_config("threading"):
         again = bw.importance(model, bags, y, groups=groups, repeats=2, random_state=3, n_jobs=2)
     assert all((again.rises["whole"] == found.rises["whole"]).ravel())

@@ -196,7 +196,7 @@ def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
     model = Intervals("aggregated", folds=4).fit(bags, y)
     report = write(tmp_path, model, bags, y, held_out=y - model.residuals_, fold=model.fold_)
     found = bw.importance(model, bags, y, repeats=3)
-    assert report.values("features", "whole") == found.table()["whole"]
+    assert report.values("features", "whole") == found.as_dict()["whole"]
     judged = [bw.novelty(bags[model.fold_ != k], bags[model.fold_ == k]) for k in range(4)]
     counts = [sum(one.counts()[verdict] for one in judged) for verdict in ("inside", "edge", "outside")]
     assert report.values("verdicts", "bags") == counts

@@ -65,7 +65,13 @@ def check_bags(
 
 
 def check_targets(y, bags: Bags) -> np.ndarray:
-    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order."""
+    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order.
+
+    Parameters
+    ----------
+    y : one number per bag
+    bags : Bags
+    """
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
     y = _aligned(y, bags)
@@ -95,7 +101,24 @@ def check_targets(y, bags: Bags) -> np.ndarray:
 def check_fit(
     bags, y, *, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
 ) -> tuple[Bags, np.ndarray]:
-    """Both checks, and at least two bags: nothing can be learned from one. Options are those of `check_bags`."""
+    """`check_bags` and `check_targets`, and at least two bags: nothing can be learned from one.
+
+    Parameters
+    ----------
+    bags : Bags, or a list of 2-D arrays or data frames (one per bag)
+    y : one finite number per bag
+    allow_missing : bool
+        Whether NaN (kept on loading) may pass.
+    allow_weights : bool
+        Whether instance weights may pass; who says so honours them.
+    apart : bool
+        Whether covariates of the bags stay apart; else they become columns of every instance.
+
+    Returns
+    -------
+    bags : Bags
+    y : array of float64
+    """
     bags = check_bags(bags, allow_missing=allow_missing, allow_weights=allow_weights, apart=apart)
     y = check_targets(y, bags)
     if len(bags) < 2:
@@ -107,6 +130,11 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     """Bag weights as every estimator sees them: of mean one over those above zero; None when all bags weigh the same.
 
     Only their ratios count, so a penalty means the same whatever the unit of the weights.
+
+    Parameters
+    ----------
+    sample_weight : one number per bag from zero up, or None
+    bags : Bags, or what `check_bags` takes
 
     Examples
     --------
@@ -134,14 +162,26 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
 
 
 def weights_or_ones(sample_weight, bags) -> np.ndarray:
-    """`check_weights`, with ones for bags that all weigh the same."""
+    """`check_weights`, with ones for bags that all weigh the same.
+
+    Parameters
+    ----------
+    sample_weight : one number per bag from zero up, or None
+    bags : Bags
+    """
     weights = check_weights(sample_weight, bags)
     return np.ones(len(bags)) if weights is None else weights
 
 
 def remember_columns(estimator, bags: Bags) -> None:
     """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
-    number of bags."""
+    number of bags.
+
+    Parameters
+    ----------
+    estimator : the one being fitted
+    bags : Bags, those of ``fit``
+    """
     estimator.n_bags_in_ = len(bags)
     estimator.n_features_in_ = bags.n_features
     estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]

@@ -22,6 +22,7 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
 
     Parameters
     ----------
+    bags : Bags
     folds : int, "auto" or "each"
         "auto" is 10, or as many as there are bags (groups) if those are fewer; "each" leaves out one bag (group) at a
         time.

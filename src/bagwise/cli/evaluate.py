@@ -206,10 +206,10 @@ MOST_LABELS = 20
 
 def _print_by(results, console) -> None:
     """The best method's scores apart, the labels with the largest RMSE first, and what to know about them."""
-    from bagwise.io.table_output import as_text, from_rows, to_rows
+    from bagwise.io.table_output import as_text, from_rows
 
     best, name = results.best_method() or results.methods[0], results.by["name"]
-    rows = [row for row in to_rows(results.scores_by()) if row["method"] == best]
+    rows = [row for row in results.scores_by_rows() if row["method"] == best]
     rows.sort(key=lambda row: -row["rmse"])
     shown = [column for column in BY if any(row[column] is not None for row in rows)]
     table = from_rows([{name: row[name]} | {column: row[column] for column in shown} for row in rows[:MOST_LABELS]])
@@ -223,7 +223,6 @@ def _print_by(results, console) -> None:
 
 def _plain(results, out: Path) -> dict:
     """Everything, for machines; NaN is null."""
-    from bagwise.io.table_output import to_rows
 
     return {
         "data": results.record["data"]["name"],
@@ -231,7 +230,7 @@ def _plain(results, out: Path) -> dict:
         "metric": results.metric,
         "summary": results.summary_rows(),
         "comparisons": results.comparison_rows(),
-        "scores_by": None if results.by is None else to_rows(results.scores_by()),
+        "scores_by": None if results.by is None else results.scores_by_rows(),
         "notes": results.notes() + ([] if results.by is None else results.by_notes()),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),

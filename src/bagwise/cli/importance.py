@@ -63,11 +63,11 @@ def importance(
         if not found.held_out:
             messages.show("The model kept no folds of these bags: they are predicted by the model itself.")
         if out is not None:
-            write_table(out, found.table())
+            write_table(out, found.as_dict())
             messages.show(f"Wrote {out}")
     if as_json:
         about = {"metric": found.metric, "baseline": found.baseline, "held_out": found.held_out}
-        typer.echo(json.dumps(about | {"importance": to_rows(found.table())}, indent=1))
+        typer.echo(json.dumps(about | {"importance": to_rows(found.as_dict())}, indent=1))
     elif out is None:
         print_text(found.summary())
 

@@ -91,10 +91,10 @@ def learning_curve(
     if as_json:
         share, low, high = curve.gain(times)
         law = {name: float(getattr(curve.law, name)[0]) for name in ("floor", "slope", "exponent")}
-        found = {"over": over, "metric": metric, "curve": to_rows(curve.table()), "law": law, "times": times}
+        found = {"over": over, "metric": metric, "curve": to_rows(curve.as_dict()), "law": law, "times": times}
         found |= {"gain": share, "low": low, "high": high, "level": level, "sentence": curve.sentence(times)}
         typer.echo(json.dumps(found | {"notes": curve.notes(), "out": str(out)}, indent=1))
     else:
-        print_text("\n".join([as_text(curve.table()), curve.sentence(times), *curve.notes()]))
+        print_text("\n".join([as_text(curve.as_dict()), curve.sentence(times), *curve.notes()]))
         messages.show(f"Wrote {out}/learning_curve.csv")
     exit_if_failed(messages, curve.results)

@@ -97,11 +97,11 @@ def predict(
             if novelty or has_profile(fitted):
                 found = bw.novelty(fitted, bags)
                 messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
-                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                judged = {name: list(map(_plain, column)) for name, column in found.as_dict().items() if name != "bag"}
                 columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
-                    found = bw.explain(fitted, bags).columns()
+                    found = bw.explain(fitted, bags).as_dict()
                     rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
         # Both tables are known before either is written.
         if out is not None and not parts:

@@ -28,6 +28,15 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
     with another seed has the same training bags, so take its mean over seeds first. One difference has
     no variance, and no p.
 
+    Parameters
+    ----------
+    differences : one number per split, method minus reference
+    n_train, n_test : numbers of training and test bags of a split
+
+    Returns
+    -------
+    Difference, with ``mean``, ``error``, ``t`` and ``p``
+
     References
     ----------
     Nadeau, Bengio (2003), Inference for the generalization error. Bouckaert, Frank (2004), Evaluating the
@@ -53,6 +62,10 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
 
 def holm(p_values) -> np.ndarray:
     """p-values corrected for making several comparisons at once (Holm, 1979). NaN stays NaN and does not count.
+
+    Parameters
+    ----------
+    p_values : numbers between 0 and 1, NaN for a comparison without one
 
     Examples
     --------

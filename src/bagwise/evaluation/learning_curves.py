@@ -9,6 +9,7 @@ import numpy as np
 from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import units_of
+from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
 from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
@@ -76,8 +77,14 @@ def learning_curve(
     metric : {"rmse", "mae", "crps"}
         "crps" needs a method with standard deviations, or an `Intervals`.
     level : float, of the intervals given with the law
-    out, n_jobs, executor, device, name, origin, progress, retry_failed : as for `evaluate`
-        With ``out`` every finished cell is a file there, and the same call again finishes what is left.
+    out : path, optional
+        A folder: every finished cell is a file there, and the same call again finishes what is left.
+    n_jobs, executor, device
+        Who runs the fits: processes, an object with ``run``, and the device of networks.
+    name, origin
+        What the data are called and where they came from, for the record of the run.
+    progress, retry_failed
+        Whether to show how far it is, and whether to run failed fits again.
 
     Returns
     -------
@@ -127,7 +134,7 @@ def learning_curve(
     results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
     curve = _measured(results, plan, over, wanted, bags, metric, level)
     if out is not None:
-        write_table(Folder(out).path / "learning_curve.csv", curve.table())
+        write_table(Folder(out).path / "learning_curve.csv", curve.as_dict())
     return curve
 
 
@@ -324,8 +331,15 @@ class LearningCurve:
         text = f"{times} as many {noun} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})"
         return f"{text}."
 
-    def table(self) -> dict[str, list]:
-        """A row per size: the metric, its interval, and the law."""
+    def table(self):
+        """A data frame, a row per size: the metric, its interval, and the law.
+
+        Without pandas and polars it is the dict of `as_dict`.
+        """
+        return to_frame(self.as_dict())
+
+    def as_dict(self) -> dict[str, list]:
+        """The columns of `table` by name."""
         low, high = self.spread.T.tolist()
         found = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
         return found | {"low": low, "high": high, "law": self._metric(self.law(self.sizes)).tolist()}
@@ -350,7 +364,7 @@ class LearningCurve:
         return float(np.squeeze(value)), float(low), float(high)
 
     def __repr__(self) -> str:
-        return "\n".join([as_text(self.table()), self.sentence(), *self.notes()])
+        return "\n".join([as_text(self.as_dict()), self.sentence(), *self.notes()])
 
 
 def _measured(

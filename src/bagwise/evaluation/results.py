@@ -26,7 +26,8 @@ _NOT_SEARCHED = "({})"  # how plans that do not count settings describe the one 
 class Results:
     """What an evaluation found, as tables to print, to write, or to go on with.
 
-    Printed, and in a notebook, it is the table of its methods, best first. `summary` and `compare` are data frames.
+    Printed, and in a notebook, it is the table of its methods, best first. `summary`, `compare` and
+    `scores_by` are data frames.
 
     Parameters
     ----------
@@ -254,8 +255,8 @@ class Results:
                     rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
         return from_rows(rows)
 
-    def scores_by(self, labels=None) -> dict[str, list]:
-        """Scores apart by label (site, year): a row per method and label, with its number of bags.
+    def scores_by(self, labels=None):
+        """Scores apart by label (site, year): a data frame, a row per method and label, with its number of bags.
 
         Every metric is that of the label's held-out bags taken together, the mean over repeats; ``bias`` is the mean of
         prediction minus target, ``rmse_sd_repeats`` the deviation over repeats. A label of one bag has no R² and no
@@ -267,6 +268,13 @@ class Results:
         labels : one label per bag, in the order of the data, optional
             Default: those given to `evaluate` as ``by``.
         """
+        return to_frame(self._scores_by(labels))
+
+    def scores_by_rows(self, labels=None) -> list[dict]:
+        """The rows of `scores_by` as dicts, None where there is no value: what JSON can hold."""
+        return to_rows(self._scores_by(labels))
+
+    def _scores_by(self, labels=None) -> dict[str, list]:
         name, labels = self._labels(labels)
         rows = []
         for method in self.methods:
@@ -322,7 +330,7 @@ class Results:
         """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
         tables = {"results": self.table(), "summary": self._summary(), "comparisons": self._compare()}
         if self.by is not None:
-            tables["scores_by"] = self.scores_by()
+            tables["scores_by"] = self._scores_by()
         for name, columns in tables.items():
             write_table(Path(folder) / f"{name}.csv", columns)
         if find_spec("pyarrow") is not None:

@@ -89,11 +89,11 @@ class Explanation:
         """A data frame, one row per instance: its bag's id, its position in the bag, and what is known of it.
 
         For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
-        0, and rows that were dropped count. Without pandas and polars it is the dict of `columns`.
+        0, and rows that were dropped count. Without pandas and polars it is the dict of `as_dict`.
         """
-        return to_frame(self.columns())
+        return to_frame(self.as_dict())
 
-    def columns(self) -> dict[str, np.ndarray]:
+    def as_dict(self) -> dict[str, np.ndarray]:
         """The columns of `table` as arrays by name."""
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
@@ -105,7 +105,7 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the first bags, each with its prediction and the instance that matters most."""
-        bags, position = self.bags, self.columns()["instance"]
+        bags, position = self.bags, self.as_dict()["instance"]
         shown = range(min(len(bags), MOST_BAGS))
         rows = bags.offsets[:-1][: len(shown)] + [np.abs(self.values[bags.rows([i])]).argmax() for i in shown]
         table = {

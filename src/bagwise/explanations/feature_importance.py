@@ -15,6 +15,7 @@ from joblib import Parallel, delayed
 from bagwise.bags import Bags, bag_folds, check_bags, check_targets, check_weights
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_units, units_of
+from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_cumsum, segment_sum
 from bagwise.explanations.contributions import unwrapped
 from bagwise.intervals.calibration import keeps_folds
@@ -70,8 +71,15 @@ class Importance:
     def error(self) -> dict[str, np.ndarray]:
         return {part: v.std(axis=1, ddof=1) / np.sqrt(v.shape[1]) for part, v in self.rises.items()}
 
-    def table(self) -> dict[str, list]:
-        """Equally long columns, a row per feature or group: the rise of every part and its standard error.
+    def table(self):
+        """A data frame, a row per feature or group: the rise of every part and its standard error.
+
+        Without pandas and polars it is the dict of `as_dict`.
+        """
+        return to_frame(self.as_dict())
+
+    def as_dict(self) -> dict[str, list]:
+        """The columns of `table` by name.
 
         None where there is no such part.
         """

@@ -8,6 +8,7 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import refuse_other_names
+from bagwise.bags.frames import to_frame
 from bagwise.bags.training_profile import FEWEST, TrainingProfile
 from bagwise.bags.validation import label
 
@@ -36,7 +37,7 @@ class Novelty:
     >>> import bagwise as bw
     >>> bags, y = bw.datasets.make_gaussian(60, instances=20)
     >>> found = bw.novelty(bw.method("aggregated").fit(bags[:50], y[:50]), bags[50:])
-    >>> list(found.table())
+    >>> list(found.as_dict())
     ['bag', 'verdict', 'percentile', 'share_outside', 'column_outside']
     """
 
@@ -48,8 +49,15 @@ class Novelty:
     columns: tuple[str, ...]
     distance: np.ndarray
 
-    def table(self) -> dict[str, np.ndarray]:
-        """Equally long columns, a row per bag; ``column_outside`` is the one with most instances outside its range."""
+    def table(self):
+        """A data frame, a row per bag; ``column_outside`` is the one with most instances outside its range.
+
+        Without pandas and polars it is the dict of `as_dict`.
+        """
+        return to_frame(self.as_dict())
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """The columns of `table` by name."""
         worst = np.array(self.columns, dtype=object)[self.outside.argmax(axis=1)]
         return {
             "bag": self.ids,
@@ -74,7 +82,7 @@ class Novelty:
         worst = int(np.lexsort((self.distance, self.share_outside, severity))[-1])
         text += f". Least like them is bag {label(self.ids[worst])}"
         if self.share_outside[worst] > 0:
-            where = f"column {self.table()['column_outside'][worst]!r}"
+            where = f"column {self.as_dict()['column_outside'][worst]!r}"
             text += f", with {self.share_outside[worst]:.0%} of its instances outside the range of training ({where})"
         return text + "."
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import compared
+from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
 from bagwise.explanations.contributions import instance_values, unwrapped
@@ -62,8 +63,15 @@ class SubsetPredictions:
     instances: np.ndarray
     left_out: np.ndarray
 
-    def table(self) -> dict[str, np.ndarray]:
-        """Equally long columns, a row per bag that has such instances."""
+    def table(self):
+        """A data frame, a row per bag that has such instances.
+
+        Without pandas and polars it is the dict of `as_dict`.
+        """
+        return to_frame(self.as_dict())
+
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """The columns of `table` by name."""
         std = {name: getattr(self, name) for name in ("std", "std_of_mean") if getattr(self, name) is not None}
         sizes = {"share": self.share, "instances": self.instances}
         return {"bag": self.ids, "prediction": self.prediction} | std | sizes

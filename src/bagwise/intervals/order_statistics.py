@@ -25,6 +25,10 @@ def check_level(level: float) -> float:
 def units_needed(level: float) -> int:
     """The least number of calibration bags (groups) for which ``level`` has a finite interval: level / (1 - level).
 
+    Parameters
+    ----------
+    level : float, between 0 and 1
+
     Examples
     --------
     >>> [units_needed(level) for level in (0.8, 0.9, 0.95, 0.99)]
@@ -197,6 +201,11 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 def coverage(y, intervals) -> float:
     """The share of the targets inside their interval, the bounds included.
 
+    Parameters
+    ----------
+    y : one target per bag
+    intervals : array (bags, 2), lower and upper bounds
+
     Examples
     --------
     >>> coverage([1.0, 2.0, 3.0, 9.0], [[0, 4]] * 4)
@@ -210,6 +219,12 @@ def coverage(y, intervals) -> float:
 
 def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
     """Coverage of all bags, of the smallest fifth and of the largest fifth (all bags as small, or large, as those).
+
+    Parameters
+    ----------
+    y : one target per bag
+    intervals : array (bags, 2), lower and upper bounds
+    sizes : number of instances of every bag
 
     Examples
     --------
@@ -227,6 +242,13 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
 
     With few bags a coverage says little: of one bag it is 0 or 1. In 95 of 100 cases that of n independent bags lies
     from ``low`` to ``high`` where the intervals hold at ``level``.
+
+    Parameters
+    ----------
+    y : one target per bag
+    intervals : array (bags, 2), lower and upper bounds
+    labels : one label per bag
+    level : float, that of the intervals
 
     Examples
     --------
@@ -266,6 +288,12 @@ def gaussian_coverage(y, mean, std, levels=LEVELS) -> dict[float, float]:
     r"""How many targets lie within mean ± z std, z the normal quantile of each level: the level, if std is right.
 
     For the methods whose ``predict(bags, return_std=True)`` gives a standard deviation ("blr", "shrinkage", "bdr").
+
+    Parameters
+    ----------
+    y : one target per bag
+    mean, std : predictions and their standard deviations, one per bag or one for all
+    levels : numbers between 0 and 1
 
     Examples
     --------

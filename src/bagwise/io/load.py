@@ -55,15 +55,35 @@ def load(
 
     Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
     follow each other, and a bag may be spread over them. So are the Parquet files below a folder, or at a URL that
-    fsspec knows (``s3://bucket/lake``). A folder named ``year=2020`` gives the files in it a column ``year``, if that
+    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``, if that
     is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
     larger than memory is read by `scan`.
 
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
-    bag, target, features, ignore, groups, missing, fill_values, weights, bag_features
-        As for `from_table`. ``bag`` is needed for every table.
+    bag : column of bag ids
+        Text, integers, dates or categories; never null. Needed for every table.
+    target : column of targets, optional
+        The same number on every row of a bag.
+    features : columns, optional
+        Default: every column of numbers or booleans that has no other role and is not ignored. A warning names the
+        columns that are left out.
+    ignore : columns to leave out of the default features
+    groups : column of labels, the same on every row of a bag, optional
+        Bags of one group stay together in every inner split.
+    missing : {"refuse", "drop-instances", "impute", "keep"}
+        What happens to rows with NaN or null features: an error, or the row is left out, or the values are kept, for
+        methods that fill them in ("impute") or take them as they are ("keep"). Infinite values are dropped by
+        "drop-instances", else refused.
+    fill_values : number or numbers, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
+        is then missing, and ``missing`` says what happens. A warning names values that look like it.
+    weights : column of instance weights, optional
+        Numbers from zero up, some above zero in every bag.
+    bag_features : columns, or "auto", optional
+        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
+        and are no features of the instances. "auto" takes every feature column that never varies within a bag.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
     keep : columns, optional

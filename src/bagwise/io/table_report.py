@@ -66,8 +66,13 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
 
     Parameters
     ----------
-    source, bag, target, **options
-        As for `load`.
+    source : data frame, path, pattern, folder, URL, or list of paths
+    bag : column of bag ids
+        Without it, only the columns are looked at.
+    target : column of targets, optional
+    **options
+        The other parameters of `load`, by name: features, ignore, groups, missing, fill_values, weights, bag_features,
+        variable, keep, decimal.
 
     Examples
     --------

@@ -30,6 +30,11 @@ MATTER = ("bagwise", "scikit-learn")  # another version of these may read fitted
 def describe_training(bags: Bags, y) -> dict:
     """What a model was trained on, in numbers that fit into a header: counts, sizes of bags, range of the targets.
 
+    Parameters
+    ----------
+    bags : Bags
+    y : one target per bag
+
     Examples
     --------
     >>> import bagwise as bw
@@ -239,8 +244,15 @@ def load_model(path: Path | str):
 def read_header(path: Path | str) -> dict:
     """What a model file says about itself, its checksums compared, without making the model.
 
-    Keys: ``format``, ``method``, ``estimator``, ``feature_names``, ``n_features``, ``target``, ``training``,
-    ``versions``, ``created``, ``parts`` (the SHA-256 of each) and ``checksum``.
+    Parameters
+    ----------
+    path : path of the file
+
+    Returns
+    -------
+    header : dict
+        Keys: ``format``, ``method``, ``estimator``, ``feature_names``, ``n_features``, ``target``, ``training``,
+        ``versions``, ``created``, ``parts`` (the SHA-256 of each) and ``checksum``.
     """
     with _opened(path) as stream, refusing(path):
         return unpack(stream)[0]

@@ -48,7 +48,9 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     out : path, optional
         A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
         id of a bag, ``prediction`` and ``instances``. It appears whole or not at all.
-    executor : as for `fit_scan`
+    executor : object with ``run``, optional
+        `Processes(n)` for several cores, `Dask(client)` for a cluster. By default this process, and inside
+        `bagwise.cluster` its workers.
 
     Examples
     --------

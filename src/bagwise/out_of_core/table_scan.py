@@ -89,8 +89,12 @@ def scan(
         be the bag, the groups, a feature, or stand in ``where``; its values are whole numbers if all are written so,
         and no two become one. In a pattern a wildcard stands for no ``_`` or ``.`` at the start of a name. Of `Bags`
         the ids and groups are taken.
-    bag, target, groups : columns
-        As for `load`; for `Bags`, ``target`` is the array of targets and ``bag`` is left out.
+    bag : column of bag ids
+        Left out for `Bags`.
+    target : column of targets, optional
+        The same number on every row of a bag; for `Bags`, the array of targets. `fit_scan` needs it.
+    groups : column of labels, the same on every row of a bag, optional
+        Bags of one group stay together in every fold.
     features : columns, optional
         Default: every numeric column that is not the bag, target or groups, nor ignored. A column that folders name is
         a feature only if it is named here: it says where the data lie.

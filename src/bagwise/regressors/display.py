@@ -22,7 +22,7 @@ class FittedDisplay:
     >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
     >>> print(bw.method("instance-mean").fit(bags, y))
     BagPipeline of the method instance-mean, fitted on 30 bags with 1 feature
-    Steps: instances (OutOfFold), head (PoolPredictions)
+    Steps: instances (EachInstance), head (PoolPredictions)
     """
 
     def _ends(self) -> tuple[Any, Any]:

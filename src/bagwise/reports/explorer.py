@@ -111,7 +111,7 @@ def explain_bags(model, bags: Bags) -> dict:
     the others.
     """
     kept, explanation = _explained(model, bags)
-    columns = {name: np.asarray(values) for name, values in explanation.columns().items() if name in NAMES}
+    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in NAMES}
     features = bags.n_features if bags.n_features <= MOST_FEATURES else 0
     features = features if _fits(explanation.bags.sizes, 1 + len(columns) + features) == MOST_INSTANCES else 0
     most = _fits(explanation.bags.sizes, 1 + len(columns) + features)

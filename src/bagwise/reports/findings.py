@@ -267,7 +267,7 @@ def by_table(results, method: str) -> dict | None:
     """The scores of one method apart by label, largest RMSE first, and the notes on them; None without labels."""
     if results.by is None:
         return None
-    rows = [row for row in to_rows(results.scores_by()) if row["method"] == method]
+    rows = [row for row in results.scores_by_rows() if row["method"] == method]
     if not rows:
         return None
     rows.sort(key=lambda row: -row["rmse"])
@@ -428,7 +428,7 @@ def importance_section(model, bags, y) -> dict | None:
         found = importance(model, bags, y, **options, progress=False)
     except ValueError as error:  # too few bags
         return {"columns": None, "lead": f"Not measured: {error}."}
-    table = {name: column[:MOST_FEATURES] for name, column in found.table().items()}
+    table = {name: column[:MOST_FEATURES] for name, column in found.as_dict().items()}
     columns = [texts("feature", table["feature"])]
     for part in found.rises:
         columns.append(numbers(part, table[part], note="rise of the error when exchanged for that of other bags"))
@@ -447,7 +447,7 @@ def novelty_section(bags, held: HeldOut) -> dict | None:
     block = np.unique(fold, return_inverse=True)[1] % MOST_BLOCKS
     order = np.argsort(block, kind="stable")
     try:
-        judged = [novelty(bags[block != k], bags[block == k]).table() for k in np.unique(block)]
+        judged = [novelty(bags[block != k], bags[block == k]).as_dict() for k in np.unique(block)]
     except ValueError:  # too few bags
         return None
     found = {name: np.concatenate([one[name] for one in judged])[np.argsort(order)] for name in judged[0]}

@@ -118,7 +118,18 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""
 
 
 def residuals_against_size(axis, y, predicted, sizes):
-    """Residuals over bag sizes, and ± their root mean square in fifths of the sizes: do small bags err more?"""
+    """Residuals over bag sizes, and ± their root mean square in fifths of the sizes: do small bags err more?
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    y, predicted : one number per bag
+    sizes : number of instances of every bag
+
+    Returns
+    -------
+    the axis
+    """
     y, predicted, sizes = columns(y=y, predicted=predicted, sizes=sizes)
     residuals = y - predicted
     axis.axhline(0.0, color=INK, linewidth=1)
@@ -190,7 +201,7 @@ def learning_curve(axis, curve, *, upto: float = 2.0):
     upto : float
         How far beyond the data the law is drawn.
     """
-    table, noun = curve.table(), "bags" if curve.over == "bags" else "instances per bag"
+    table, noun = curve.as_dict(), "bags" if curve.over == "bags" else "instances per bag"
     at = np.geomspace(curve.sizes[0], max(curve.now * upto, curve.sizes[-1]), 60)
     law, low, high = np.array([curve.predict(size) for size in at]).T
     axis.fill_between(at, low, high, color=INK, alpha=0.25, linewidth=0, label=f"law, {curve.level:.0%} interval")

@@ -70,7 +70,8 @@ def check_parameters(estimator):
 
 
 def _shown_parameters(estimator) -> dict[str, str]:
-    return {name: repr(value) for name, value in estimator.get_params().items()}
+    # unfitted: the steps of a pipeline are fitted where they are, and a fitted method prints in another way
+    return {name: repr(clone(value, safe=False)) for name, value in estimator.get_params().items()}
 
 
 def check_one_finite_number_per_bag(estimator):
