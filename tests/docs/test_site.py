@@ -47,6 +47,16 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(text), f"{page}.md links to {target}"
 
 
+def test_dates_and_commits_are_in_the_evidence_only():
+    evidence = {"evidence", *entries(PAGES["evidence"])}
+    for page, text in PAGES.items():
+        prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.DOTALL | re.MULTILINE)
+        commits = [word for word in re.findall(r"\b[0-9a-f]{7,40}\b", prose) if re.search("[a-f]", word)]
+        found = [*commits, *re.findall(r"\b20\d\d-\d\d-\d\d\b", prose)]
+        assert page in evidence or not found, f"{page}.md: {found}"
+    assert "91e0886" in PAGES["benchmarks"]
+
+
 def test_a_broken_anchor_would_be_noticed():
     assert anchors("# The methods\n\n## instance-kme\n\n### λ or λ·n\n") == {"the-methods", "instance-kme", "λ-or-λn"}
 

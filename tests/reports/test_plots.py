@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
@@ -44,6 +45,15 @@ def test_predicted_against_true(axis):
     np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
     assert axis.get_xlabel() == "target (cm)" and not segments(axis)
     assert f"RMSE {np.sqrt(np.mean((PREDICTED - Y) ** 2)):.4g}" in axis.get_title()
+
+
+@pytest.mark.parametrize("given", [{"target": "aod"}, {}])
+def test_the_target_has_the_name_that_the_user_gives_it(axis, given):
+    y = pd.Series(Y, name=None if given else "aod")
+    assert plots.predicted_against_true(axis, y, PREDICTED, unit="cm", **given).get_xlabel() == "aod (cm)"
+    assert axis.get_ylabel() == "predicted aod (cm)"
+    assert plots.residuals_against_size(axis, y, PREDICTED, BAGS.sizes, **given).get_ylabel() == "aod - prediction"
+    assert plots.bag_distributions(axis, BAGS, y, **given).get_xlabel() == "bags, by aod"
 
 
 def test_intervals_that_miss_are_another_colour(axis):

@@ -100,7 +100,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     bags : Bags
     where : str, list of tuples, or array of bool
         A condition on features, covariates and columns kept on loading (``bw.load(..., keep=["age"])``), as text:
-        comparisons joined by "and", such as ``"age > 45 and sex == 2"``. Or as for `scan`: tuples (column, operator,
+        comparisons joined by "and", such as ``"age > 45 and sex == 2"``. Or tuples (column, operator,
         value) that all hold, or lists of such lists, of which one holds. Or one truth value per instance. A missing
         value satisfies no condition.
 

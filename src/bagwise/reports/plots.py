@@ -83,7 +83,7 @@ def as_intervals(intervals, n: int) -> np.ndarray:
 FIFTHS = 5
 
 
-def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""):
+def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | None = None, unit: str = ""):
     """Predictions against targets, with the line on which they would be right, and intervals if given.
 
     Parameters
@@ -92,6 +92,8 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""
     y, predicted : one number per bag
     intervals : array (bags, 2), optional
         As of ``predict_interval``; those that miss the target are drawn in another colour.
+    target : str, optional
+        What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     unit : str
         What the target is measured in.
 
@@ -99,6 +101,7 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""
     -------
     the axis
     """
+    name = _target_name(y, target)
     y, predicted = columns(y=y, predicted=predicted)
     ends = [min(y.min(), predicted.min()), max(y.max(), predicted.max())]
     axis.plot(ends, ends, color=INK, linewidth=1)
@@ -114,10 +117,13 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, unit: str = ""
     text = f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.4g}"
     if intervals is not None:
         text += f", {np.mean(~missed):.0%} inside"
-    return quiet(axis, xlabel=f"target{unit}", ylabel=f"prediction{unit}", title=f"Predicted against true ({text})")
+    predicted_name = "prediction" if name == "target" else f"predicted {name}"
+    return quiet(
+        axis, xlabel=f"{name}{unit}", ylabel=f"{predicted_name}{unit}", title=f"Predicted against true ({text})"
+    )
 
 
-def residuals_against_size(axis, y, predicted, sizes):
+def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = None):
     """Residuals over bag sizes, and ± their root mean square in fifths of the sizes: do small bags err more?
 
     Parameters
@@ -125,11 +131,14 @@ def residuals_against_size(axis, y, predicted, sizes):
     axis : matplotlib axis
     y, predicted : one number per bag
     sizes : number of instances of every bag
+    target : str, optional
+        What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
 
     Returns
     -------
     the axis
     """
+    name = _target_name(y, target)
     y, predicted, sizes = columns(y=y, predicted=predicted, sizes=sizes)
     residuals = y - predicted
     axis.axhline(0.0, color=INK, linewidth=1)
@@ -142,7 +151,7 @@ def residuals_against_size(axis, y, predicted, sizes):
         axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.xaxis.set_major_formatter(ScalarFormatter())
         axis.xaxis.set_minor_formatter(NullFormatter())
-    return quiet(axis, xlabel="instances in the bag", ylabel="target - prediction", title="Residuals by bag size")
+    return quiet(axis, xlabel="instances in the bag", ylabel=f"{name} - prediction", title="Residuals by bag size")
 
 
 def fold_scores(axis, scores, *, metric: str = "RMSE"):
@@ -226,7 +235,7 @@ STRIPS = {
 }
 
 
-def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, most: int = 60):
+def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, most: int = 60, target: str | None = None):
     """A bar per bag from its 10 to its 90 percent quantile and a dot at its median, the bags ordered by target.
 
     Parameters
@@ -241,8 +250,11 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
         well, since they are in the same unit.
     most : int
         Of more bags than this some are shown, evenly spaced over the order.
+    target : str, optional
+        What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     """
     bags = check_bags(bags, allow_weights=True, apart=True)
+    target = _target_name(y, target)
     (y,) = columns(y=y)
     if len(y) != len(bags):
         raise ValueError(f"y has {len(y)} values for {len(bags)} bags; give one per bag")
@@ -256,10 +268,10 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
     axis.vlines(at, low, high, color=BLUE, alpha=0.5, linewidth=3)
     axis.scatter(at, middle, s=14, color=BLUE, linewidths=0, label="median of the bag")
     if values is not None:
-        axis.scatter(at, y[order], s=18, marker="_", color=ORANGE, label="target")
+        axis.scatter(at, y[order], s=18, marker="_", color=ORANGE, label=target)
         legend(axis, loc="upper left")
     axis.set_xticks([])
-    return quiet(axis, xlabel="bags, by target", ylabel=name, title="What the bags hold (10 to 90 percent)")
+    return quiet(axis, xlabel=f"bags, by {target}", ylabel=name, title="What the bags hold (10 to 90 percent)")
 
 
 def learned_function(axis, head, predictions):
@@ -346,6 +358,12 @@ def importance(axis, found, *, most: int = 15):
     return quiet(axis, xlabel=f"rise of the {found.metric.upper()}, ± standard error", title=f"Importance ({title})")
 
 
+def _target_name(y, target: str | None) -> str:
+    """What the target is called: as asked for, else by the name of a pandas or polars column."""
+    known = getattr(y, "name", None)
+    return target or (known if isinstance(known, str) and known else "target")
+
+
 def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:
     names = list(bags.feature_names or [f"feature {j}" for j in range(bags.n_features)])
     known = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
@@ -407,6 +425,6 @@ def demo_picture(path: Path, bags, y, held_out, model) -> None:
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = figure.subplots(1, 2)
-    predicted_against_true(left, y, held_out)
+    predicted_against_true(left, y, held_out, target="aerosol optical depth")
     learned_function(right, model[-1], model[:1].transform(bags))
     figure.savefig(path, dpi=130)
