@@ -116,6 +116,13 @@ INTERNAL = (
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
     *("kernels.with_bandwidth", "model_files.try_saving", "out_of_core.Block", "out_of_core.Chunk", "testing.zoo"),
 )
+# What a method of an estimator does whose docstring would say no more.
+ESTIMATOR = {
+    "fit": "Learn from bags and their targets; ``sample_weight`` has one entry per bag. Returns the estimator.",
+    "predict": "One prediction per bag, in their order.",
+    "transform": "Pass bags on: as rows, one each, or as bags of other instances.",
+    "fit_transform": "``fit``, and what ``transform`` makes of the same bags; of predictions, those held out.",
+}
 HEAD = """API
 ===
 
@@ -180,11 +187,21 @@ def write(app, config) -> None:
 
 
 def skip(app, what, name, member, skip, options):
-    """The metadata requests that scikit-learn adds to every estimator are no part of ours."""
+    """The metadata requests that scikit-learn adds to every estimator are no part of ours; ``fit`` always is."""
+    if name in ESTIMATOR and isroutine(member):
+        return False
     return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def describe(app, what, name, member, options, lines) -> None:
+    """The usual words for a method of an estimator without a docstring."""
+    text = ESTIMATOR.get(name.rpartition(".")[2])
+    if what == "method" and text and not any(lines):
+        lines[:] = [text, ""]
 
 
 def setup(app) -> dict:
     app.connect("config-inited", write)  # before Sphinx looks which files there are
     app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", describe)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
