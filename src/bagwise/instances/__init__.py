@@ -8,16 +8,18 @@ if TYPE_CHECKING:
     from bagwise.instances.cross_fit import CrossFit, CrossFitting
     from bagwise.instances.imputation import Imputation
     from bagwise.instances.networks.estimator import NetworkRegressor
-    from bagwise.instances.out_of_fold import EachInstance, OutOfFold
-    from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+    from bagwise.instances.out_of_fold import EachInstance, OutOfFold, OutOfFoldUnion
+    from bagwise.instances.random_feature_ridge import ColumnScaler, RandomFeatureRidge
 
 __all__ = [
+    "ColumnScaler",
     "CrossFit",
     "CrossFitting",
     "EachInstance",
     "Imputation",
     "NetworkRegressor",
     "OutOfFold",
+    "OutOfFoldUnion",
     "RandomFeatureRidge",
 ]
 
@@ -27,7 +29,7 @@ __getattr__, __dir__ = exported(
         "cross_fit": ("CrossFit", "CrossFitting"),
         "imputation": ("Imputation",),
         "networks.estimator": ("NetworkRegressor",),
-        "out_of_fold": ("EachInstance", "OutOfFold"),
-        "random_feature_ridge": ("RandomFeatureRidge",),
+        "out_of_fold": ("EachInstance", "OutOfFold", "OutOfFoldUnion"),
+        "random_feature_ridge": ("ColumnScaler", "RandomFeatureRidge"),
     },
 )

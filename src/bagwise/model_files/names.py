@@ -52,8 +52,12 @@ _PLACES = {
         "EachInstance",
         "FoldMean",
         "OutOfFold",
+        "OutOfFoldUnion",
     ),
-    "instances.random_feature_ridge": ("RandomFeatureRidge",),
+    "instances.random_feature_ridge": (
+        "ColumnScaler",
+        "RandomFeatureRidge",
+    ),
     "intervals.calibration": (
         "FoldModels",
         "LeftOutRidgePath=LeavingOut",
@@ -117,6 +121,7 @@ _PLACES = {
         "BagPipeline",
         "PoolPredictions",
     ),
+    "regressors.prediction_blend": ("PredictionBlend",),
     "regressors.reweighting": (
         "Mixture",
         "Primary",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.gate import Gate
     from bagwise.regressors.lasso_path import LassoPath
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+    from bagwise.regressors.prediction_blend import PredictionBlend
     from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.ridge_path import RidgePath
     from bagwise.regressors.salience import SalienceRegressor
@@ -34,6 +35,7 @@ __all__ = [
     "LassoPath",
     "Mixture",
     "PoolPredictions",
+    "PredictionBlend",
     "Primary",
     "Pruning",
     "Reweighting",
@@ -57,6 +59,7 @@ __getattr__, __dir__ = exported(
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
+        "prediction_blend": ("PredictionBlend",),
         "reweighting": ("Mixture", "Primary", "Pruning", "Reweighting"),
         "ridge_path": ("RidgePath",),
         "salience": ("SalienceRegressor",),

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.segments import segment_mean, segment_median, segment_sum, segment_weighted_median
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
@@ -49,7 +49,7 @@ class AdditiveMixin:
         return parts
 
 
-OFFSETS = ("none", "mean")
+OFFSETS = ("none", "mean", "median")
 
 
 class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
@@ -72,10 +72,10 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     embedding : Bags -> array, default KernelMean()
     head : RidgePath, default RidgePath()
     grid : dict of parameter name of the embedding -> list of values, optional
-    offset : {"none", "mean"}
-        What the penalty shrinks the prediction of a bag towards: a constant; or the mean of its instances, for bags
-        of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there is
-        nothing to learn the method falls back on the mean.
+    offset : {"none", "mean", "median"}
+        What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
+        for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
+        is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
 
     Attributes
     ----------
@@ -129,6 +129,11 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
         remember_columns(self, bags)
         return self
 
+    @property
+    def additive_(self) -> bool:
+        """Whether the prediction is a sum over instances: rows that are means, and no median added to them."""
+        return super().additive_ and self.offset != "median"
+
     def settings(self) -> list[dict]:
         """The settings to try, in order."""
         return list(ParameterGrid(self.grid or {}))
@@ -139,9 +144,11 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def _check(self, bags) -> None:
         if self.offset not in OFFSETS:
-            raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
-        if self.offset == "mean" and bags.n_features != 1:
-            raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
+            raise ValueError(f"offset must be 'none', 'mean' or 'median', not {self.offset!r}")
+        if self.offset != "none" and bags.n_features != 1:
+            raise ValueError(
+                f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"
+            )
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
         head, beside = clone(self.head if self.head is not None else RidgePath()), None
@@ -172,11 +179,21 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     def _offset(self, bags) -> np.ndarray | float:
         if self.offset == "none":
             return 0.0
-        return segment_mean(bags.instances[:, 0].astype(np.float64), bags.offsets, bags.weights)
+        return pooled(bags, self.offset)
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
+
+
+def pooled(bags, statistic: str) -> np.ndarray:
+    """The mean or median of every bag of scalars, by the weights of its instances if any."""
+    values = bags.instances[:, 0].astype(np.float64)
+    if statistic == "mean":
+        return segment_mean(values, bags.offsets, bags.weights)
+    if bags.weights is None:
+        return segment_median(values, bags.offsets)
+    return segment_weighted_median(values, bags.shares(), bags.offsets)
 
 
 def reads_covariates(embedding) -> bool:
