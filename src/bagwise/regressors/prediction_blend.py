@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
-from bagwise.regressors.embedding_ridge import EmbeddingRidge
+from bagwise.regressors.ridge import EmbeddingRidge
 
 ROUNDS = 30  # of reweighted least squares, for absolute errors
 
@@ -195,7 +195,9 @@ class PredictionBlend(RegressorMixin, BaseEstimator):
                     fitted[f"{learner}:{name}"] = clone(reading).fit(column, y, sample_weight)
                 except (ValueError, np.linalg.LinAlgError) as error:
                     failed = error
-                    warnings.warn(f"the reading {name!r} of {learner!r} is left out: {error}", UserWarning, stacklevel=3)
+                    warnings.warn(
+                        f"the reading {name!r} of {learner!r} is left out: {error}", UserWarning, stacklevel=3
+                    )
         if not fitted:
             raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
         return fitted
