@@ -1,6 +1,7 @@
 """instance-kme against its baselines and without each of its ingredients, on simulations and real tables.
 
-    python benchmarks/instance_kme.py              20 draws of every simulation, the real tables, ten seeds
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/instance_kme.py
+                                                   20 draws of every simulation, the real tables, ten seeds
     python benchmarks/instance_kme.py --draws 3    fewer draws
     python benchmarks/instance_kme.py --set noisy  one of them
 
@@ -12,12 +13,8 @@ draw; and the change of the error without each ingredient.
 from __future__ import annotations
 
 import argparse
-import os
 from collections import defaultdict
 from functools import partial
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
 
 import compare
 import numpy as np
