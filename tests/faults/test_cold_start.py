@@ -15,7 +15,7 @@ from bagwise.execution.threads import Shared
 from bagwise.first_use import once
 
 SHORT = {
-    "instance-kme": {"instances__regressor__epochs": (1,), "instances__regressor__n_jobs": 2},
+    "instance-kme": {"instances__network__regressor__epochs": (1,), "instances__network__regressor__n_jobs": 2},
     "attention": {"epochs": 1, "restarts": 1},
 }
 

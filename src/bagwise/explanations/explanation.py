@@ -18,6 +18,7 @@ from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
+from bagwise.regressors.pipeline import last_step
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
@@ -47,6 +48,9 @@ class Explanation:
         What the method predicts of the instance, in units of the target.
     effects : array (instances,) or None
         The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
+    additive_share : float or None
+        Of a blend that is no sum over instances as a whole: the weight of its parts that are. The effects are of the
+        whole blend.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class Explanation:
     weights: np.ndarray | None = None
     instance_predictions: np.ndarray | None = None
     effects: np.ndarray | None = None
+    additive_share: float | None = None
 
     @property
     def values(self) -> np.ndarray:
@@ -90,7 +95,10 @@ class Explanation:
         return place | (self.bags.kept or {}) | known
 
     def __repr__(self) -> str:
-        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
+        part = (
+            "" if self.additive_share is None else f"; {self.additive_share:.0%} of the blend is a sum over instances"
+        )
+        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}{part}"
 
 
 def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
@@ -140,7 +148,8 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
         known["contributions"] = _balanced(known["contributions"], predictions, bags)
     if kind == "leave-one-out":
         known["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
-    return Explanation(kind, bags, predictions, **known)
+    share = None if known["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
+    return Explanation(kind, bags, predictions, **known, additive_share=share)
 
 
 def _chosen(kind: str, known: dict, model) -> str:

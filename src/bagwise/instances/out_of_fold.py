@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
@@ -200,7 +201,7 @@ class OutOfFold(BaseEstimator):
         return int(np.argmin(errors))
 
 
-class OutOfFoldUnion(BaseEstimator):
+class OutOfFoldUnion(_BaseComposition):
     """Several learners, each out of fold on the same folds of bags: a column of instance predictions for each.
 
     A learner that fails is left out with a warning that names it; if all fail, the error of the last is raised.
@@ -228,6 +229,13 @@ class OutOfFoldUnion(BaseEstimator):
 
     def __init__(self, learners):
         self.learners = learners
+
+    def get_params(self, deep: bool = True) -> dict:
+        """Parameters, those of the learners by name: ``network__regressor__epochs``."""
+        return self._get_params("learners", deep=deep)
+
+    def set_params(self, **params) -> OutOfFoldUnion:
+        return self._set_params("learners", **params)
 
     def fit(self, bags, y, sample_weight=None) -> OutOfFoldUnion:
         self.fit_transform(bags, y, sample_weight)

@@ -6,11 +6,10 @@ import warnings
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils.metaestimators import available_if
+from sklearn.base import RegressorMixin, clone
+from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
-from bagwise.regressors.ridge import EmbeddingRidge
 
 ROUNDS = 30  # of reweighted least squares, for absolute errors
 
@@ -84,7 +83,7 @@ def _is_additive(self) -> bool:
     return self.additive_
 
 
-class PredictionBlend(RegressorMixin, BaseEstimator):
+class PredictionBlend(RegressorMixin, _BaseComposition):
     r"""Read the instance predictions of several learners in several ways, and blend what they say.
 
     A bag comes with a column of instance predictions for each learner. A reading is a ridge on an embedding of one
@@ -130,9 +129,16 @@ class PredictionBlend(RegressorMixin, BaseEstimator):
     regressions.
     """
 
-    def __init__(self, readings=None, *, random_state: int = 0):
+    def __init__(self, readings, *, random_state: int = 0):
         self.readings = readings
         self.random_state = random_state
+
+    def get_params(self, deep: bool = True) -> dict:
+        """Parameters, those of the readings by name: ``mean__grid``."""
+        return self._get_params("readings", deep=deep)
+
+    def set_params(self, **params) -> PredictionBlend:
+        return self._set_params("readings", **params)
 
     def fit(self, bags, y, sample_weight=None) -> PredictionBlend:
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
@@ -190,7 +196,7 @@ class PredictionBlend(RegressorMixin, BaseEstimator):
         fitted, failed = {}, None
         for j, learner in enumerate(self.learners_):
             column = self._column(bags, j)
-            for name, reading in self.readings or [("mean", EmbeddingRidge(offset="mean"))]:
+            for name, reading in self.readings:
                 try:
                     fitted[f"{learner}:{name}"] = clone(reading).fit(column, y, sample_weight)
                 except (ValueError, np.linalg.LinAlgError) as error:

@@ -6,6 +6,7 @@ embedding that makes the rows too; its prediction can be a sum over instances.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_mean, segment_median, segment_sum, segment_weighted_median
+from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
@@ -304,6 +306,7 @@ class AdditiveMixin:
 
 
 OFFSETS = ("none", "mean", "median")
+BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
 
 
 class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
@@ -416,6 +419,7 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        self._warn_of_extrapolation(bags)
         if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
             seen = _for(self.embedding_, bags)
             return self.embedding_.project(seen, self.head_.coef_) + self.head_.intercept_ + self._offset(bags)
@@ -434,6 +438,24 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
         if self.offset == "none":
             return 0.0
         return pooled(bags, self.offset)
+
+    def _warn_of_extrapolation(self, bags) -> None:
+        """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
+        embedding = self.embedding_
+        if getattr(embedding, "units", None) != "label" or embedding.beyond == "clip" or embedding.reach is not None:
+            return
+        low, high = self.feature_range_in_[:, 0]
+        values, slack = bags.instances[:, 0], BEYOND * (high - low)
+        far = (values < low - slack) | (values > high + slack)
+        if far.any():
+            warnings.warn(
+                f"{name_bags(bags.ids, bags_of(far, bags.offsets))} instance predictions of up to "
+                f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, where training had {low:.6g} to "
+                f"{high:.6g}: with a small penalty the prediction of the bag may be far off; use "
+                "KernelMean(beyond='clip')",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
