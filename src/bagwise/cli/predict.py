@@ -14,7 +14,8 @@ import typer
 from bagwise.cli import options as o
 
 # Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
+ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+ONE |= {"contributions": "contribution", "effects": "effect"}
 
 
 def predict(

@@ -22,7 +22,7 @@ from bagwise.regressors.pipeline import last_step
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
-COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")
 MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
 BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
@@ -48,6 +48,8 @@ class Explanation:
         What the method predicts of the instance, in units of the target.
     effects : array (instances,) or None
         The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
+    instance_std : array (instances,) or None
+        The standard deviation of the instance predictions, of methods that know it ("aggregate-gp").
     additive_share : float or None
         Of a blend that is no sum over instances as a whole: the weight of its parts that are. The effects are of the
         whole blend.
@@ -71,6 +73,7 @@ class Explanation:
     weights: np.ndarray | None = None
     instance_predictions: np.ndarray | None = None
     effects: np.ndarray | None = None
+    instance_std: np.ndarray | None = None
     additive_share: float | None = None
 
     @property

@@ -227,13 +227,13 @@ def learned_function(axis, head, predictions):
     Parameters
     ----------
     axis : matplotlib axis
-    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    head : fitted last step of a method such as instance-kme:single, ``model[-1]``
     predictions : Bags of one column, ``model[:-1].transform(bags)``
         If they carry covariates, h is that of a bag with the mean of each.
     """
     if not isinstance(predictions, Bags) or predictions.n_features != 1:
         raise ValueError(
-            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme"
+            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme:single"
         )
     grid, h = function_on_grid(head, predictions, points=300)
     low, high = grid[[0, -1]]
