@@ -86,7 +86,7 @@ def method_card(name: str) -> Card:
     --------
     >>> import bagwise as bw
     >>> bw.method_card("instance-kme").preset_names[:2]
-    ['default', 'paper']
+    ['default', 'single']
     """
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
