@@ -1,8 +1,9 @@
-"""Write the reference files again: ``python tests/reference/write_reference.py [values [METHOD ...]] [signatures] [models]``.
+"""Write the reference files again: ``write_reference.py [values [METHOD ...]] [signatures] [models]``.
 
-Without arguments all three; with names of methods, the values of those alone. Do so only when numbers, signatures or the model file are meant to change, and say so in
-CHANGES.md; model files are kept from the version that wrote them, so that files of users are seen to open.
-The values are computed once more on each of the KERNELS, for how far they differ there (minutes, mostly compiling).
+Without arguments all three; with names of methods, the values of those alone. Do so only when numbers, signatures or
+the model file are meant to change, and say so in CHANGES.md; model files are kept from the version that wrote them, so
+that files of users are seen to open. The values are computed once more on each of the KERNELS, for how far they differ
+there (minutes, mostly compiling).
 """
 
 from __future__ import annotations
