@@ -32,6 +32,13 @@ def predict(
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+    ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option(help="Column of this quantile of the target's distribution. Example: --quantile 0.1"),
+    ] = None,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
@@ -54,6 +61,7 @@ def predict(
     import bagwise as bw
     from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
+    from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
@@ -67,9 +75,12 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = _columns(header, table) | new, None, None
+        how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
+            scans.refuse_options(
+                *(context, "instances", "level", "novelty", "quantile", "target", "missing", "fill_value", "keep"),
+                "decimal",
+            )
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
@@ -79,9 +90,15 @@ def predict(
                 bags, y = bw.load(o.sources(table), **how, target=target)
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
-                columns = predictions(fitted, bags, y, level=level)
+                columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
+                crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
+            if novelty or has_profile(fitted):
+                found = bw.novelty(fitted, bags)
+                messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
+                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     found = bw.explain(fitted, bags).table()
@@ -93,7 +110,7 @@ def predict(
         if rows is not None:
             write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
-    found = None if y is None else scores(columns, y)
+    found = None if y is None else scores(columns, y) | ({} if crps is None else {"crps": float(crps)})
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
@@ -101,18 +118,26 @@ def predict(
         _print(without_formulas(columns) if spreadsheet_safe else columns)
     if found is not None:  # a result, printed even when quiet; on stderr if the table is on stdout
         text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
+        text += f", CRPS {found['crps']:.4g}" if "crps" in found else ""
         inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
         print_text(text + inside, stderr=out is None)
 
 
-def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
-    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
+def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, quantiles, and the known target."""
+    if len(quantiles) and not hasattr(model, "predict_distribution"):
+        raise ValueError(
+            "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
+        )
     columns = {"bag": list(map(_plain, bags.ids)), "prediction": model.predict(bags).tolist()}
     if no_intervals(model, level) is None:
         lower, upper = model.predict_interval(bags, level=level).T
         columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
     elif level is not None:
         raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+    if len(quantiles):
+        found = model.predict_distribution(bags).quantile(list(quantiles))
+        columns |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, found.T, strict=True)}
     return columns if y is None else columns | {"target": y.tolist()}
 
 
@@ -142,15 +167,15 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _columns(header: dict, tables: list[str]) -> dict:
-    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = ()) -> dict:
+    """How the table was read at fit: the same columns are needed again, targets and groups only if asked for."""
     from bagwise.io.array_files import holds_bags
 
     known = dict((header.get("training") or {}).get("columns") or {})
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal", *more)
     kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
 
