@@ -172,6 +172,5 @@ register(
             "head__head__penalties": [(penalty,) for penalty in PAPER_PENALTIES],
         },
         searched=("paper",),
-        gives=("contributions",),
     )
 )
