@@ -17,9 +17,12 @@ __all__ = [
     "Bags",
     "EmbeddingRidge",
     "Explanation",
+    "Importance",
     "Intervals",
+    "Novelty",
     "OutOfFold",
     "Results",
+    "SubsetPredictions",
     "check_bag_estimator",
     "check_table",
     "cluster",
@@ -32,12 +35,15 @@ __all__ = [
     "from_padded",
     "from_raster",
     "from_table",
+    "importance",
     "load",
     "load_model",
     "method",
     "method_card",
     "method_names",
+    "novelty",
     "predict_scan",
+    "predict_subset",
     "save_model",
     "save_npz",
     "scan",
@@ -69,7 +75,16 @@ if TYPE_CHECKING:
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
     from bagwise.evaluation import Results, evaluate
     from bagwise.execution import cluster
-    from bagwise.explanations import Explanation, explain
+    from bagwise.explanations import (
+        Explanation,
+        Importance,
+        Novelty,
+        SubsetPredictions,
+        explain,
+        importance,
+        novelty,
+        predict_subset,
+    )
     from bagwise.instances import OutOfFold
     from bagwise.intervals import Intervals
     from bagwise.io import check_table, from_raster, from_table, load, save_npz
@@ -90,7 +105,10 @@ else:
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
         "evaluation": ("Results", "evaluate"),
         "execution": ("cluster",),
-        "explanations": ("Explanation", "explain"),
+        "explanations": (
+            *("Explanation", "Importance", "Novelty", "SubsetPredictions"),
+            *("explain", "importance", "novelty", "predict_subset"),
+        ),
         "instances": ("OutOfFold",),
         "intervals": ("Intervals",),
         "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),

@@ -48,8 +48,9 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
+QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
+# Saving, weights and raster are tested beside their code.
+SLOW = ["intervals", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

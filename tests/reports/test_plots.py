@@ -210,3 +210,12 @@ def test_without_matplotlib_the_extra_is_named():
     code = "import sys; sys.modules['matplotlib'] = None; import bagwise.reports.plots"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode and "pictures need matplotlib: pip install matplotlib" in done.stderr
+
+
+def test_importance(axis):
+    found = bw.importance(bw.method("aggregated").fit(BAGS, Y), BAGS, Y, repeats=1)
+    plots.importance(axis, found, most=1)
+    assert [label.get_text() for label in axis.get_yticklabels()] == [found.names[0]]
+    drawn = [container.lines[0].get_xdata()[0] for container in axis.containers]
+    assert drawn == [found.rise[part][0] for part in ("whole", "mean", "spread")]
+    assert "rise of the RMSE" in axis.get_xlabel()

@@ -14,7 +14,8 @@ import typer
 from bagwise.cli import options as o
 
 # Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
+ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+ONE |= {"contributions": "contribution", "effects": "effect"}
 
 
 def predict(
@@ -31,6 +32,9 @@ def predict(
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+    ] = False,
     target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
@@ -53,6 +57,7 @@ def predict(
     import bagwise as bw
     from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
+    from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
@@ -66,9 +71,11 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = _columns(header, table) | new, None, None
+        how, rows, y = columns_at_fit(header, table) | new, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
+            scans.refuse_options(
+                context, "instances", "level", "novelty", "target", "missing", "fill_value", "keep", "decimal"
+            )
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
@@ -81,6 +88,11 @@ def predict(
                 columns = predictions(fitted, bags, y, level=level)
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
+            if novelty or has_profile(fitted):
+                found = bw.novelty(fitted, bags)
+                messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
+                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     found = bw.explain(fitted, bags).table()
@@ -141,15 +153,15 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _columns(header: dict, tables: list[str]) -> dict:
-    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = ()) -> dict:
+    """How the table was read at fit: the same columns are needed again, targets and groups only if asked for."""
     from bagwise.io.array_files import holds_bags
 
     known = dict((header.get("training") or {}).get("columns") or {})
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal", *more)
     kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
 

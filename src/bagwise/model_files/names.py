@@ -16,6 +16,7 @@ _PLACES = {
     "auto.members": ("MeanTarget",),
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
+    "bags.training_profile": ("TrainingProfile",),
     "embeddings.base": ("CovariatesBeside",),
     "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
@@ -70,6 +71,7 @@ _PLACES = {
         "NystroemFeatures",
     ),
     "model_files.registry": ("Bags=make_bags",),
+    "regressors.additive": ("AdditiveRegressor",),
     "regressors.attention.attention_regressor": (
         "AttentionRegressor",
         "AttentionInputs=Inputs",
@@ -77,6 +79,7 @@ _PLACES = {
     ),
     "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
     "regressors.attention.attention_kme": ("AttentionWeighted",),
+    "regressors.bayesian.aggregate_gp": ("AggregateGP",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",

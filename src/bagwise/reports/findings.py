@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from scipy.stats import norm
 from scipy.stats import t as student
 
+from bagwise.bags import bag_folds
+from bagwise.evaluation.metrics import METRICS
 from bagwise.evaluation.selection import EXPLANATIONS
+from bagwise.explanations import importance, novelty
+from bagwise.explanations.feature_importance import predictor_of
+from bagwise.explanations.novelty_verdicts import VERDICTS
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
 from bagwise.io.table_output import duration, to_rows
 from bagwise.reports.text import (
@@ -327,3 +333,71 @@ def notes(results) -> list[str]:
         text = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
         found.append(f"{text} The errors are listed under “What was run”.")
     return found + results.notes()
+
+
+# One model: its features, and its bags among each other ------------------------------------------------------------
+
+PATIENCE = 10.0  # seconds that the importance of features may take
+MOST_FEATURES, MOST_UNUSUAL = 30, 10  # rows of tables
+MOST_BLOCKS = 10  # of bags that are compared with the others at a time
+
+
+def importance_section(model, bags, y) -> dict | None:
+    """Which features matter on held-out bags, in as much detail as `PATIENCE` allows; None without fold models."""
+    predict, _, held_out = predictor_of(model, bags)
+    if not held_out:
+        return None
+    started = perf_counter()
+    predict(bags)
+    each = bags.spread().n_features * (perf_counter() - started)
+    if each > PATIENCE:
+        why = f"Not measured, for it would take more than {PATIENCE:.0f} seconds. "
+        return {"columns": None, "lead": why + "`bagwise importance` does, also for groups of features."}
+    options = {"repeats": 3} if 9 * each < PATIENCE else {"repeats": 1, "parts": "whole"}
+    try:
+        found = importance(model, bags, y, **options, progress=False)
+    except ValueError as error:  # too few bags
+        return {"columns": None, "lead": f"Not measured: {error}."}
+    table = {name: column[:MOST_FEATURES] for name, column in found.table().items()}
+    columns = [texts("feature", table["feature"])]
+    for part in found.rises:
+        columns.append(numbers(part, table[part], note="rise of the error when exchanged for that of other bags"))
+        columns.append(numbers("±", table[f"{part}_error"], digits=2, note="standard error over folds"))
+    lead = (
+        f"By how much the {found.metric.upper()} on held-out bags ({shown(found.baseline)}) rises when a column of a "
+        "bag is exchanged for that of another bag: the whole column, its mean alone, its spread alone."
+    )
+    more = f" The first {MOST_FEATURES} of {len(found.names)}." if len(found.names) > MOST_FEATURES else ""
+    return {"columns": filled(*columns), "lead": lead + more}
+
+
+def novelty_section(bags, held: HeldOut) -> dict | None:
+    """Usual and unusual bags and their errors: each bag judged by the bags of the other folds alone."""
+    fold = held.fold if held.fold.any() else bag_folds(bags)
+    block = np.unique(fold, return_inverse=True)[1] % MOST_BLOCKS
+    order = np.argsort(block, kind="stable")
+    try:
+        judged = [novelty(bags[block != k], bags[block == k]).table() for k in np.unique(block)]
+    except ValueError:  # too few bags
+        return None
+    found = {name: np.concatenate([one[name] for one in judged])[np.argsort(order)] for name in judged[0]}
+    of_verdict = [found["verdict"] == one for one in VERDICTS]
+    rank = np.argmax(of_verdict, axis=0)
+    worst = [i for i in np.lexsort((-found["percentile"], -found["share_outside"], -rank))[:MOST_UNUSUAL] if rank[i]]
+    errors = [METRICS["rmse"].of(held.target[m], held.prediction[m]) if m.any() else None for m in of_verdict]
+    lead = (
+        "Every bag compared with those of the other folds. Where all are of one kind, 5 % are at the edge or outside."
+    )
+    columns = [texts("verdict", VERDICTS), numbers("bags", [m.sum() for m in of_verdict], shown="{:,.0f}".format)]
+    unusual = [
+        texts("bag", found["bag"][worst]),
+        texts("verdict", found["verdict"][worst]),
+        numbers("percentile", found["percentile"][worst], note="of its distance to the nearest other bags"),
+        numbers("outside the range", found["share_outside"][worst], shown=percent, note="share of its instances"),
+        texts("mostly in", found["column_outside"][worst]),
+    ]
+    return {
+        "lead": f"{lead} New bags are judged so by bw.novelty and `bagwise predict`.",
+        "errors": columns if held.in_sample else [*columns, numbers("RMSE", errors)],
+        "bags": unusual if worst else None,
+    }

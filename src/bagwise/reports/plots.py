@@ -26,6 +26,7 @@ __all__ = [
     "calibration",
     "contributions",
     "fold_scores",
+    "importance",
     "learned_function",
     "map_of_bags",
     "predicted_against_true",
@@ -274,6 +275,35 @@ def contributions(axis, explanation, bag: int = 0):
     axis.set_yticks([])
     title = f"Bag {label(bags.ids[bag])}: prediction {prediction:.4g}"
     return quiet(axis, xlabel=name, ylabel=f"{len(values):,} instances", title=title)
+
+
+def importance(axis, found, *, most: int = 15):
+    """How much the error rises when features are exchanged between bags, with standard errors: whole, mean, spread.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    found : `bagwise.Importance`
+    most : int
+        How many features or groups are drawn, the most important ones.
+
+    Returns
+    -------
+    the axis
+    """
+    names = list(found.names[:most])[::-1]
+    marks, n_parts = dict(zip(("whole", "mean", "spread"), "osD", strict=True)), len(found.rises)
+    for k, part in enumerate(found.rises):
+        rise, error = found.rise[part][:most][::-1], found.error[part][:most][::-1]
+        place = np.arange(len(names)) + 0.2 * ((n_parts - 1) / 2 - k)
+        colour = SERIES[list(marks).index(part)]
+        axis.errorbar(rise, place, xerr=error, fmt=marks[part], color=colour, markersize=5, linewidth=1, label=part)
+    axis.axvline(0.0, color=INK, linewidth=1)
+    axis.set_yticks(np.arange(len(names)), names)
+    if n_parts > 1:
+        legend(axis, loc="lower right")
+    title = "Held-out bags" if found.held_out else "Bags given"
+    return quiet(axis, xlabel=f"rise of the {found.metric.upper()}, ± standard error", title=f"Importance ({title})")
 
 
 def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:
