@@ -16,7 +16,7 @@ def test_the_quick_speed_table(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "speed.json").read_text())["rows"]
-    assert len(rows) == 9 and all(row["agrees"] and row["ours"] > 0 for row in rows)
+    assert len(rows) == 10 and all(row["agrees"] and row["ours"] > 0 for row in rows)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from bagwise.bags.validation import ParameterError, as_instances, as_offsets, re
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.columns import Roles, refuse_unknown, warn_of_suspects
 from bagwise.io.load import gather, rows_in_order
+from bagwise.io.matlab import read_matrices
 from bagwise.io.readers import reading
 
 DENSEST = 1040  # deflate cannot make more bytes of one
@@ -205,14 +206,12 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
 
 
 def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
-    from scipy.io import loadmat
-
-    with path.open("rb") as file:
-        if file.read(10) == b"MATLAB 7.3":
-            raise ValueError(f"{path} is a MATLAB 7.3 (HDF5) file, which is not read; save it again with '-v7'")
+    with reading(path), path.open("rb") as file:
+        start = file.read(10)
+    if start == b"MATLAB 7.3":
+        raise ValueError(f"{path} is a MATLAB 7.3 (HDF5) file, which is not read; save it again with '-v7'")
     with reading(path):
-        contents = loadmat(path)
-    matrices = {name: value for name, value in contents.items() if _is_matrix(value)}
+        matrices = {name: matrix for name, matrix in read_matrices(path).items() if matrix.shape[1] >= 3}
     if not matrices:
         raise ValueError(f"{path} holds no matrix of numbers with at least 3 columns (bag id, features, target)")
     if variable is None and len(matrices) > 1:
@@ -220,10 +219,6 @@ def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
     if variable is not None and variable not in matrices:
         raise ValueError(f"{path} holds no matrix {variable!r}; it holds {', '.join(matrices)}")
     return matrices[variable or next(iter(matrices))]
-
-
-def _is_matrix(value) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "fiu" and value.shape[1] >= 3
 
 
 def _name_columns(stem: str, width: int, bag, target) -> list[str]:
