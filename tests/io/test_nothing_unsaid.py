@@ -32,7 +32,8 @@ def test_one_warning_names_columns_and_rows(as_frame):
     lost = frame.loc[[0, 5, 9], "plot"].nunique()
     assert f"3 of 48 rows, in {lost} of 12 bags, have missing or infinite values and were dropped" in text
     assert "column 'price' is text, and left out: its numbers have decimal commas, which decimal=',' reads" in text
-    assert "'crop' (" in text and "'date' (Datetime" in text and "are not numbers, and left out" in text
+    assert "column 'crop' (String) is not numbers, and left out; categories=['crop'] takes" in text
+    assert "column 'date' is a date, and left out; dates=['date'] takes the season and the year" in text
     assert bags.feature_names == ("red", "nir", "yield")
 
 
@@ -87,7 +88,7 @@ def test_every_instance_keeps_its_row_and_what_was_kept(missing):
     naive = frame.groupby("plot", sort=False).cumcount()
     for k, row in enumerate(table["row"]):
         assert frame["red"][row] == chosen.instances[k, 0]
-        assert table["barcode"][k] == frame["barcode"][row] and table["bag"][k] == frame["plot"][row]
+        assert table["barcode"][k] == frame["barcode"][row] and table["plot"][k] == frame["plot"][row]
         assert table["instance"][k] == naive[row]
 
 

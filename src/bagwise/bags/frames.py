@@ -47,17 +47,20 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
 class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
+    of_bags: tuple = ()
+
     def __init__(self, frame, fill_values=(), decimal: str = "."):
-        self.frame, self.fill_values, self._decimal = as_frame(frame), as_fill_values(fill_values), decimal
+        self.frame, self.fill_values, self.decimal = as_frame(frame), as_fill_values(fill_values), decimal
         self.names = self.frame.columns
         self.n_rows = len(self.frame)
+        self.origin: np.ndarray | None = None  # the positions of these rows in the table they were selected from
         self._columns: dict = {}
 
     def column(self, name) -> nw.Series:
         """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
         if name not in self._columns:
             series = _plain(self.frame.get_column(name))
-            self._columns[name] = _with_points(series) if self._decimal == "," else series
+            self._columns[name] = _with_points(series) if self.decimal == "," else series
         return self._columns[name]
 
     def kind(self, name) -> str:
@@ -87,6 +90,12 @@ class FrameColumns:
         """A column as it is."""
         return self.frame.get_column(name).to_numpy()
 
+    def rows(self, positions: np.ndarray) -> FrameColumns:
+        """The table of some rows."""
+        some = FrameColumns(self.frame[positions], self.fill_values, self.decimal)
+        some.origin = positions
+        return some
+
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
         series = self.frame.get_column(name)
@@ -108,10 +117,13 @@ class ArrayColumns:
     array([0.5, nan])
     """
 
+    of_bags: tuple = ()
+
     def __init__(self, arrays: dict[str, np.ndarray], fill_values=()):
         self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
         self.names = list(arrays)
         self.n_rows = len(next(iter(arrays.values())))
+        self.origin: np.ndarray | None = None
 
     def kind(self, name) -> str:
         dtype = self.arrays[name].dtype
@@ -126,12 +138,48 @@ class ArrayColumns:
     def values(self, name) -> np.ndarray:
         return self.arrays[name]
 
+    def rows(self, positions: np.ndarray) -> ArrayColumns:
+        some = ArrayColumns({name: values[positions] for name, values in self.arrays.items()}, self.fill_values)
+        some.origin = positions
+        return some
+
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         labels, first, codes = np.unique(self.arrays[name], return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return rank[codes], labels[order]
+
+
+class ExtendedColumns:
+    """A table with further columns, which answer for themselves: of a second table, or made of others.
+
+    ``of_bags`` are those of them that belong to the bags, not to the instances.
+    """
+
+    def __init__(self, table, more: dict, *, of_bags=()):
+        self.table, self.more, self.fill_values = table, more, table.fill_values
+        self.names, self.n_rows, self.origin = [*table.names, *more], table.n_rows, table.origin
+        self.of_bags = [*table.of_bags, *of_bags]
+
+    def column(self, name) -> nw.Series:
+        more = self.more.get(name)
+        return self.table.column(name) if more is None else more.table.column(more.name)
+
+    def kind(self, name) -> str:
+        return self.more[name].kind if name in self.more else self.table.kind(name)
+
+    def single(self, name) -> bool:
+        return self.more[name].single if name in self.more else self.table.single(name)
+
+    def numbers(self, name) -> np.ndarray:
+        return self.more[name].numbers() if name in self.more else self.table.numbers(name)
+
+    def values(self, name) -> np.ndarray:
+        return self.more[name].values() if name in self.more else self.table.values(name)
+
+    def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
+        return self.more[name].factorise() if name in self.more else self.table.factorise(name)
 
 
 def as_fill_values(fill_values) -> tuple[float, ...]:

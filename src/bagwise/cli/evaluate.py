@@ -94,6 +94,10 @@ def evaluate(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    keep: o.Keep = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,

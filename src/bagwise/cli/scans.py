@@ -15,11 +15,13 @@ METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
     *("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value", "decimal"),
+    *("keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {
     "weights": "instance weights",
     "bag_features": "covariates of bags",
     "fill_values": "numbers that stand for missing values",
+    "targets": "a second table",
 }
 
 
@@ -84,6 +86,7 @@ def fit(method: str, scan, executor, *, seed: int) -> tuple:
 def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:
     """A row per bag; to a folder of Parquet files if ``out`` has no ending."""
     import bagwise as bw
+    from bagwise.io.table_output import own_name
 
     for name, what in NOT_SCANNED.items():  # without it the prediction would be another one
         if columns.get(name):
@@ -94,4 +97,7 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
         found = bw.predict_scan(model, scan, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
-    return {"bag": found.ids.tolist(), "prediction": found.values.tolist()}
+    return {
+        own_name(columns.get("bag"), "bag", ["prediction"]): found.ids.tolist(),
+        "prediction": found.values.tolist(),
+    }

@@ -117,7 +117,7 @@ def _are_bags(arrays: dict) -> bool:
 
 
 def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
-    for parameter, name in roles.single.items():
+    for parameter, name in roles.single:
         refuse_unknown(arrays, [name], parameter=parameter)
     instances, offsets = _flat(arrays)
     instances = with_missing(instances, fill_values)

@@ -29,6 +29,9 @@ def describe_training(bags: Bags, y) -> dict:
      'target': {'min': 1.0, 'mean': 1.5, 'max': 2.0}}
     """
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] > 1:  # several targets, of which a bag may lack some
+        return describe_counts(bags.n_features, bags.sizes, y[~np.isnan(y)])
     return describe_counts(bags.n_features, bags.sizes, check_targets(y, bags))
 
 

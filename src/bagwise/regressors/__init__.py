@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.embedding_ridge import EmbeddingRidge
     from bagwise.regressors.gate import Gate
     from bagwise.regressors.lasso_path import LassoPath
+    from bagwise.regressors.multi_target import MultiTarget
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
     from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.ridge_path import RidgePath
@@ -33,6 +34,7 @@ __all__ = [
     "Gate",
     "LassoPath",
     "Mixture",
+    "MultiTarget",
     "PoolPredictions",
     "Primary",
     "Pruning",
@@ -56,6 +58,7 @@ __getattr__, __dir__ = exported(
         "embedding_ridge": ("EmbeddingRidge",),
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
+        "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
         "reweighting": ("Mixture", "Primary", "Pruning", "Reweighting"),
         "ridge_path": ("RidgePath",),

@@ -114,7 +114,8 @@ def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
 
 def held_out(results, method: str) -> HeldOut | None:
     """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
-    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != "bag"}
+    bag, target = results.own_names()
+    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != bag}
     if not table:
         return None
     repeats, counts = np.unique(table["repeat"], return_counts=True)
@@ -127,7 +128,7 @@ def held_out(results, method: str) -> HeldOut | None:
         label=method,
         bag=bag.astype(int),
         size=table["size"][here],
-        target=table["target"][here],
+        target=table[target][here],
         prediction=table["prediction"][here],
         fold=table["fold"][here],
         std=None if np.isnan(std).any() else std,

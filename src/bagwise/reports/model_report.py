@@ -12,7 +12,7 @@ from bagwise.bags.folds import units_of
 from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
 from bagwise.evaluation.metrics import METRICS, score
 from bagwise.explanations.contributions import unwrapped
-from bagwise.io.table_output import duration
+from bagwise.io.table_output import duration, own_name
 from bagwise.reports.charts import draw_predictions
 from bagwise.reports.explorer import choose_bags, explain_bags, function_section
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, interval_tiles
@@ -52,7 +52,13 @@ def write_model_report(
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places = choose_bags(held)
-    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more": "", "why_not": "", "explorer": None}
+    names = own_name(bags.id_name, "bag", ()), own_name(bags.target_name, "target", [bags.id_name])
+    listed = {
+        "columns": bags_table(bags.ids.tolist(), held, places, names),
+        "more": "",
+        "why_not": "",
+        "explorer": None,
+    }
     listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
     content = blank() | {
         "kind": "model",

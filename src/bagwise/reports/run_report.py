@@ -89,13 +89,13 @@ def failures_table(results) -> list[Column]:
     return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
 
 
-def bags_table(ids, held, places) -> list[Column]:
-    """The bags of the explorer, largest error first."""
+def bags_table(ids, held, places, names=("bag", "target")) -> list[Column]:
+    """The bags of the explorer, largest error first; ``names`` are those of the id and the target."""
     what = "fitted" if held.in_sample else "held out"
     return [
-        texts("bag", [ids[bag] for bag in held.bag[places].tolist()]),
-        numbers("error", np.abs(held.residual[places]), note="|target − prediction|"),
-        numbers("target", held.target[places]),
+        texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
+        numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
+        numbers(names[1], held.target[places]),
         numbers(what, held.prediction[places], note=f"prediction, {what}"),
         numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
     ]
@@ -213,5 +213,5 @@ def _bag_list(results, best: HeldOut, places) -> dict:
     text = f"Held-out predictions of {best.label}, largest error first."
     if len(places) < len(best.bag):
         text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
-    columns = bags_table(ids, best, places)
+    columns = bags_table(ids, best, places, results.own_names())
     return {"columns": columns, "lead": text, "more": "", "explorer": None}
