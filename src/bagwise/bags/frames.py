@@ -48,6 +48,7 @@ class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
     of_bags: tuple = ()
+    siblings: dict = {}
 
     def __init__(self, frame, fill_values=(), decimal: str = "."):
         self.frame, self.fill_values, self.decimal = as_frame(frame), as_fill_values(fill_values), decimal
@@ -118,6 +119,7 @@ class ArrayColumns:
     """
 
     of_bags: tuple = ()
+    siblings: dict = {}
 
     def __init__(self, arrays: dict[str, np.ndarray], fill_values=()):
         self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
@@ -154,13 +156,14 @@ class ArrayColumns:
 class ExtendedColumns:
     """A table with further columns, which answer for themselves: of a second table, or made of others.
 
-    ``of_bags`` are those of them that belong to the bags, not to the instances.
+    ``of_bags`` are those of them that belong to the bags, not to the instances; ``siblings`` of a column are those made
+    of the same one, with which it stays.
     """
 
-    def __init__(self, table, more: dict, *, of_bags=()):
+    def __init__(self, table, more: dict, *, of_bags=(), siblings=None):
         self.table, self.more, self.fill_values = table, more, table.fill_values
         self.names, self.n_rows, self.origin = [*table.names, *more], table.n_rows, table.origin
-        self.of_bags = [*table.of_bags, *of_bags]
+        self.of_bags, self.siblings = [*table.of_bags, *of_bags], siblings or {}
 
     def column(self, name) -> nw.Series:
         more = self.more.get(name)

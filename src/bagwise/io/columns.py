@@ -82,11 +82,16 @@ class Roles:
 
     def asked(self) -> list:
         """Every column that is named somewhere."""
-        covariates = [] if self.bag_features is None or self.bag_features == "auto" else as_list(self.bag_features)
         features = [] if self.features is None else as_list(self.features)
         encoded = [*self.category_list, *as_list(self.dates)]
         others = [*encoded, *as_list(self.keep), *as_list(self.ignore)]
-        return list(dict.fromkeys([*self.taken, *covariates, *features, *others]))
+        return list(dict.fromkeys([*self.taken, *self.covariate_list, *features, *others]))
+
+    @property
+    def covariate_list(self) -> list:
+        """The columns that are named as bag features; none of "auto", which finds them."""
+        automatic = self.bag_features is None or (isinstance(self.bag_features, str) and self.bag_features == "auto")
+        return [] if automatic else as_list(self.bag_features)
 
     @property
     def category_list(self) -> list:
@@ -316,6 +321,7 @@ def _constant(table, names, codes, first) -> list:
         return of_bags  # bags of one row: anything is constant
     plain = [name for name in names if table.kind(name) == "number"]
     found = [name for name in plain if name in of_bags or not _varies(table, name, codes, first).any()]
+    found = [name for name in found if set(table.siblings.get(name, ())) <= set(found)]
     return found[1:] if len(found) == len(names) else found
 
 

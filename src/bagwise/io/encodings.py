@@ -49,7 +49,7 @@ def encode(table, roles: Roles) -> tuple:
         wanted = dict.fromkeys(as_list(categories))
     for parameter, names in (("categories", wanted), ("dates", as_list(roles.dates))):
         refuse_unknown(table.names, names, parameter=parameter)
-        taken = [name for name in names if name in (roles.bag, *as_list(roles.target or ()), roles.weights)]
+        taken = [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]
         if taken:
             raise ParameterError(
                 parameter, f"column {taken[0]!r} has another role; it cannot be in {parameter} as well"
@@ -77,16 +77,17 @@ def encode(table, roles: Roles) -> tuple:
     clash = [name for name in more if name in table.names]
     if clash:
         raise ParameterError("categories", f"there is a column {clash[0]!r} already; rename it")
-    table = ExtendedColumns(
-        table, more, of_bags=[name for name in more if _base(name, columns, parts) in table.of_bags]
-    )
+    made_of = columns | parts
+    of_bags = [one for name, some in made_of.items() if name in table.of_bags for one in some]
+    siblings = {one: some for some in made_of.values() for one in some}
+    table = ExtendedColumns(table, more, of_bags=of_bags, siblings=siblings)
     return table, _with_names(table, roles, names, list(more)), columns, notes
 
 
 def _asked(table, roles: Roles) -> tuple[dict, list]:
     """Levels and dates that the names of features ask for, such as crop=wheat or sown_year."""
     given = [] if roles.features is None else as_list(roles.features)
-    given = [*given, *([] if roles.bag_features in (None, "auto") else as_list(roles.bag_features))]
+    given = [*given, *roles.covariate_list]
     vocabularies: dict[str, tuple] = {}
     dates = []
     for name in given:
@@ -106,7 +107,7 @@ def _asked(table, roles: Roles) -> tuple[dict, list]:
 
 def derived(roles: Roles) -> bool:
     """Whether the names of some features may stand for a level or a date: the table has other names for them."""
-    given = [*as_list(roles.features or ()), *([] if roles.bag_features is None else as_list(roles.bag_features))]
+    given = [*([] if roles.features is None else as_list(roles.features)), *roles.covariate_list]
     return any(
         isinstance(name, str) and ("=" in name or name.endswith(tuple(f"_{p}" for p in PARTS))) for name in given
     )
@@ -118,9 +119,7 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
     def spread(given) -> list:
         return [one for name in given for one in names.get(name, (name,))]
 
-    covariates = roles.bag_features
-    if covariates is not None and covariates != "auto":
-        covariates = spread(as_list(covariates))
+    covariates = spread(roles.covariate_list) or roles.bag_features
     features = roles.features
     if features is not None:
         features = list(dict.fromkeys([*spread(as_list(features)), *(one for some in names.values() for one in some)]))
@@ -129,10 +128,6 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
     unwanted = [*names, *([name for name in made if features is not None and name not in known])]
     ignore = [name for name in dict.fromkeys([*as_list(roles.ignore), *unwanted]) if name not in as_list(roles.keep)]
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
-
-
-def _base(name: str, columns: dict, parts: dict):
-    return next((column for column, names in (columns | parts).items() if name in names), None)
 
 
 def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | None]:
@@ -180,9 +175,10 @@ def _order(level: str):
 
 def _few_valued(table, roles: Roles) -> list:
     """Columns of text with few levels, each in two bags or more on average: an id or a remark has many."""
-    taken = roles.asked()
-    found = []
-    codes, ids = find_bags(table, roles.bag)
+    taken, found = roles.asked(), []
+    if roles.bag not in table.names:  # refused by those who choose the features
+        return []
+    codes, _ = find_bags(table, roles.bag)
     for name in table.names:
         if name in taken or not table.kind(name).startswith(TEXTS):
             continue

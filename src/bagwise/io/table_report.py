@@ -139,7 +139,7 @@ def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
     for note in notes:
         found.add("warning", note)
     names = choose_features(table, roles)
-    found.bag_features = [] if roles.bag_features in (None, "auto") else as_list(roles.bag_features)
+    found.bag_features = roles.covariate_list
     names = [name for name in names if name not in found.bag_features]
     found.rows = table.n_rows
     if table.n_rows == 0:
