@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import typer
 
 from bagwise.cli import options as o
@@ -138,38 +139,61 @@ def evaluate(
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
-        bags, y, fold, split = _load(o.sources(table), dict(columns), labels)
-        messages.show(f"{o.stem(table)}: {bags}.")
-        with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
-            results = run(
-                bags,
-                y,
-                method,
-                repeats=repeats,
-                folds=folds,
-                fold=fold,
-                split=split,
-                selection=selection,
-                tune=tune,
-                metric=metric,
-                out=out,
-                n_jobs=n_jobs,
-                device=device,
-                random_state=seed,
-                name=o.stem(table),
-                origin={"path": [str(path.resolve()) for path in o.files(table)], "options": options}
-                | {"command": command_text(context, but=("resume",))},
-                progress=progress,
-                retry_failed=retry_failed,
-            )
+        if "targets" in options:
+            options["targets"] = str(Path(options["targets"]).resolve())
+        loaded = _load(o.sources(table), dict(columns), labels)
+        messages.show(f"{o.stem(table)}: {loaded[0]}.")
+        found = {}
+        for name, (bags, y, fold, split) in _by_target(*loaded).items():
+            place = out if name is None else out / name
+            own = options if name is None else options | {"target": name}
+            with interruptible(messages, place), messages.evaluation_progress(metric) as progress:
+                found[name] = run(
+                    bags,
+                    y,
+                    method,
+                    repeats=repeats,
+                    folds=folds,
+                    fold=fold,
+                    split=split,
+                    selection=selection,
+                    tune=tune,
+                    metric=metric,
+                    out=place,
+                    n_jobs=n_jobs,
+                    device=device,
+                    random_state=seed,
+                    name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
+                    origin={"path": [str(path.resolve()) for path in o.files(table)], "options": own}
+                    | {"command": command_text(context, but=("resume",))},
+                    progress=progress,
+                    retry_failed=retry_failed,
+                )
     if as_json:
-        typer.echo(json.dumps(_plain(results, out), indent=1))
+        plain = {name: _plain(results, out if name is None else out / name) for name, results in found.items()}
+        typer.echo(json.dumps(plain.get(None, plain), indent=1))
     else:
-        left_out = print_scores(results, result_console())
-        if left_out:
-            messages.show(f"Too narrow for {', '.join(left_out)}; all is in {out}/summary.csv")
-        messages.show(f"Wrote {out}/results.csv, summary.csv, comparisons.csv")
-    exit_if_failed(messages, results)
+        for name, results in found.items():
+            place = out if name is None else out / name
+            left_out = print_scores(results, result_console())
+            if left_out:
+                messages.show(f"Too narrow for {', '.join(left_out)}; all is in {place}/summary.csv")
+            messages.show(f"Wrote {place}/results.csv, summary.csv, comparisons.csv")
+    exit_if_failed(messages, *found.values())
+
+
+def _by_target(bags, y, fold, split) -> dict:
+    """What is evaluated, by target: None for a single one. Of several, each has the bags that know it."""
+    if y.ndim == 1:
+        return {None: (bags, y, fold, split)}
+    found = {}
+    for name, column in zip(bags.target_name, y.T, strict=True):
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"the results of target {name!r} cannot have a folder of that name; rename the column")
+        known = ~np.isnan(column)
+        labels = [None if one is None else one[known] for one in (fold, split)]
+        found[name] = (bags[known]._with(target_name=name), column[known], *labels)
+    return found
 
 
 def _load(path, columns: dict, labels: dict):

@@ -36,6 +36,7 @@ class HeldOut:
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
     ``repeat`` is the round of folds. ``in_sample`` marks predictions of the bags the model was trained on.
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
+    ``target_name`` is what the user's table calls the target.
     """
 
     label: str
@@ -48,6 +49,7 @@ class HeldOut:
     repeat: int | None = None
     in_sample: bool = False
     unit: np.ndarray | None = None
+    target_name: str = "target"
 
     @property
     def residual(self) -> np.ndarray:
@@ -133,6 +135,7 @@ def held_out(results, method: str) -> HeldOut | None:
         fold=table["fold"][here],
         std=None if np.isnan(std).any() else std,
         repeat=int(repeat),
+        target_name=target,
     )
 
 

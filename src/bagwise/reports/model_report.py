@@ -30,7 +30,7 @@ def write_model_report(
     ----------
     path : file to write, .html
     model : fitted bag regressor
-    bags, y : what it was fitted on
+    bags, y : what it was fitted on; for a `MultiTarget`, a column of y per target
     held_out : array, optional
         A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
         (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
@@ -48,11 +48,46 @@ def write_model_report(
     >>> write_model_report(tempfile.mkdtemp() + "/model.html", model, bags, y, method="aggregated").name
     'model.html'
     """
+    about = {"name": name, "method": method, "command": command}
+    if hasattr(model, "target_names_"):
+        content = _several(model, bags, np.asarray(y, dtype=np.float64), held_out, about)
+    else:
+        content = _content(model, bags, y, held_out=held_out, fold=fold, std=std, **about)
+    content["sections"] = sections(content)
+    return write_page(path, content)
+
+
+def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
+    """One page for several targets: the plots and scores of each, the bags and instances of the first."""
+    if y.shape != (len(bags), len(model.target_names_)):
+        raise ValueError(f"y has shape {y.shape}; give a row per bag and a column for each of {model.target_names_}")
+    pages = []
+    for k, (name, one) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
+        known = ~np.isnan(y[:, k])
+        some = bags[known]._with(target_name=name)
+        pages.append(
+            _content(one, some, y[known, k], held_out=None if held_out is None else held_out[known, k], **about)
+        )
+    first = pages[0]
+    for name, page in zip(model.target_names_, pages, strict=True):
+        page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
+        page["predictions"] = [one | {"label": name} for one in page["predictions"]]
+        page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
+    texts = [
+        f"{name}: {page['verdict']['sentences'][0]}" for name, page in zip(model.target_names_, pages, strict=True)
+    ]
+    headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
+    first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
+    joined = {what: [one for page in pages for one in page[what]] for what in ("tiles", "predictions", "methods")}
+    return first | joined | {"verdict": first["verdict"] | {"headline": headline, "sentences": texts}}
+
+
+def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places = choose_bags(held)
-    names = own_name(bags.id_name, "bag", ()), own_name(bags.target_name, "target", [bags.id_name])
+    names = own_name(bags.id_name, "bag", ()), held.target_name
     listed = {
         "columns": bags_table(bags.ids.tolist(), held, places, names),
         "more": "",
@@ -60,7 +95,7 @@ def write_model_report(
         "explorer": None,
     }
     listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
-    content = blank() | {
+    return blank() | {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
@@ -76,8 +111,6 @@ def write_model_report(
         "facts": _facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
-    content["sections"] = sections(content)
-    return write_page(path, content)
 
 
 def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
@@ -92,7 +125,18 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
     unit = units_of(bags)
-    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample, unit=unit)
+    return HeldOut(
+        label,
+        np.arange(len(y)),
+        bags.sizes,
+        y,
+        prediction,
+        fold,
+        std,
+        in_sample=in_sample,
+        unit=unit,
+        target_name=own_name(bags.target_name, "target", ()),
+    )
 
 
 def _fold(source, n_bags: int) -> np.ndarray:
