@@ -235,7 +235,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
     weights = [] if roles.weights is None else [roles.weights]
-    whole, at = table, np.arange(len(codes))  # the row of every instance
+    whole, at = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)  # rows of instances
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.list_columns import spread_lists
 
