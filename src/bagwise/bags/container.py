@@ -124,7 +124,7 @@ class Bags:
             validation.refuse_unlabelled(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
         names = validation.as_feature_names(names, instances.shape[1])
-        has_missing = validation.check_values(instances, offsets, ids, missing)
+        has_missing = validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
         values = (instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
@@ -341,7 +341,7 @@ class Bags:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
         names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
         missing = "keep" if self.has_missing else "refuse"
-        has_missing = validation.check_values(instances, self.offsets, self.ids, missing)
+        has_missing = validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
 
     def with_weights(self, weights) -> Bags:
