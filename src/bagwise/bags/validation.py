@@ -233,8 +233,8 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     large = np.abs(instances) > _largest(instances)
     if large.any():
         raise ValueError(
-            f"{name_bags(ids, bags_of(large.any(axis=1), offsets))} feature values beyond {LARGEST:g}{_in(large, names)}, "
-            "whose squares are infinite; rescale the feature, or look for a fill value"
+            f"{name_bags(ids, bags_of(large.any(axis=1), offsets))} feature values beyond {LARGEST:g}"
+            f"{_in(large, names)}, whose squares are infinite; rescale the feature, or look for a fill value"
         )
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
