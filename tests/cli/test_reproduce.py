@@ -152,7 +152,7 @@ def a_flat_pickle(folder):
         (not_a_matrix, "MISR1.mat cannot be read; it may be cut short, damaged"),
         (
             gaps_in_a_matrix,
-            "MISR1.mat: bag 1 has missing feature values (NaN) in column 'reflectance_4'; fill them in, or take those rows",
+            "MISR1.mat: bag 1 has missing feature values (NaN) in column 'reflectance_4'; fill them in, or take",
         ),
         (
             infinities,
