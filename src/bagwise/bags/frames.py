@@ -20,6 +20,7 @@ KNOWN = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99, 999, 9999
 KNOWN += (9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
 DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
 NUMBERS = (Real, Decimal, np.bool_)
 
@@ -275,9 +276,15 @@ def _plain(series: nw.Series) -> nw.Series:
 
 def _with_points(series: nw.Series) -> nw.Series:
     """Texts that are all numbers with a decimal comma, as numbers; any other series as it is."""
-    if series.dtype != nw.String or not series.drop_nulls().str.contains(DECIMAL_COMMA).all():
+    if series.dtype != nw.String:
         return series
-    return series.str.replace_all(",", ".", literal=True).cast(nw.Float64)
+    known = series.drop_nulls()
+    known = known.filter(~known.is_in(NULLS))
+    if len(known) == 0 or not known.str.contains(DECIMAL_COMMA).all():
+        return series
+    names = nw.col(series.name)
+    texts = series.to_frame().select(nw.when(~names.is_in(NULLS)).then(names)).get_column(series.name)
+    return texts.str.replace_all(",", ".", literal=True).cast(nw.Float64)
 
 
 def _unboxed(series: nw.Series) -> np.ndarray | None:

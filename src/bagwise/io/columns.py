@@ -15,7 +15,7 @@ from unicodedata import normalize
 import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import DECIMAL_COMMA, as_list, is_known, plain_number
+from bagwise.bags.frames import DECIMAL_COMMA, NULLS, as_list, is_known, plain_number
 from bagwise.bags.validation import (
     LARGEST,
     Message,
@@ -26,7 +26,6 @@ from bagwise.bags.validation import (
     name_bags,
 )
 
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
 # An extreme is isolated if its distance from all other values is so many times their width: the second is for one
 # that is not known as a fill value, which must also be repeated.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3

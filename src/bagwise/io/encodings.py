@@ -12,7 +12,7 @@ from datetime import date, datetime
 
 import numpy as np
 
-from bagwise.bags.frames import ExtendedColumns, as_list
+from bagwise.bags.frames import NULLS, ExtendedColumns, as_list
 from bagwise.bags.validation import Message, ParameterError, absent, label, name_bags
 from bagwise.io.columns import Roles, any_row, find_bags, is_date_kind, refuse_unknown
 
@@ -133,7 +133,7 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
 def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | None]:
     """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
     codes, labels = table.factorise(name)
-    texts = [None if gone else level_text(one) for one, gone in zip(labels.tolist(), absent(labels), strict=True)]
+    texts = [None if gone else level_text(one) for one, gone in zip(labels.tolist(), _absent(labels), strict=True)]
     notes = []
     if levels is None:
         counts = np.bincount(codes, minlength=len(labels))
@@ -146,10 +146,10 @@ def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | N
             notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
         missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
         if missing:
-            notes.append(f"{missing:,} rows without a value in column {name!r}")
+            notes.append(f"{_rows(missing)} without a value in column {name!r}")
     elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
         rows = int(np.bincount(codes, minlength=len(labels))[new].sum())
-        notes.append(f"{rows:,} rows of column {name!r} with other levels (the first is {texts[new[0]]!r})")
+        notes.append(f"{_rows(rows)} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
     levels = tuple(level for level in levels if level != OTHER)
     place = {level: k for k, level in enumerate(levels)}
     level_of = np.array([place.get(text, len(levels)) for text in texts], dtype=np.int16)[codes]
@@ -159,7 +159,21 @@ def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | N
         return MadeColumn(lambda: (level_of == k).astype(np.float32))
 
     made = {one: indicator(k) for k, one in enumerate(names)}
-    return made, names, f"{' and '.join(notes)} count as {names[-1]!r}" if notes else None
+    return made, names, f"{' and '.join(notes)} {_verb(notes)} as {names[-1]!r}" if notes else None
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row" + "s" * (n != 1)
+
+
+def _verb(notes: list[str]) -> str:
+    return "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
+
+
+def _absent(labels: np.ndarray) -> np.ndarray:
+    """Which labels stand for no value: those that are missing, and the texts for it in files."""
+    texts = np.array([isinstance(one, str) and one.strip() in NULLS for one in labels.tolist()], dtype=bool)
+    return absent(labels) | texts
 
 
 def level_text(value) -> str:
@@ -183,7 +197,7 @@ def _few_valued(table, roles: Roles) -> list:
         if name in taken or not table.kind(name).startswith(TEXTS):
             continue
         level, labels = table.factorise(name)
-        known = np.flatnonzero(~absent(labels))
+        known = np.flatnonzero(~_absent(labels))
         if not 2 <= len(known) <= FEW_LEVELS or is_date_kind(table, name):
             continue
         pairs = np.unique(codes * np.int64(len(labels)) + level)
@@ -199,7 +213,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
     and linear heads see a season so, and trees split either coordinate.
     """
     codes, labels = table.factorise(name)
-    gone = absent(labels)
+    gone = _absent(labels)
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
     days = [None if none else as_day(one) for one, none in zip(plain.tolist(), gone, strict=True)]
     odd = np.array([day is None for day in days]) & ~gone

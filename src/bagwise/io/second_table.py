@@ -75,8 +75,8 @@ def join(table, roles: Roles) -> tuple:
         if not known.any():
             raise ParameterError("targets", f"no bag has a target in column {targets[0]!r} of {what}; fill it in")
         notes.append(
-            f"{np.count_nonzero(~known):,} of {len(ids):,} bags have no target in {what} and were left out "
-            f"(the first is {label(ids[(~known).argmax()])})"
+            f"{np.count_nonzero(~known):,} of {len(ids):,} bags {_had(~known)} no target in {what} and "
+            f"{_had(~known, 'was', 'were')} left out (the first is {label(ids[(~known).argmax()])})"
         )
         table = table.rows(np.flatnonzero(known[codes]))
         codes = codes[known[codes]]
@@ -101,6 +101,10 @@ def join(table, roles: Roles) -> tuple:
     joined = [name for name in others if name not in unused]
     table = ExtendedColumns(table, more, of_bags=joined)
     return table, replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused]), notes
+
+
+def _had(marked: np.ndarray, one: str = "has", several: str = "have") -> str:
+    return one if np.count_nonzero(marked) == 1 else several
 
 
 def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.ndarray:
