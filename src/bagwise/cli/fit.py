@@ -80,6 +80,8 @@ def fit(
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
                 n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
+            if y.ndim == 2 and method.partition(":")[0] == "auto":  # the time is for all of them
+                how["time_budget"] = (time_budget or BUDGET) / y.shape[1]
             model = build(method, n_jobs=n_jobs, **how)
             model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):

@@ -74,7 +74,8 @@ def predict(
             in_memory = ("instances", "level", "target", "targets", "missing", "fill_value", "keep", "decimal")
             scans.refuse_options(context, *in_memory)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                columns = scans.predict(fitted, table, how, where, out, executor, messages)
+                asked = _known(header) | how  # with what cannot be read chunk by chunk
+                columns = scans.predict(fitted, table, asked | {"target": None}, where, out, executor, messages)
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings():  # predict names the bag that holds one

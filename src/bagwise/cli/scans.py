@@ -22,6 +22,8 @@ NOT_SCANNED = {
     "bag_features": "covariates of bags",
     "fill_values": "numbers that stand for missing values",
     "targets": "a second table",
+    "categories": "categories",
+    "dates": "dates",
 }
 
 
@@ -57,6 +59,8 @@ def refuse_where(where: str | None) -> None:
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     import bagwise as bw
 
+    if isinstance(columns.get("target"), list):
+        raise ValueError("several targets are fitted in memory only: use --engine memory, or one --target at a time")
     scan = bw.scan(o.sources(tables), **{name: columns[name] for name in COLUMNS if name in columns}, where=where)
     messages.show(f"{o.stem(tables)}: {scan}.")
     return scan
@@ -88,6 +92,8 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
     import bagwise as bw
     from bagwise.io.table_output import own_name
 
+    if hasattr(model, "target_names_"):
+        raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
     for name, what in NOT_SCANNED.items():  # without it the prediction would be another one
         if columns.get(name):
             raise ValueError(f"the model was fitted with {what}, which are read in memory only: use --engine memory")
