@@ -11,9 +11,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from bagwise.bags.validation import ParameterError
 from bagwise.cli import options as o
-from bagwise.io.table_output import own_name
 
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
@@ -114,6 +112,8 @@ def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str,
 
     The id and the target are called as in the user's table; of several targets, each has its own ``yield_prediction``.
     """
+    from bagwise.io.table_output import own_name
+
     models, heads = _parts(model)
     lists = {head: model.predict(bags).tolist() for head, model in zip(heads["prediction"], models, strict=True)}
     for k, one in enumerate(models):
@@ -208,6 +208,7 @@ def _columns(header: dict, tables: list[str]) -> dict:
 def _load(header: dict, tables: list[str], how: dict, path: Path | None, target) -> tuple:
     """Bags, and known targets if asked for; of a second table the bag features, and targets, which a bag may lack."""
     import bagwise as bw
+    from bagwise.bags.validation import ParameterError
     from bagwise.io.columns import Roles
     from bagwise.io.second_table import known_targets
     from bagwise.io.tables import read_files
