@@ -123,6 +123,14 @@ def test_models_that_are_not_predicted_chunk_by_chunk(folder):
         assert found.exit_code == 1 and match in found.stderr
 
 
+def test_a_target_that_cannot_be_a_folder(folder):
+    table = pd.read_csv("pixels.csv", dtype={"plot": str})[["plot", "red"]]
+    table.assign(**{"t/ha": 1.0, "b": 2.0}).to_csv("slash.csv", index=False)
+    how = ["--bag", "plot", "--target", "t/ha", "--target", "b", "--method", "aggregated", "--out", "runs2"]
+    found = run("evaluate", "slash.csv", *how)
+    assert found.exit_code == 1 and "the results of target 't/ha' cannot have a folder of that name" in found.stderr
+
+
 def test_check_tells_of_the_second_table(folder):
     found = run("check", "pixels.csv", *READ, "--target", "yield", "--target", "protein", "--ignore", "barcode")
     assert found.exit_code == 0, found.output

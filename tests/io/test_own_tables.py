@@ -303,3 +303,38 @@ def test_an_archive_of_bags_holds_what_load_knew(tmp_path, missing):
         np.testing.assert_array_equal(again.kept[name], bags.kept[name][rows])
     with pytest.raises(ValueError, match="holds bags, not a table; features=.*targets= do not apply"):
         bw.load(tmp_path / "b.npz", targets=second)
+
+
+def test_archives_are_no_second_table_and_have_one_target(tmp_path):
+    from scipy.io import savemat
+
+    bags, y = quiet(pixels(), targets=yields())
+    bw.save_npz(tmp_path / "b.npz", bags, y)
+    with pytest.raises(ValueError, match="b.npz is no table with named columns; give a .csv or .parquet"):
+        bw.load(pixels(), bag="plot", targets=tmp_path / "b.npz")
+    savemat(tmp_path / "m.mat", {"m": np.arange(20.0).reshape(4, 5)})
+    with pytest.raises(ValueError, match="m.mat has one target; load it once for each of several"):
+        bw.load(tmp_path / "m.mat", target=[3, 4])
+    arrays = dict(np.load(tmp_path / "b.npz"))
+    np.savez(tmp_path / "c.npz", **arrays | {"kept_0": np.arange(3)})
+    with pytest.raises(ValueError, match="kept column 'row' has 3 values; one per instance is needed"):
+        bw.load(tmp_path / "c.npz")
+
+
+def test_a_matrix_has_a_second_table_too(tmp_path):
+    from scipy.io import savemat
+
+    savemat(tmp_path / "m.mat", {"m": np.column_stack([[1, 1, 2, 2], np.arange(4.0), [5.0, 5.0, 6.0, 6.0]])})
+    second = pd.DataFrame({"bag": [2, 1], "rain": [20.0, 10.0]})
+    bags, y = bw.load(tmp_path / "m.mat", targets=second, bag_features="rain")
+    assert y.tolist() == [5, 6] and bags.covariates.tolist() == [[10], [20]]
+
+
+def test_the_report_of_several_targets_wants_a_column_for_each(tmp_path):
+    from bagwise.reports import write_model_report
+
+    bags, y = quiet(pixels(), targets=yields(protein=NIR[:12]), target=["yield", "protein"])
+    model = bw.MultiTarget(bw.method("aggregated")).fit(bags, y)
+    with pytest.raises(ValueError, match=r"y has shape \(12, 1\); give a row per bag and a column for each of"):
+        write_model_report(tmp_path / "r.html", model, bags, y[:, :1])
+    assert "in sample" in write_model_report(tmp_path / "r.html", model, bags, y).read_text().lower()
