@@ -83,7 +83,7 @@ def test_targets_become_float64(bags):
         (None, ValueError, "targets are missing"),
         ([1, 2], ValueError, "y has 2 values for 3 bags$"),
         (np.ones(6), ValueError, "6 values for 3 bags, one per instance; give one per bag"),
-        (np.ones((3, 2)), ValueError, r"not an array of shape \(3, 2\)"),
+        (np.ones((3, 2)), ValueError, "y has 2 targets per bag, and a method learns one"),
         (["a", "b", "c"], TypeError, "must be numbers"),
         ([1.0, np.nan, np.inf], ValueError, r"bag 'b' \(and 1 other\) has a missing or infinite target"),
     ],

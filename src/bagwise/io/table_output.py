@@ -20,7 +20,7 @@ def own_name(name, generic: str, taken) -> str:
     >>> own_name("plot", "bag", ["prediction"]), own_name("prediction", "target", ["plot", "prediction"])
     ('plot', 'target')
     """
-    if name is not None and str(name) not in taken:
+    if name is not None and not isinstance(name, list | tuple) and str(name) not in taken:  # not the names of several
         return str(name)
     while generic in taken:
         generic += "_"
