@@ -268,6 +268,15 @@ def test_targets_that_do_not_fit_are_refused():
 # Names of the user, and what is kept ----------------------------------------------------------------------------------
 
 
+def test_a_model_saved_in_python_knows_the_names_of_the_table(tmp_path):
+    from bagwise.model_files import describe_training, read_header
+
+    bags, y = quiet(pixels(), targets=yields())
+    training = describe_training(bags, y)
+    bw.save_model(bw.method("aggregated").fit(bags, y), tmp_path / "m.bagwise", training=training)
+    assert read_header(tmp_path / "m.bagwise")["training"]["columns"] == {"bag": "plot", "target": "yield"}
+
+
 def test_tables_of_results_use_the_names_of_the_table():
     bags, y = quiet(pixels(), targets=yields())
     results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=3)

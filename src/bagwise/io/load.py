@@ -70,9 +70,9 @@ def load(
     bag, target, features, ignore, groups, missing, fill_values, weights, bag_features, categories, dates
         As for `from_table`. ``bag`` is needed for every table.
     targets : data frame or path, optional
-        A second table with a row per bag, joined by the column ``bag``: the target, groups and bag features may be
-        columns of it. The target need not be named if it is the only column of numbers left. Bags without a target are
-        left out, and a warning counts and names them and the rows that have no bag.
+        A second table with a row per bag, joined by the column ``bag``: the target, groups, weights and bag features
+        may be columns of it. The target need not be named if it is the only column of numbers left. Bags without a
+        target are left out, and a warning counts and names them and the rows that have no bag.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
     keep : columns, optional
