@@ -159,7 +159,7 @@ def test_what_is_masked_is_missing(bags):
             Bags(np.ones((3, 1)), [0, 1, 2, 3], groups=labels)
 
 
-SLOW = ("auto", "attention", "instance-kme", "instance-kme-attention", "bdr", "bmir", "shrinkage")
+SLOW = ("auto", "additive", "attention", "instance-kme", "instance-kme-attention", "bdr", "bmir", "shrinkage")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in method_names()])

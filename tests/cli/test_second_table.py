@@ -148,3 +148,10 @@ def test_a_target_called_as_a_column_of_results(folder):
     assert found.exit_code == 0, found.output
     found = run("predict", "m3", "pixels.csv", "--targets", "odd.csv", "--target", "prediction")
     assert found.stdout.splitlines()[0] == "plot,prediction,target"
+    pd.read_csv("pixels.csv", dtype={"plot": str})[["plot", "red"]].rename(columns={"plot": "prediction"}).to_csv(
+        "renamed.csv", index=False
+    )
+    found = run("predict", "m3", "renamed.csv", "--bag", "prediction", "--instances", "i3.csv")
+    assert found.stdout.splitlines()[0] == "bag,prediction"
+    rows = pd.read_csv("i3.csv", dtype={"bag": str})
+    assert list(rows) == ["bag", "instance", "row", "prediction", "contribution"] and rows["bag"][0] == "000"

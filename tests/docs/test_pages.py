@@ -49,7 +49,8 @@ def page_module(monkeypatch):
 
 
 QUICK = ["start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
+# Saving, weights and raster are tested beside their code.
+SLOW = ["intervals", "auto", "report", "scale", "instance_maps"]
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

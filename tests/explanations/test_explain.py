@@ -30,6 +30,7 @@ ADDITIVE = [
     ("input-kme", "linear"),
     ("input-kme", "ensemble"),
     ("blr", "default"),
+    ("aggregate-gp", "default"),
 ]
 WEIGHTED = ["instance-median", "cluster", "salience", "prime", "pruning", "em", "bmir"]
 OTHERS = ["shrinkage", "phase", "quantile", "sliced-wasserstein", "statistics", "miles"]

@@ -9,6 +9,8 @@ from bagwise.testing import bag_estimator_checks
 
 # Methods whose fit takes a second or so: every run checks what is most easily broken, the slow run everything.
 COSTLY = {
+    "additive",
+    "aggregate-gp",
     "attention",
     "auto",
     "instance-kme-attention",

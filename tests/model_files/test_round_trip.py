@@ -32,7 +32,10 @@ from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contract_checks import sample
 
 # The default preset of every method is a contract (check_saves). Those whose fit takes longer wait for the slow run.
-COSTLY = {"attention", "instance-kme", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir"}
+COSTLY = {
+    *("additive", "attention", "instance-kme", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage"),
+    *("bdr", "bmir"),
+}
 
 
 def presets():

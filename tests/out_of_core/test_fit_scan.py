@@ -89,6 +89,23 @@ def test_landmarks_leave_the_same_noise(table):
         assert_allclose(one, other, rtol=1e-9)
 
 
+def test_sums_of_instances_are_fitted_and_predicted_as_in_memory(table):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    expected = small("aggregate-gp").set_params(aggregate="sum").fit(bags, y * bags.sizes)
+    total = pa.array(
+        np.asarray(table["y"]) * bags.sizes[[bags.ids.tolist().index(one) for one in table["bag"].to_pylist()]]
+    )
+    source = scanned(table.set_column(table.schema.get_field_index("y"), "y", total), chunk_rows=70)
+    model = fit_scan(source, small("aggregate-gp").set_params(aggregate="sum"))
+    for one, other in zip(model.predict(bags, return_std=True), expected.predict(bags, return_std=True), strict=True):
+        assert_allclose(one, other, rtol=1e-8)
+    found = predict_scan(model, source)
+    order = [found.ids.tolist().index(one) for one in bags.ids]
+    assert_allclose(found.values[order], expected.predict(bags), rtol=1e-8)
+    with pytest.raises(ValueError, match="AggregateGP cannot be fitted from sums"):
+        fit_scan(source, small("aggregate-gp").set_params(likelihood="poisson"))
+
+
 @pytest.mark.parametrize("options", [{"predictor": "refit"}, {"predictor": "last-fold"}, {"weighting": "instance"}])
 def test_options_of_the_stage_are_honoured(options, table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])

@@ -38,6 +38,9 @@ def fit(
     missing: o.Missing = "refuse",
     fill_value: o.FillValues = None,
     weights: o.Weights = None,
+    aggregate: o.Aggregate = None,
+    exposure: o.Exposure = None,
+    likelihood: o.Likelihood = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
     keep: o.Keep = None,
@@ -60,22 +63,26 @@ def fit(
     from bagwise.cli import scans
     from bagwise.cli.console import command_text, messages_of, print_text
 
-    columns = o.columns(context)
     with messages_of("fit", quiet=quiet) as messages, o.workers(scheduler if engine == "memory" else None):
+        columns = o.columns(context)
+        kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
             method = scans.method_for(context, method, messages)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                bw.model_files.try_saving(bw.method(method))
+                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
+                bw.model_files.try_saving(unfitted)
+                unfitted = unfitted if any(kind.values()) else method  # messages name it
                 scan = scans.open_scan(table, columns, where, messages)
                 with messages.spinner(f"fitting {method}"):
-                    model, training, summary = scans.fit(method, scan, executor, seed=seed)
+                    model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
                 training |= {"where": where}
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
+            how |= kind
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -133,7 +140,14 @@ def load(tables: list[str], columns: dict, messages):
 
 
 def build(
-    name: str, *, level: float | None, time_budget: float | None, n_jobs: int | None, seed: int, missing: str = "refuse"
+    name: str,
+    *,
+    level: float | None,
+    time_budget: float | None,
+    n_jobs: int | None,
+    seed: int,
+    missing: str = "refuse",
+    **kind: str | None,
 ):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
@@ -145,8 +159,19 @@ def build(
         raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
     options = {"time_budget": time_budget or BUDGET} if limited else {}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
-    model = bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options)
+    model = with_options(bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options), name, kind)
     return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
+
+
+def with_options(model, name: str, kind: dict[str, str | None]):
+    """The model with the options that were given, wherever in it a parameter of that name is."""
+    for option, value in kind.items():
+        if value is not None:
+            found = [key for key in model.get_params() if key.split("__")[-1] == option]
+            if not found:
+                raise ValueError(f"--{option} means nothing to {name}; use it with --method aggregate-gp")
+            model.set_params(**dict.fromkeys(found, value))
+    return model
 
 
 def save(model, out: Path, **header) -> None:

@@ -41,6 +41,20 @@ FillValues = Annotated[
     typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of what an instance adds to a sum, or how many it stands for. Example: --exposure people"
+    ),
+]
+Aggregate = Annotated[
+    Literal["mean", "sum"] | None,
+    typer.Option(help="What a target is of its instances, for aggregate-gp. Example: --aggregate sum"),
+]
+Likelihood = Annotated[
+    Literal["gaussian", "poisson", "binomial"] | None,
+    typer.Option(help="Whether targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson"),
+]
 Keep = Annotated[
     list[str] | None,
     typer.Option(help="Column that goes into --instances, and is no feature. Example: --keep barcode"),
@@ -118,6 +132,10 @@ COLUMNS |= {name: name for name in ("keep", "categories", "dates", "targets")}
 def columns(context: typer.Context) -> dict:
     """The options that were given of how a table is read, as keywords of `bagwise.load`."""
     given = {keyword: context.params.get(option) for option, keyword in COLUMNS.items()}
+    exposure = context.params.get("exposure")
+    if exposure and given["weights"]:
+        raise ValueError("--exposure and --weights are both weights of the instances; give one of them")
+    given["weights"] = given["weights"] or exposure
     for keyword in ("bag_features", "categories"):
         if list(given[keyword] or []) == ["auto"]:
             given[keyword] = "auto"

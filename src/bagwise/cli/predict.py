@@ -14,7 +14,8 @@ import typer
 from bagwise.cli import options as o
 
 # Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
+ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+ONE |= {"contributions": "contribution", "effects": "effect"}
 
 
 def predict(
@@ -144,6 +145,8 @@ def explained(model, bags) -> dict[str, np.ndarray]:
     """A row per instance, with what each has to do with the prediction; of several targets, with each in turn."""
     import bagwise as bw
 
+    if bags.id_name in ONE.values():  # a column of this table is called so
+        bags = bags._with(id_name=None)
     if not hasattr(model, "target_names_"):
         return {ONE.get(name, name): column for name, column in bw.explain(model, bags).table().items()}
     rows: dict[str, np.ndarray] = {}

@@ -14,8 +14,8 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
-    *("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value", "decimal"),
-    *("keep", "categories", "dates", "targets"),
+    *("level", "intervals", "time_budget", "report", "missing", "weights", "exposure", "bag_feature", "fill_value"),
+    *("decimal", "keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {
     "weights": "instance weights",
@@ -74,17 +74,17 @@ def method_for(context: typer.Context, name: str, messages) -> str:
     return METHOD
 
 
-def fit(method: str, scan, executor, *, seed: int) -> tuple:
+def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_scores
     from bagwise.model_files.model_file import describe_counts
     from bagwise.out_of_core.scan_fit import fit_and_survey
 
-    model, found = fit_and_survey(scan, method, executor=executor, random_state=seed)
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
     last = model[-1] if hasattr(model, "steps") else model
     held_out = found.y - last.residuals_ if hasattr(last, "residuals_") else None
     training = describe_counts(found.bags.n_features, found.sizes, found.y)
-    return model, training, summarise_scores(method, found.y, held_out)
+    return model, training, summarise_scores(name, found.y, held_out)
 
 
 def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:

@@ -22,7 +22,7 @@ from bagwise.io.table_output import own_name
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
-COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")
 MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
 BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
@@ -48,6 +48,8 @@ class Explanation:
         What the method predicts of the instance, in units of the target.
     effects : array (instances,) or None
         The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
+    instance_std : array (instances,) or None
+        The standard deviation of the instance predictions, of methods that know it ("aggregate-gp").
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Explanation:
     weights: np.ndarray | None = None
     instance_predictions: np.ndarray | None = None
     effects: np.ndarray | None = None
+    instance_std: np.ndarray | None = None
 
     @property
     def values(self) -> np.ndarray:

@@ -34,7 +34,7 @@ SAMPLE = 1000  # values that show the usual ones
 
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
-_TAKEN = ("row", "instance", "instance_predictions", "contributions", "weights", "effects")
+_TAKEN = ("row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects")
 _TAKEN += ("prediction", "contribution", "weight", "effect")
 
 

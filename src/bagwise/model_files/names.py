@@ -70,6 +70,7 @@ _PLACES = {
         "NystroemFeatures",
     ),
     "model_files.registry": ("Bags=make_bags",),
+    "regressors.additive": ("AdditiveRegressor",),
     "regressors.attention.attention_regressor": (
         "AttentionRegressor",
         "AttentionInputs=Inputs",
@@ -77,6 +78,7 @@ _PLACES = {
     ),
     "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
     "regressors.attention.attention_kme": ("AttentionWeighted",),
+    "regressors.bayesian.aggregate_gp": ("AggregateGP",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",

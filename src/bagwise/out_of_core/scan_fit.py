@@ -29,7 +29,7 @@ from bagwise.out_of_core.sums import (
     statistics_rows,
 )
 from bagwise.out_of_core.table_scan import Scan
-from bagwise.regressors import EmbeddingRidge, EvidenceRidge
+from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
 
 
 def is_standardised(stage) -> bool:
@@ -159,7 +159,9 @@ def _kind(stage) -> str | None:
 def _summable(model) -> bool:
     stages, head = _parts(model)
     kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
-    if not isinstance(head, EmbeddingRidge | EvidenceRidge):
+    if not isinstance(head, EmbeddingRidge | EvidenceRidge | AggregateGP):
+        return False
+    if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
     if kinds == ["ridge"]:
         return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
@@ -197,9 +199,11 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
 
 def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     """The mean of features of the instances: random ones, or similarities to landmarks."""
-    found = survey(passes, _sampling(head.embedding_for(head.settings()[0])) or (0, 0))
-    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    return clone(head).fit_rows(found.bags, found.y, embedded), found
+    embedding = head.embedding_for(head.settings()[0])
+    found = survey(passes, _sampling(embedding) or (0, 0))
+    embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
+    more = {"exposure": found.sizes} if isinstance(head, AggregateGP) else {}
+    return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
 
 
 def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:

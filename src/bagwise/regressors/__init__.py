@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
+    from bagwise.regressors.additive import AdditiveRegressor
     from bagwise.regressors.attention.attention_kme import AttentionWeighted
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+    from bagwise.regressors.bayesian.aggregate_gp import AggregateGP
     from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
+    "AdditiveRegressor",
+    "AggregateGP",
     "AttentionRegressor",
     "AttentionWeighted",
     "BagPipeline",
@@ -47,8 +51,10 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
+        "additive": ("AdditiveRegressor",),
         "attention.attention_regressor": ("AttentionRegressor",),
         "attention.attention_kme": ("AttentionWeighted",),
+        "bayesian.aggregate_gp": ("AggregateGP",),
         "bayesian.evidence_ridge": ("EvidenceRidge",),
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),

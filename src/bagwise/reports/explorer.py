@@ -8,18 +8,20 @@ from time import perf_counter
 import numpy as np
 
 from bagwise.bags import Bags
+from bagwise.bags.segments import segment_sum
 from bagwise.evaluation.cells import describe_setting
 from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
-from bagwise.explanations.contributions import unwrapped
+from bagwise.explanations.contributions import instance_values, unwrapped
 from bagwise.explanations.explanation import function_on_grid
 from bagwise.io import load
 from bagwise.io.paths import find_files
 from bagwise.io.table_output import duration
 from bagwise.regressors import EmbeddingRidge
-from bagwise.reports.charts import draw_function
+from bagwise.regressors.pipeline import last_step
+from bagwise.reports.charts import draw_function, draw_values
 from bagwise.reports.findings import HeldOut
 from bagwise.reports.text import shortened
 
@@ -240,8 +242,9 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
         return None, None, f"{error}. Give the data to see inside the bags: bagwise report RUN --data TABLE."
 
 
-def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple[dict, dict | None]:
-    """What the explorer shows of the bags at these positions, and the learned function of the best method with one."""
+def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
+    """What the explorer shows of the bags at these positions, the learned function of the best method with one, and the
+    values of the instances where the model of the explorer has some."""
     label = "the model given"
     if model is None:
         names = [row["method"] for row in results.ranked()]
@@ -250,12 +253,13 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
             why_not = (
                 "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
             )
-            return {"why_not": f"{why_not}."}, None
+            return {"why_not": f"{why_not}."}, None, None
         try:
             model = _fit(results, label, bags, y, tell)
         except Exception as error:  # whatever a method may raise: a report with one section less is better than none
-            return {"why_not": f"{error}."}, None
-    return _instances(results, label, model, bags[positions]), _function(results, label, model, bags, y, tell)
+            return {"why_not": f"{error}."}, None, None
+    function = _function(results, label, model, bags, y, tell)
+    return _instances(results, label, model, bags[positions]), function, values_section(label, model, bags, y)
 
 
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
@@ -297,3 +301,23 @@ def function_section(label: str, model, bags: Bags) -> dict | None:
     except Exception:
         return None
     return draw_function(label, found) if found else None
+
+
+def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
+    """Values of the instances against targets, for methods that aggregate them, and as a map where places are known."""
+    aggregate = getattr(last_step(unwrapped(model)), "aggregate", None)
+    if aggregate is None:
+        return None
+    try:
+        found = instance_values(model, bags)
+    except Exception:  # as above: the section is left out
+        return None
+    rates = y / segment_sum(_weights(bags), bags.offsets) if aggregate == "sum" else y
+    names = list(bags.feature_names or ())
+    places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
+    values = found["instance_predictions"]
+    return draw_values(label, values, found["instance_std"], bags, rates, places) | {"aggregate": aggregate}
+
+
+def _weights(bags: Bags) -> np.ndarray:
+    return np.ones(bags.n_instances) if bags.weights is None else bags.weights

@@ -24,7 +24,15 @@ from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import duration, own_name
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores
-from bagwise.reports.explorer import choose_bags, chosen_settings, explain_bags, explored, find_data, function_section
+from bagwise.reports.explorer import (
+    choose_bags,
+    chosen_settings,
+    explain_bags,
+    explored,
+    find_data,
+    function_section,
+    values_section,
+)
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, held_out, interval_tiles
 from bagwise.reports.text import Column, counted, filled, is_known, numbers, shortened, shown, texts
 
@@ -84,7 +92,7 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "function", "bags")
+    names = ("results", "summary", "function", "values", "bags")
     lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
     texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
@@ -93,7 +101,7 @@ def blank() -> dict:
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
     names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
-    names |= {"function": "Learned function", "bags": "Bags", "facts": "What was run"}
+    names |= {"function": "Learned function", "values": "Instance values", "bags": "Bags", "facts": "What was run"}
     return [
         (name, "run" if part == "facts" else part)
         for part, name in names.items()
@@ -252,8 +260,8 @@ def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell)
     listed = _bag_list(results, best, places) | {"why_not": why_not}
     if bags is None:
         return {"bags": listed}
-    more, function = explored(results, best.bag[places], bags, y, model=model, tell=tell)
-    return {"bags": listed | more, "function": function}
+    more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+    return {"bags": listed | more, "function": function, "values": values}
 
 
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
@@ -389,6 +397,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         else "Each bag once, predicted by a model that never saw it.",
         "bags": listed | _instances(label, model, bags[places], held),
         "function": function_section(label, model, bags),
+        "values": values_section(label, model, bags, y),
         "facts": _model_facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
