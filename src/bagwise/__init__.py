@@ -17,10 +17,13 @@ __all__ = [
     "Bags",
     "EmbeddingRidge",
     "Explanation",
+    "Importance",
     "Intervals",
     "MultiTarget",
+    "Novelty",
     "OutOfFold",
     "Results",
+    "SubsetPredictions",
     "check_bag_estimator",
     "check_table",
     "cluster",
@@ -33,12 +36,16 @@ __all__ = [
     "from_padded",
     "from_raster",
     "from_table",
+    "importance",
+    "learning_curve",
     "load",
     "load_model",
     "method",
     "method_card",
     "method_names",
+    "novelty",
     "predict_scan",
+    "predict_subset",
     "save_model",
     "save_npz",
     "scan",
@@ -68,9 +75,18 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
-    from bagwise.evaluation import Results, evaluate
+    from bagwise.evaluation import Results, evaluate, learning_curve
     from bagwise.execution import cluster
-    from bagwise.explanations import Explanation, explain
+    from bagwise.explanations import (
+        Explanation,
+        Importance,
+        Novelty,
+        SubsetPredictions,
+        explain,
+        importance,
+        novelty,
+        predict_subset,
+    )
     from bagwise.instances import OutOfFold
     from bagwise.intervals import Intervals
     from bagwise.io import check_table, from_raster, from_table, load, save_npz
@@ -89,9 +105,12 @@ else:
     )
     _NAMES = {
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
-        "evaluation": ("Results", "evaluate"),
+        "evaluation": ("Results", "evaluate", "learning_curve"),
         "execution": ("cluster",),
-        "explanations": ("Explanation", "explain"),
+        "explanations": (
+            *("Explanation", "Importance", "Novelty", "SubsetPredictions"),
+            *("explain", "importance", "novelty", "predict_subset"),
+        ),
         "instances": ("OutOfFold",),
         "intervals": ("Intervals",),
         "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),

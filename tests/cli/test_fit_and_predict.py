@@ -392,3 +392,33 @@ def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
             read = pd.read_csv(source)
             assert read.site.tolist() == expected and read.prediction.dtype == float
         assert pd.read_csv(tmp_path / "i.csv").site.unique().tolist() == expected
+
+
+def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
+    place = tmp_path / "q.bagwise"
+    result = fit(folder, "--scores", "quantile", "--out", place, "--report", tmp_path / "q.html")
+    assert result.exit_code == 0, result.output
+    assert "around quantiles of the error (Romano et al. 2019)" in result.stdout
+    page = (tmp_path / "q.html").read_text()
+    assert "Do the intervals hold for every kind of bag?" in page and "all bags" in page
+    asked = ("--out", tmp_path / "p.csv", "--quantile", "0.1", "--quantile", "0.5", "--target", "aod")
+    result = run("predict", place, folder / "new.csv", *asked)
+    assert result.exit_code == 0, result.output
+    model = bw.Intervals("aggregated", scores="quantile").fit(*load(folder, "old"))
+    new, y = load(folder, "new")
+    found = rows(tmp_path / "p.csv")
+    assert list(found[0]) == ["site", "prediction", "lower", "upper", "q0.1", "q0.5", "aod"]
+    distribution = model.predict_distribution(new)
+    columns = [[float(row["q0.1"]), float(row["q0.5"])] for row in found]
+    np.testing.assert_allclose(columns, distribution.quantile([0.1, 0.5]), rtol=1e-9)
+    assert f"CRPS {distribution.crps(y).mean():.4g}" in result.stdout
+
+
+def test_quantiles_need_intervals_and_enough_bags(folder, tmp_path):
+    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--quantile", "0.001")
+    assert result.exit_code == 1 and "a quantile of 0.001 needs more calibration bags" in result.stderr
+    assert fit(folder, "--no-intervals", "--out", tmp_path / "m.bagwise").exit_code == 0
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--quantile", "0.5")
+    assert result.exit_code == 1 and "fitted without intervals, so it has no quantiles" in result.stderr
+    result = fit(folder, "--no-intervals", "--scores", "quantile", "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 1 and "--scores is for intervals" in result.stderr

@@ -48,9 +48,9 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-QUICK = ["start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining"]
+QUICK = ["start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
 # Saving, weights and raster are tested beside their code.
-SLOW = ["intervals", "auto", "report", "scale", "instance_maps"]
+SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

@@ -189,3 +189,22 @@ def test_the_chart_of_values_has_means_over_targets(monkeypatch):
 def test_other_methods_have_no_section_of_values(tmp_path):
     bags, y = sample(30)
     assert values_section("aggregated", bw.method("aggregated").fit(bags, y), bags, y) is None
+
+
+def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
+    bags, y = sample(40)
+    model = Intervals("aggregated", folds=4).fit(bags, y)
+    report = write(tmp_path, model, bags, y, held_out=y - model.residuals_, fold=model.fold_)
+    found = bw.importance(model, bags, y, repeats=3)
+    assert report.values("features", "whole") == found.table()["whole"]
+    judged = [bw.novelty(bags[model.fold_ != k], bags[model.fold_ == k]) for k in range(4)]
+    counts = [sum(one.counts()[verdict] for one in judged) for verdict in ("inside", "edge", "outside")]
+    assert report.values("verdicts", "bags") == counts
+    inside = np.concatenate([one.ids[one.verdict == "inside"] for one in judged])
+    assert report.values("verdicts", "RMSE")[0] == pytest.approx(np.sqrt(np.mean(model.residuals_[inside] ** 2)))
+
+
+def test_features_are_not_measured_in_sample(tmp_path):
+    bags, y = sample(30)
+    report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
+    assert "Which features matter" not in report.text and "Unusual bags" in report.text

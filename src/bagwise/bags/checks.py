@@ -154,6 +154,20 @@ def remember_columns(estimator, bags: Bags) -> None:
     _remember_names(estimator, "feature_names_in_", bags.feature_names)
     _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
     remember_ranges(estimator, bags)
+    if hasattr(type(estimator), "predict"):
+        remember_profile(estimator, bags)
+
+
+def remember_profile(estimator, bags: Bags) -> None:
+    """Note on the estimator what `bagwise.novelty` compares new bags with.
+
+    Once for a model: its parts, and the models of its folds, are given bags that are marked as compared.
+    """
+    estimator.__dict__.pop("profile_", None)
+    if not bags.compared:
+        from bagwise.bags.training_profile import TrainingProfile
+
+        estimator.profile_ = TrainingProfile(bags)
 
 
 def compare_columns(bags: Bags, fitted) -> None:
@@ -164,7 +178,7 @@ def compare_columns(bags: Bags, fitted) -> None:
         raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
     known = getattr(fitted, "feature_names_in_", None)
     if known is not None and bags.feature_names is not None:
-        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
+        refuse_other_names(list(bags.feature_names), [str(name) for name in known])
     _compare_covariates(bags, fitted)
     if bags.n_features != fitted.n_features_in_:
         raise ValueError(
@@ -254,7 +268,7 @@ def _compare_covariates(bags: Bags, fitted) -> None:
         )
 
 
-def _refuse_other_names(names: list[str], known: list[str]) -> None:
+def refuse_other_names(names: list[str], known: list[str]) -> None:
     if names == known:
         return
     other = differences(names, known)

@@ -23,7 +23,7 @@ ASCII = str.maketrans("±²×–—", "~2x--")
 # What is wrong with the data or the request: one message, no traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 # Options that are not called as the parameter: they are given once for every value.
-OPTIONS = {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
+OPTIONS = {"label_column": "by", "features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 
 
 class Terminal(Console):

@@ -6,7 +6,7 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -28,6 +28,10 @@ def fit(
     intervals: Annotated[
         bool, typer.Option(help="Whether predictions get intervals; they cost a fit per fold.")
     ] = True,
+    scores: Annotated[
+        Literal["absolute", "quantile"],
+        typer.Option(help="What intervals are made of; quantile: asymmetric ones. Example: --scores quantile"),
+    ] = "absolute",
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
@@ -82,7 +86,9 @@ def fit(
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
-            how |= kind
+            how |= kind | {"scores": scores}
+            if scores != "absolute" and not intervals:
+                raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -147,6 +153,7 @@ def build(
     n_jobs: int | None,
     seed: int,
     missing: str = "refuse",
+    scores: str = "absolute",
     **kind: str | None,
 ):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
@@ -160,7 +167,9 @@ def build(
     options = {"time_budget": time_budget or BUDGET} if limited else {}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
     model = with_options(bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options), name, kind)
-    return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
+    if level is None:
+        return model
+    return bw.Intervals(model, level=level, scores=scores, random_state=seed, n_jobs=n_jobs)
 
 
 def with_options(model, name: str, kind: dict[str, str | None]):
@@ -192,6 +201,12 @@ def save(model, out: Path, **header) -> None:
             f"{error}. The fit is lost: fit another method (`bagwise methods`), or fit in Python, where bw.method(...) "
             "stays in memory and joblib.dump keeps it for your own use"
         ) from error
+
+
+_SCORES = {
+    "absolute": "scaled by bag size and spread",
+    "quantile": "around quantiles of the error (Romano et al. 2019) given size, spread, prediction and feature means",
+}
 
 
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
@@ -227,7 +242,7 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
     if getattr(model, "lacking_", "no intervals at all") is None:
         found["paragraph"] += (
             f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
-            "folds of bags, scaled by bag size and spread."
+            f"folds of bags, {_SCORES[model.scores]}."
         )
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
 

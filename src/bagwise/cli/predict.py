@@ -32,6 +32,13 @@ def predict(
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+    ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option(help="Column of this quantile of the target's distribution. Example: --quantile 0.1"),
+    ] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of known targets, to score against.")] = None,
     targets: o.Targets = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
@@ -55,6 +62,7 @@ def predict(
     import bagwise as bw
     from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
+    from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
@@ -68,10 +76,20 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = _columns(header, table) | new, None, None
+        how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
-            in_memory = ("instances", "level", "target", "targets", "missing", "fill_value", "keep", "decimal")
-            scans.refuse_options(context, *in_memory)
+            in_memory = (
+                "instances",
+                "level",
+                "novelty",
+                "quantile",
+                "target",
+                "targets",
+                "missing",
+                "fill_value",
+                "keep",
+            )
+            scans.refuse_options(context, *in_memory, "decimal")
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 asked = _known(header) | how  # with what cannot be read chunk by chunk
                 columns = scans.predict(fitted, table, asked | {"target": None}, where, out, executor, messages)
@@ -82,9 +100,15 @@ def predict(
                 bags, y = _load(header, table, how, targets, o.one_or_several(target))
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
-                columns = predictions(fitted, bags, y, level=level)
+                columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
+                crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
+            if novelty or has_profile(fitted):
+                found = bw.novelty(fitted, bags)
+                messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
+                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
@@ -95,7 +119,7 @@ def predict(
         if rows is not None:
             write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
-    found = None if y is None else scores(columns, y, fitted)
+    found = None if y is None else scores(columns, y, fitted) | ({} if crps is None else {"crps": float(crps)})
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
@@ -104,17 +128,24 @@ def predict(
     several = {"the known targets": found} if found is None or "rmse" in found else found
     for what, one in several.items() if found is not None else ():  # a result, printed even when quiet
         text = f"Against {what}: RMSE {one['rmse']:.4g}, MAE {one['mae']:.4g}"
+        text += f", CRPS {one['crps']:.4g}" if "crps" in one else ""
         inside = f"; {one['coverage']:.0%} of them inside their intervals" if "coverage" in one else ""
         print_text(text + inside, stderr=out is None)  # where the table is on stdout
 
 
-def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
-    """A row per bag: its id, prediction, interval where the model gives one, and the known target.
+def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, quantiles, and the known target.
 
     The id and the target are called as in the user's table; of several targets, each has its own ``yield_prediction``.
     """
     from bagwise.io.table_output import own_name
 
+    if len(quantiles) and hasattr(model, "target_names_"):
+        raise ValueError("--quantile is for a model of one target; this one has several: fit one for the target alone")
+    if len(quantiles) and not hasattr(model, "predict_distribution"):
+        raise ValueError(
+            "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
+        )
     models, heads = _parts(model)
     lists = {head: model.predict(bags).tolist() for head, model in zip(heads["prediction"], models, strict=True)}
     for k, one in enumerate(models):
@@ -123,7 +154,10 @@ def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str,
             lists |= {heads["lower"][k]: lower.tolist(), heads["upper"][k]: upper.tolist()}
         elif level is not None:
             raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
-    bag = own_name(bags.id_name, "bag", [name for names in heads.values() for name in names])
+    if len(quantiles):
+        found = model.predict_distribution(bags).quantile(list(quantiles))
+        lists |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, found.T, strict=True)}
+    bag = own_name(bags.id_name, "bag", [*lists, *(name for names in heads.values() for name in names)])
     known: dict[str, list] = {}
     names = [] if y is None else o.as_names(bags.target_name) or ["target"]
     for name, column in zip(names, [] if y is None else np.reshape(y, (len(bags), -1)).T, strict=True):
@@ -195,15 +229,15 @@ def _known(header: dict) -> dict:
     return dict((header.get("training") or {}).get("columns") or {})
 
 
-def _columns(header: dict, tables: list[str]) -> dict:
-    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = ()) -> dict:
+    """How the table was read at fit: the same columns are needed again, targets and groups only if asked for."""
     from bagwise.io.array_files import holds_bags
 
     known = _known(header)
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal", *more)
     kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
 

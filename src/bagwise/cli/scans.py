@@ -14,8 +14,8 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
-    *("level", "intervals", "time_budget", "report", "missing", "weights", "exposure", "bag_feature", "fill_value"),
-    *("decimal", "keep", "categories", "dates", "targets"),
+    *("level", "intervals", "scores", "time_budget", "report", "missing", "weights", "exposure", "bag_feature"),
+    *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {
     "weights": "instance weights",

@@ -9,6 +9,7 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.datasets.aerosol import make_aerosol
+    from bagwise.datasets.districts import make_districts
     from bagwise.datasets.instance_maps import make_instance_map
     from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
     from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
@@ -19,6 +20,7 @@ __all__ = [
     "law_bayes_optimal",
     "make_aerosol",
     "make_bmir",
+    "make_districts",
     "make_entropy",
     "make_gaussian",
     "make_instance_map",
@@ -32,6 +34,7 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "aerosol": ("make_aerosol",),
+        "districts": ("make_districts",),
         "instance_maps": ("make_instance_map",),
         "law": ("LawPosterior", "law_bayes_optimal", "make_law"),
         "simulations": ("make_problem",),

@@ -19,7 +19,7 @@ from bagwise.evaluation.plan import Cell, Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.progress import Display, Step, Tracker
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import inner_splits
-from bagwise.evaluation.splits import make_splits
+from bagwise.evaluation.splits import as_labels, make_splits
 from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import Lost, executor_for
 from bagwise.instances import OutOfFold
@@ -40,6 +40,7 @@ def evaluate(
     selection: str = "nested",
     tune: bool = True,
     metric: str = "rmse",
+    by=None,
     out=None,
     n_jobs: int | None = None,
     executor=None,
@@ -72,8 +73,14 @@ def evaluate(
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
         are used as they come. A search space given with an estimator is always searched.
-    metric : {"rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"}
-        The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
+    metric : {"rmse", "mae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90",
+        "coverage90"}
+        The one to choose and rank by. All are computed; the last five where a method gives standard deviations or
+        (NLL aside) is an `Intervals`. "pinball" is the mean pinball loss of the deciles, "interval90" Winkler's score
+        of the 90 % intervals.
+    by : one label per bag, {name: labels} or "groups", optional
+        What to score apart: the site, the year. No number of the evaluation depends on it; ``results.scores_by()``
+        has a row for every label, and with ``out`` the file scores_by.csv.
     out : folder, optional
         Its tables are of the methods named in the last call; cells of others are kept for a call that names them again.
     n_jobs : int, optional
@@ -113,9 +120,14 @@ def evaluate(
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune, missing=missing)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
-    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)
-    executor = executor or executor_for(n_jobs)
+    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
     store = Memory() if out is None else Folder(out)
+    return run_plan(plan, bags, y, store, executor or executor_for(n_jobs), progress, retry_failed)
+
+
+def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, retry_failed: bool = False) -> Results:
+    """Run the cells of a plan that the store does not have; the results of all of them."""
+    metric = plan.record["metric"]
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
         run = _Run(plan, store, watch, retry_failed)

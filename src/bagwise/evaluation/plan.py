@@ -139,6 +139,7 @@ def make_plan(
     random_state: int = 0,
     name: str = "data",
     origin: dict | None = None,
+    by: dict | None = None,
 ) -> Plan:
     """The cells of every method on every split, repeat by repeat, so that all methods advance together.
 
@@ -171,6 +172,7 @@ def make_plan(
         "random_state": random_state,
         "versions": versions(),
         "origin": origin,
+        "by": by,
         "splits": digest(*[part for split in splits for part in (split.train, split.test)]),
         "cells": [_written(cell) for cell in cells],
     }

@@ -16,6 +16,7 @@ _PLACES = {
     "auto.members": ("MeanTarget",),
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
+    "bags.training_profile": ("TrainingProfile",),
     "embeddings.base": ("CovariatesBeside",),
     "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
@@ -42,6 +43,10 @@ _PLACES = {
         "RidgeSmoother=Smoother",
     ),
     "intervals.conformal": ("Intervals",),
+    "intervals.quantile_regression": (
+        "BagQuantiles",
+        "FoldQuantiles",
+    ),
     "intervals.scales": (
         "BagScale",
         "ConstantScale=Constant",

@@ -11,6 +11,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import remember_columns
 from bagwise.bags.checks import remember_range
+from bagwise.bags.training_profile import TrainingProfile
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
@@ -104,7 +105,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    model = _made(name, random_state)
+    model: Any = _made(name, random_state)
     passes = Passes(scan, executor)
     stages, head = _parts(model)
     if not stages:
@@ -113,7 +114,9 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
         fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
         model, found = fit_stages(model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
-    remember_range(_first(model), found.columns.low, found.columns.high)
+    low, high = found.columns.low, found.columns.high
+    remember_range(_first(model), low, high)
+    model.profile_ = TrainingProfile(found.bags, means_within=(low, high))
     return model, found
 
 

@@ -92,16 +92,17 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "function", "values", "bags")
-    lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
-    texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
+    names = ("results", "summary", "importance", "novelty", "function", "values", "bags")
+    lists = ("notes", "tiles", "predictions", "coverage", "failures", "methods", "facts")
+    texts = {"predictions_lead": "", "no_predictions": "", "coverage_of": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
 
 
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
     names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
-    names |= {"function": "Learned function", "values": "Instance values", "bags": "Bags", "facts": "What was run"}
+    names |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
+    names |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
     return [
         (name, "run" if part == "facts" else part)
         for part, name in names.items()
@@ -242,6 +243,8 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
+    if results.record.get("learning_curve"):
+        raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
     ranked = results.ranked()
     found = {row["method"]: held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
@@ -249,6 +252,8 @@ def write_report(
     bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
     if held:
         best = next(iter(held.values()))
+        labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
+        content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label}
         content |= _bags_section(results, best, bags, y, why_not=why_not, model=model, tell=tell)
     content["sections"] = sections(content)
     return write_page(path, content)
@@ -269,6 +274,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, findings.differences(results))
     tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
+    tables |= {"by": findings.by_table(results, ranked[0]["method"])}
     chosen = results.selection_text()
     about = {
         "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
@@ -395,6 +401,9 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
+        "coverage": findings.coverage_table(held, bags.groups),
+        "importance": findings.importance_section(model, bags, y),
+        "novelty": findings.novelty_section(bags, held),
         "bags": listed | _instances(label, model, bags[places], held),
         "function": function_section(label, model, bags),
         "values": values_section(label, model, bags, y),
@@ -414,19 +423,16 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
     if fold.shape != y.shape:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
-    unit = units_of(bags)
-    return HeldOut(
-        label,
-        np.arange(len(y)),
-        bags.sizes,
-        y,
-        prediction,
-        fold,
-        std,
-        in_sample=in_sample,
-        unit=unit,
-        target_name=own_name(bags.target_name, "target", ()),
-    )
+    more = {"in_sample": in_sample, "unit": units_of(bags), "bounds": _bounds(model, bags, y)}
+    more["target_name"] = own_name(bags.target_name, "target", ())
+    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, **more)
+
+
+def _bounds(model, bags, y) -> np.ndarray | None:
+    """The model's own intervals of all bags, each made without the bag; None where it has none, or not of all."""
+    if not hasattr(model, "held_out_interval") or np.shape(getattr(model, "calibration_", ())) != y.shape:
+        return None
+    return model.held_out_interval(bags, y, findings.LEVEL)
 
 
 def _fold(source, n_bags: int) -> np.ndarray:
