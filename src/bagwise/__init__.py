@@ -19,6 +19,7 @@ __all__ = [
     "Explanation",
     "Importance",
     "Intervals",
+    "MultiTarget",
     "Novelty",
     "OutOfFold",
     "Results",
@@ -92,7 +93,7 @@ if TYPE_CHECKING:
     from bagwise.methods import method, method_card, method_names
     from bagwise.model_files import load_model, save_model
     from bagwise.out_of_core import fit_scan, predict_scan, scan
-    from bagwise.regressors import BagPipeline, EmbeddingRidge
+    from bagwise.regressors import BagPipeline, EmbeddingRidge, MultiTarget
     from bagwise.reports import plots as plots
     from bagwise.testing import check_bag_estimator
 else:
@@ -116,7 +117,7 @@ else:
         "methods": ("method", "method_card", "method_names"),
         "model_files": ("load_model", "save_model"),
         "out_of_core": ("fit_scan", "predict_scan", "scan"),
-        "regressors": ("BagPipeline", "EmbeddingRidge"),
+        "regressors": ("BagPipeline", "EmbeddingRidge", "MultiTarget"),
         "testing": ("check_bag_estimator",),
     }
     __getattr__, __dir__ = _exported(

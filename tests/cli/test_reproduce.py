@@ -150,10 +150,19 @@ def a_flat_pickle(folder):
     ("damage", "message"),
     [
         (not_a_matrix, "MISR1.mat cannot be read; it may be cut short, damaged"),
-        (gaps_in_a_matrix, "MISR1.mat: bag 1 has missing feature values (NaN); fill them in, or take those rows out"),
-        (infinities, "MISR1.mat: bag 1 has infinite feature values; fill them in, or take those rows out of the file"),
+        (
+            gaps_in_a_matrix,
+            "MISR1.mat: bag 1 has missing feature values (NaN) in column 'reflectance_4'; fill them in, or take",
+        ),
+        (
+            infinities,
+            "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; fill them in, or take those rows",
+        ),
         (two_matrices, "MISR1.mat holds several matrices; save the one with bag ids, features and targets alone"),
-        (gaps_in_a_table, "WHEAT.csv: bag 'c0_2003' has missing feature values (NaN); fill them in, or take those"),
+        (
+            gaps_in_a_table,
+            "WHEAT.csv: bag 'c0_2003' has missing feature values (NaN) in column 't01_nir'; fill them in, or",
+        ),
         (no_targets, "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; take such bags out"),
         (two_columns, "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed"),
         (few_bags, "MISR1.mat: folds need at least two bags; there is 1"),

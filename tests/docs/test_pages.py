@@ -48,7 +48,7 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
+QUICK = ["start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
 # Saving, weights and raster are tested beside their code.
 SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 
@@ -65,8 +65,12 @@ def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_pa
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(code, f"{page}.md", "exec"), page_module.__dict__)
-            if following == "text":
-                assert same(printed.getvalue(), shown), f"{page}.md prints\n{printed.getvalue()}and shows\n{shown}"
+        elif language == "bash":  # commands that stand between the code
+            printed = io.StringIO(
+                "".join(CliRunner().invoke(app, shlex.split(line)[1:]).output for line in code.splitlines())
+            )
+        if language in ("python", "bash") and following == "text":
+            assert same(printed.getvalue(), shown), f"{page}.md prints\n{printed.getvalue()}and shows\n{shown}"
 
 
 def test_the_comparison_of_output_can_fail():

@@ -18,7 +18,11 @@ from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
+<<<<<<< HEAD
 from bagwise.regressors.pipeline import last_step
+=======
+from bagwise.io.table_output import own_name
+>>>>>>> helper-18a
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
@@ -89,12 +93,14 @@ class Explanation:
     def table(self) -> dict[str, np.ndarray]:
         """Equally long columns: the id of the bag, the position of the instance in it, and what is known of it.
 
+        The id is called as in the table that the bags were loaded from, or "bag".
         For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
         0, and rows that were dropped count.
         """
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
-        place = {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
+        bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])
+        place = {bag: self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
         return place | (self.bags.kept or {}) | known
 
     def __repr__(self) -> str:
@@ -142,6 +148,11 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     """
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
+    if hasattr(model, "estimators_") and hasattr(model, "target_names_"):
+        raise ValueError(
+            f"this model has {len(model.estimators_)} targets ({', '.join(model.target_names_[:5])}), and an "
+            "explanation is of one; explain(model.estimators_[0], bags) is that of the first"
+        )
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned

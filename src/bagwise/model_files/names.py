@@ -95,6 +95,7 @@ _PLACES = {
     ),
     "regressors.bayesian.prime_instances": ("BayesianPrime",),
     "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
+    "regressors.multi_target": ("MultiTarget",),
     "regressors.bayesian.shrinkage": (
         "ShrinkageCoordinates=Coordinates",
         "Shrinkage",
