@@ -27,8 +27,11 @@ __all__ = [
     "evaluate",
     "explain",
     "fit_scan",
+    "from_anndata",
     "from_arrays",
     "from_awkward",
+    "from_cube",
+    "from_folder",
     "from_padded",
     "from_raster",
     "from_table",
@@ -41,6 +44,7 @@ __all__ = [
     "save_model",
     "save_npz",
     "scan",
+    "to_anndata",
 ]
 
 TYPE_CHECKING = False  # type checkers read it as true, as that of `typing`, whose import takes longer than ours
@@ -72,7 +76,18 @@ if TYPE_CHECKING:
     from bagwise.explanations import Explanation, explain
     from bagwise.instances import OutOfFold
     from bagwise.intervals import Intervals
-    from bagwise.io import check_table, from_raster, from_table, load, save_npz
+    from bagwise.io import (
+        check_table,
+        from_anndata,
+        from_cube,
+        from_folder,
+        from_raster,
+        from_table,
+        geo as geo,
+        load,
+        save_npz,
+        to_anndata,
+    )
     from bagwise.methods import method, method_card, method_names
     from bagwise.model_files import load_model, save_model
     from bagwise.out_of_core import fit_scan, predict_scan, scan
@@ -91,14 +106,18 @@ else:
         "explanations": ("Explanation", "explain"),
         "instances": ("OutOfFold",),
         "intervals": ("Intervals",),
-        "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),
+        "io": (
+            *("check_table", "from_anndata", "from_cube", "from_folder", "from_raster", "from_table", "load"),
+            *("save_npz", "to_anndata"),
+        ),
         "methods": ("method", "method_card", "method_names"),
         "model_files": ("load_model", "save_model"),
         "out_of_core": ("fit_scan", "predict_scan", "scan"),
         "regressors": ("BagPipeline", "EmbeddingRidge"),
         "testing": ("check_bag_estimator",),
     }
-    _MODULES = {name: f"bagwise.{name}" for name in _PACKAGES} | {"plots": "bagwise.reports.plots"}
+    _MODULES = {name: f"bagwise.{name}" for name in _PACKAGES}
+    _MODULES |= {"geo": "bagwise.io.geo", "plots": "bagwise.reports.plots"}
     _HOMES = {name: package for package, names in _NAMES.items() for name in names}
     _RENAMED = {"card": "method_card", "inspect_table": "check_table", "open_model": "load_model", "save": "save_model"}
 
