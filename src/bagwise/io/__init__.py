@@ -1,4 +1,4 @@
-"""Bags from outside: data frames, files, folders and URLs, rasters, cubes, AnnData; files written whole or not at all."""
+"""Bags from outside: tables, files, folders and URLs, rasters, cubes, AnnData; files written whole or not at all."""
 
 from typing import TYPE_CHECKING
 

@@ -22,6 +22,7 @@ from bagwise.io.columns import (
     split_covariates,
     warn_of_suspects,
 )
+from bagwise.io.lazy_frames import collect
 
 
 def load(
@@ -62,6 +63,7 @@ def load(
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
+        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
     bag, target, features, ignore, groups, missing, fill_values, weights, bag_features
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
@@ -98,6 +100,7 @@ def load_labels(
     if decimal not in (".", ","):
         raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
+        source, roles = collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
     from bagwise.io.paths import find_files
@@ -139,6 +142,7 @@ def from_table(
     Parameters
     ----------
     frame : data frame
+        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
     bag : column of bag ids
         Text, integers, dates or categories; never null.
     target : column of targets, optional
@@ -176,6 +180,7 @@ def from_table(
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
+    frame, roles = collect(frame, roles)
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
