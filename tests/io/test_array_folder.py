@@ -91,7 +91,7 @@ def test_every_misuse_names_the_way_out(tmp_path, arrays, clinical):
         bw.from_folder(folder)
     with pytest.raises(ValueError, match=r"S0\.npz holds no array 'tiles'; choose one by array=: features, coords"):
         bw.from_folder(folder, array="tiles")
-    with pytest.raises(ValueError, match="bag is needed: the column of the table that names the files"):
+    with pytest.raises(ValueError, match="bag= is needed: the column of the table that names the files"):
         bw.from_folder(folder, clinical)
     with pytest.raises(ValueError, match="target names a column of the table; give the table, or leave it out"):
         bw.from_folder(folder, target="grade")

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
+from bagwise.cli.arrays import arrays
 from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
@@ -14,6 +15,7 @@ from bagwise.cli.evaluate import evaluate
 from bagwise.cli.fit import fit
 from bagwise.cli.methods import methods
 from bagwise.cli.predict import predict
+from bagwise.cli.raster import raster
 from bagwise.cli.report import report
 from bagwise.cli.reproduce import reproduce
 
@@ -24,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, datasets):
+for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, datasets, raster, arrays):
     app.command()(verb)
 
 

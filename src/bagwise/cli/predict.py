@@ -13,6 +13,7 @@ import typer
 
 from bagwise.cli import options as o
 
+ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")  # maps that predictions and contributions are written to
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
 
@@ -23,10 +24,17 @@ def predict(
     table: o.Tables,
     bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Predictions as .csv or .parquet, or a folder; default: csv on stdout.")
+        Path | None, typer.Option(help="Predictions as .csv, .parquet or .gpkg, or a folder; default: csv on stdout.")
     ] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="A row per instance, with its contribution. Example: --instances pixels.csv")
+        Path | None, typer.Option(help="Contributions, a row per instance, or as .tif. Example: --instances pixels.csv")
+    ] = None,
+    zones: Annotated[
+        Path | None, typer.Option(help="Polygons of the bags, for --out with .gpkg. Example: --zones fields.gpkg")
+    ] = None,
+    raster: Annotated[
+        Path | None,
+        typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif"),
     ] = None,
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
@@ -59,16 +67,25 @@ def predict(
     with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
-        o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        places = (out, zones, "--out", "--zones", ZONES), (instances, raster, "--instances", "--raster", RASTERS)
+        mapped = [place[0] for place in places if _is_map(*place)]
+        inputs = [model, *o.files(table), *(path for path in (zones, raster) if path is not None)]
+        o.refuse_outputs(
+            *outputs, inputs=inputs, endings=(".csv", ".parquet", *(path.suffix.lower() for path in mapped))
+        )
         if parts:
             refuse_place(out)
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
+        if instances in mapped:
+            keep = [*dict.fromkeys([*(keep or []), "x", "y"])]
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
+            scans.refuse_options(
+                context, "instances", "zones", "level", "target", "missing", "fill_value", "keep", "decimal"
+            )
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
@@ -83,14 +100,21 @@ def predict(
                 messages.show(f"No intervals: {why}.")
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
-                    found = bw.explain(fitted, bags).table()
+                    explanation = bw.explain(fitted, bags)
+                    found = explanation.table()
                     rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
         # Both tables are known before either is written.
         if out is not None and not parts:
-            write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
+            if out in mapped:
+                bw.geo.to_zones(out, zones, columns, id=how.get("bag"))
+            else:
+                write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {out}")
         if rows is not None:
-            write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
+            if instances in mapped:
+                bw.geo.to_raster(instances, raster, found["x"], found["y"], explanation.values, name=explanation.kind)
+            else:
+                write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
     found = None if y is None else scores(columns, y)
     if as_json:
@@ -102,6 +126,16 @@ def predict(
         text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
         inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
         print_text(text + inside, stderr=out is None)
+
+
+def _is_map(path: Path | None, given: Path | None, output: str, option: str, endings: tuple[str, ...]) -> bool:
+    """Whether an output is a map; then what it is laid over must be given, and else must not."""
+    is_map = path is not None and path.suffix.lower() in endings
+    if is_map and given is None:
+        raise ValueError(f"{path.name} is a map: give what it is laid over with {option}")
+    if given is not None and not is_map:
+        raise ValueError(f"{option} is for a map: give {output} with a name that ends in {' or '.join(endings)}")
+    return is_map
 
 
 def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:

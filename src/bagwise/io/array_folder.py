@@ -11,7 +11,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import as_frame, as_list
-from bagwise.bags.validation import ParameterError, label, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, label, name_bags
 from bagwise.io.array_files import refuse_false_sizes
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import load, names_files
@@ -133,7 +133,7 @@ def find_arrays(folder) -> dict[str, Path]:
 def _rows(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
     """One row is one bag here, so the checks of `load` are the checks."""
     if roles.bag is None:
-        raise ParameterError("bag", "bag is needed: the column of the table that names the files")
+        raise ParameterError("bag", Parameter("bag"), " is needed: the column of the table that names the files")
     if names_files(table):
         frame = read_files(table, roles)
         if frame is None:
@@ -168,10 +168,8 @@ def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray
         return np.arange(len(ids))
     if unmatched == "refuse" or lacks.all():
         end = "the names of the files without their endings must be the ids of the table"
-        raise ParameterError(
-            "unmatched",
-            f"{'; '.join(told)}; {end}" + ("" if lacks.all() else ", or leave them out by unmatched='drop'"),
-        )
+        way = [] if lacks.all() else [", or leave them out by ", Parameter("unmatched", "drop")]
+        raise ParameterError("unmatched", f"{'; '.join(told)}; {end}", *way)
     warnings.warn(f"{'; '.join(told)}; they are left out", stacklevel=3)
     return np.flatnonzero(~lacks)
 
@@ -245,5 +243,5 @@ def _chosen(path: Path, names: list[str], array) -> str:
     if array not in names:
         held = ", ".join(names) or "none"
         what = "several arrays" if array is None else f"no array {array!r}"
-        raise ParameterError("array", f"{path.name} holds {what}; choose one by array=: {held}")
+        raise ParameterError("array", f"{path.name} holds {what}; choose one by ", Parameter("array"), f": {held}")
     return array

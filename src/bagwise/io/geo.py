@@ -9,6 +9,7 @@ import numpy as np
 from bagwise.bags.validation import ParameterError, label
 from bagwise.io.atomic_files import replace_file
 
+INDEX = "zone"  # what the ids of zones are called that have no column of them
 MAPS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
 
 __all__ = ["blocks", "to_raster", "to_zones"]
@@ -74,7 +75,7 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     zones : path or GeoDataFrame of the polygons
     columns : dict of equally long columns
         The first holds the ids of the bags; the others are added.
-    id : column of zone ids, default the index of the frame
+    id : column of zone ids, default the index of the frame, which ``bagwise raster`` calls "zone"
 
     Returns
     -------
@@ -95,6 +96,8 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     if path.suffix.lower() not in MAPS:
         raise ValueError(f"zones are written as .gpkg or .geojson, not {path.name!r}")
     frame = as_zones(zones)
+    if id == INDEX and id not in frame.columns:
+        id = None
     if id is not None and id not in frame.columns:
         raise ParameterError("id", f"there is no column {id!r} in zones; the columns are {', '.join(frame.columns)}")
     ids = frame.index if id is None else frame[id]
