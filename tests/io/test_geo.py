@@ -1,10 +1,14 @@
 """Blocks of zones, predictions on polygons, contributions on pixels."""
 
+import re
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 import rasterio
 import shapely
-from tests.helpers.scenes import NORTH_UP, ROTATED, random_polygons, write, zones_of
+from tests.helpers.scenes import NORTH_UP, ROTATED, UTM, random_polygons, write, zones_of
 
 import bagwise as bw
 from bagwise.bags import BagKFold
@@ -31,6 +35,22 @@ def test_zones_of_a_block_stay_in_one_fold(tmp_path, rng):
     bags = bw.from_arrays([np.ones((1, 1))] * 40, groups=zones["block"].to_numpy())
     folds = [set(bags.groups[test]) for _, test in BagKFold(3).split(bags)]
     assert not set.intersection(*folds[:2]) and not folds[2] & (folds[0] | folds[1])
+
+
+def test_the_page_on_space_and_time_runs(tmp_path, rng, monkeypatch):
+    xarray = pytest.importorskip("xarray", reason="needs xarray (the extra cube)")
+    monkeypatch.chdir(tmp_path)
+    write("image.tif", rng.normal(size=(2, 30, 32)).astype(np.float32), names=("red", "infrared"))
+    zones = zones_of(random_polygons(rng, NORTH_UP, 6), harvest=rng.normal(size=6)).rename(columns={"zone": "field"})
+    grid = {"y": NORTH_UP.f - 5 - 10.0 * np.arange(30), "x": NORTH_UP.c + 5 + 10.0 * np.arange(32), "year": [1, 2]}
+    cube = xarray.DataArray(rng.normal(size=(30, 32, 2)), grid, list(grid)).to_dataset(name="ndvi")
+    table = pd.DataFrame({"field": [f"z{k}" for k in range(6)] * 2, "year": [1] * 6 + [2] * 6, "harvest": range(12)})
+    table.assign(red=rng.normal(size=12), field=range(12)).to_parquet("pixels.parquet")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "space_and_time.md").read_text(encoding="utf-8")
+    names = {"bw": bw, "zones": zones, "cube": cube.assign_attrs(crs=UTM), "table": table}
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(code, names)
+    assert names["bags"].groups.tolist() == table["year"].tolist()
 
 
 def test_misuse_of_blocks_names_the_way_out(rng):
