@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -73,7 +74,7 @@ def test_predictions_and_contributions_become_maps(place, tmp_path):
 
 
 def test_blocks_weights_and_zones_by_number(place, tmp_path):
-    fields = geopandas.read_file(place / "fields.gpkg").to_crs("EPSG:32632")
+    fields = geopandas.read_file(place / "fields.gpkg").to_crs("EPSG:32632")[::14]
     fields.assign(slope=np.arange(len(fields)) / 7).to_file(tmp_path / "metres.gpkg")
     zones = geopandas.read_file(tmp_path / "metres.gpkg")
     options = ("--blocks", 450, "--weights", "area-fraction", "--bag-feature", "slope", "--band", "infrared")
@@ -89,6 +90,8 @@ def test_blocks_weights_and_zones_by_number(place, tmp_path):
 def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
     model, pixels, out = place / "model.bagwise", place / "pixels.parquet", tmp_path / "p.gpkg"
     fields, image = place / "fields.gpkg", place / "image.tif"
+    placeless = tmp_path / "placeless.parquet"
+    pd.read_parquet(pixels).drop(columns=["x", "y"]).to_parquet(placeless)
     for match, arguments in (
         ("p.gpkg is a map: give what it is laid over with --zones", ("--out", out)),
         ("c.tif is a map: give what it is laid over with --raster", ("--instances", tmp_path / "c.tif")),
@@ -97,9 +100,10 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
             "--raster is for a map: give --instances with a name that ends in .tif or .tiff",
             ("--raster", image, "--instances", tmp_path / "c.csv"),
         ),
+        ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),
         ("fields.gpkg is what is read; give the output another name", ("--zones", fields, "--out", fields)),
     ):
-        result = run("predict", model, pixels, *arguments)
+        result = run("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments)
         assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
     for match, arguments in (
         ("both name groups; give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),

@@ -1,5 +1,7 @@
 """A bag per donor from AnnData: equal to the same cells as a long table, dense or sparse, in memory or in a file."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,6 +71,21 @@ def test_a_dense_matrix_in_a_file_is_read_by_blocks(adata, monkeypatch, tmp_path
     monkeypatch.setattr(annotated_data, "BLOCK", 6 * 7)
     bags, _ = bw.from_anndata(tmp_path / "dense.h5ad", bag="donor", use="X")
     assert bags == naive(adata, dense.X, list(adata.var_names))[0]
+
+
+def test_no_more_than_a_block_is_read_at_a_time(adata, monkeypatch):
+    seen = []
+
+    class Watched(np.ndarray):
+        def __getitem__(self, key):
+            if isinstance(key, slice):
+                seen.append((key.start, key.stop))
+            return super().__getitem__(key)
+
+    parts = {name: getattr(adata, name) for name in ("obs", "obs_names", "var_names", "n_obs", "obsm", "layers")}
+    monkeypatch.setattr(annotated_data, "BLOCK", 6 * 15)
+    bw.from_anndata(SimpleNamespace(**parts, X=adata.X.toarray().view(Watched)), bag="donor", use="X")
+    assert seen == [(0, 15), (15, 30), (30, 40)]
 
 
 def test_a_matrix_that_is_sparse_by_columns_is_read_too(adata, tmp_path):

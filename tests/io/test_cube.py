@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import shapely
 from rasterio.crs import CRS
-from tests.helpers.scenes import NORTH_UP, UTM, random_polygons, write, zones_of
+from tests.helpers.scenes import NORTH_UP, UTM, pixel_box, random_polygons, write, zones_of
 
 import bagwise as bw
 from bagwise.io import raster
@@ -91,6 +91,17 @@ def test_coverage_is_computed_once_for_all_years_and_strips_change_nothing(cube,
     assert len(calls) > 3 * len(zones)
     for one, other in zip(strips, expected, strict=True):  # with several strips, rows come in the same order here
         np.testing.assert_array_equal(one, other)
+
+
+def test_only_the_window_of_a_polygon_is_read(cube, monkeypatch):
+    seen, real = [], cubes.Grid.read
+    monkeypatch.setattr(
+        cubes.Grid, "read", lambda self, window, inside: seen.append(window) or real(self, window, inside)
+    )
+    boxes = [pixel_box(NORTH_UP, 4, 6, 9, 8), pixel_box(NORTH_UP, 20, 10, 23, 19)]
+    bags, _ = bw.from_cube(cube, zones_of(boxes), time="year", id="zone", groups="zone", variables="flux")
+    assert [(one.width, one.height) for one in seen] == [(7, 4), (5, 11)]  # a pixel wider on all sides
+    assert bags.sizes.tolist() == [10] * 3 + [27] * 3 and bags.groups.tolist() == ["z0"] * 3 + ["z1"] * 3
 
 
 @pytest.mark.parametrize("flip", [("y",), ("x",), ("x", "y")])

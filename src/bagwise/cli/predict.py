@@ -92,7 +92,7 @@ def predict(
             scans.refuse_where(where)
             with warnings.catch_warnings():  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
-                bags, y = bw.load(o.sources(table), **how, target=target)
+                bags, y = _load(o.sources(table), how | {"target": target}, placed=instances in mapped)
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level)
@@ -126,6 +126,20 @@ def predict(
         text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
         inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
         print_text(text + inside, stderr=out is None)
+
+
+def _load(source, how: dict, *, placed: bool):
+    import bagwise as bw
+    from bagwise.bags.validation import ParameterError
+
+    try:
+        return bw.load(source, **how)
+    except ParameterError as error:
+        if placed and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
+            raise ValueError(
+                "a GeoTIFF needs the columns x and y of the pixels, which `bagwise raster` writes"
+            ) from error
+        raise
 
 
 def _is_map(path: Path | None, given: Path | None, output: str, option: str, endings: tuple[str, ...]) -> bool:
