@@ -93,4 +93,4 @@ def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **
         raise ValueError(f"two columns would be called {twice!r}; rename the band, or the column of the zones")
     roles = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_features}
     roles |= {"weights": None if bags.weights is None else "area_fraction"}
-    return {name: values.tolist() for name, values in parts}, {name: one for name, one in roles.items() if one}
+    return dict(parts), {name: one for name, one in roles.items() if one}

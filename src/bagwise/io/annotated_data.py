@@ -70,8 +70,7 @@ def from_anndata(
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd, bagwise as bw
-    >>> anndata = __import__("pytest").importorskip("anndata")
+    >>> import anndata, numpy as np, pandas as pd, bagwise as bw
     >>> obs = pd.DataFrame({"donor": ["b", "a", "b"], "age": [60, 35, 60]}, index=["c1", "c2", "c3"])
     >>> adata = anndata.AnnData(np.eye(3, dtype="float32"), obs=obs, obsm={"X_pca": np.arange(6.0).reshape(3, 2)})
     >>> bags, y = bw.from_anndata(adata, bag="donor", target="age", use="obsm:X_pca")
@@ -124,8 +123,7 @@ def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
 
     Examples
     --------
-    >>> import numpy as np, pandas as pd, bagwise as bw
-    >>> anndata = __import__("pytest").importorskip("anndata")
+    >>> import anndata, numpy as np, pandas as pd, bagwise as bw
     >>> obs = pd.DataFrame({"donor": np.repeat(["a", "b", "c"], 2), "age": np.repeat([60, 35, 50], 2)}).rename(str)
     >>> adata = anndata.AnnData(np.random.default_rng(0).normal(size=(6, 3)), obs=obs)
     >>> bags, y = bw.from_anndata(adata, bag="donor", target="age", use="X")

@@ -100,8 +100,7 @@ def from_cube(
 
     Examples
     --------
-    >>> import geopandas, numpy as np, pandas as pd, shapely, bagwise as bw
-    >>> xarray = __import__("pytest").importorskip("xarray")
+    >>> import geopandas, numpy as np, pandas as pd, shapely, xarray, bagwise as bw
     >>> grid = {"year": [2019, 2020], "y": [35.0, 25.0, 15.0, 5.0], "x": [5.0, 15.0, 25.0, 35.0]}
     >>> ndvi = xarray.DataArray(np.arange(32.0).reshape(2, 4, 4), coords=grid, dims=list(grid), name="ndvi")
     >>> boxes = [shapely.box(0, 20, 40, 40), shapely.box(0, 0, 20, 10)]
