@@ -46,6 +46,7 @@ def raster(
 
     Example: bagwise raster image.tif fields.gpkg --id field --target harvest --out pixels.parquet
     """
+    from bagwise.bags.frames import as_list
     from bagwise.cli.console import messages_of
     from bagwise.io.table_output import write_table
 
@@ -60,12 +61,8 @@ def raster(
             columns, roles = pixels([image, *(stack or [])], zones, blocks=blocks, bands=bands, **roles, **how)
             write_table(out, columns)
         messages.show(f"Wrote {out}: {len(columns['x']):,} pixels of {len(set(columns[roles['bag']])):,} zones.")
-        options = [part for name, value in roles.items() for one in as_many(value) for part in (f"--{name}", one)]
+        options = [part for name, value in roles.items() for one in as_list(value) for part in (f"--{name}", one)]
         messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options, "--ignore", "x", "--ignore", "y"]))
-
-
-def as_many(value) -> list[str]:
-    return list(value) if isinstance(value, list) else [value]
 
 
 def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **how) -> tuple[dict, dict]:

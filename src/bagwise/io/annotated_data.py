@@ -208,16 +208,18 @@ def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
     """The rows in the order of the bags; read as they lie in the file, a block at a time, and put in their places."""
     height, width = matrix.shape
     single = np.dtype(matrix.dtype) in (np.float32, np.float16)
-    read = np.empty((height, width if isinstance(columns, slice) else len(columns)), np.float32 if single else float)
-    places = np.empty(height, dtype=np.int64)
-    places[order] = np.arange(height)
+    n_columns = width if isinstance(columns, slice) else len(columns)
+    read = np.empty((len(order), n_columns), np.float32 if single else np.float64)
+    places = np.full(height, -1)
+    places[order] = np.arange(len(order))
     if getattr(matrix, "format", None) == "csc":  # its rows are spread over all of it
         matrix = (matrix.to_memory() if hasattr(matrix, "to_memory") else matrix).tocsr()
     step = max(1, BLOCK // width)
     for start in range(0, height, step):
         block = _rows(matrix, start, min(start + step, height))
         block = block[:, columns].toarray() if issparse(block) else np.asarray(block)[:, columns]
-        read[places[start : start + step]] = block
+        own = places[start : start + step]
+        read[own[own >= 0]] = block[own >= 0]
     return read
 
 
