@@ -141,7 +141,8 @@ def _rows(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
     else:
         frame = as_frame(table)
     covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"
-    refuse_unknown(frame.columns, [*roles.single.values(), *(covariates or ())])
+    named = [name for name in (roles.bag, roles.target, roles.groups) if name is not None]
+    refuse_unknown(frame.columns, [*named, *(covariates or ())])
     ids = frame.get_column(roles.bag)
     twice = ids.is_duplicated().to_numpy() & ~ids.is_null().to_numpy()
     if twice.any():
