@@ -166,6 +166,18 @@ def test_degrees_are_known_by_their_name_and_zones_are_reprojected(values, zones
     assert bags.feature_names == ("value",)
 
 
+def test_longitudes_to_360_degrees_are_refused_and_the_way_out_works():
+    data = np.arange(36 * 18, dtype=float).reshape(18, 36)
+    grid = {"lat": 85 - 10.0 * np.arange(18), "lon": 5 + 10.0 * np.arange(36)}
+    cube = xarray.DataArray(data, grid, ["lat", "lon"])
+    zones = zones_of([shapely.box(-20, 40, 20, 60)], crs="EPSG:4326")
+    with pytest.raises(ValueError, match=r"lon runs beyond 180 degrees.*cube\.assign_coords\(lon=.*sortby\('lon'\)"):
+        bw.from_cube(cube, zones, id="zone")
+    cube = cube.assign_coords(lon=(cube.lon + 180) % 360 - 180).sortby("lon")
+    bags, _ = bw.from_cube(cube, zones, id="zone")
+    assert bags[0][:, 0].tolist() == [row * 36 + column for row in (3, 4) for column in (34, 35, 0, 1)]
+
+
 def test_every_misuse_names_the_way_out(cube, zones):
     how = {"time": "year", "id": "zone"}
     yields = pd.DataFrame({"zone": ["z0"], "year": [2018], "yield": [1.0]})

@@ -128,6 +128,7 @@ def from_cube(
         grid = Grid(data, variables, time=time, x=x, y=y, crs=crs)
         remedy = "cube", "crs='EPSG:...'"
         zones = read_zones(zones, grid.crs, id=id, target=target if time is None else None, remedy=remedy, **roles)
+        _refuse_other_longitudes(grid, zones.polygons)
         chosen, known = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
         ids = zones.known.ids if time is None else [f"{a} {_text(b)}" for a, b in product(zones.known.ids, grid.labels)]
         if targets is not None:
@@ -339,6 +340,19 @@ def _coordinates(data, arrays, x, crs):
         degrees = str(data[x].attrs.get("units", "")).startswith("degree") or str(x).lower() in ("lon", "longitude")
         crs = "EPSG:4326" if degrees else None
     return None if crs is None else CRS.from_user_input(crs)
+
+
+def _refuse_other_longitudes(grid: Grid, polygons) -> None:
+    """Refuse a grid from 0 to 360 degrees under polygons west of Greenwich: they would lie outside, or half of them."""
+    last = grid.transform.c + grid.transform.a * grid.shape[1]
+    if grid.crs is None or not grid.crs.is_geographic or max(last, grid.transform.c) <= 181:
+        return
+    if any(polygon is not None and not polygon.is_empty and polygon.bounds[0] < 0 for polygon in polygons):
+        x = grid.x
+        raise ValueError(
+            f"{x} runs beyond 180 degrees, and some zones lie west of 0; bring the cube to -180 to 180 first: "
+            f"cube.assign_coords({x}=(cube.{x} + 180) % 360 - 180).sortby('{x}')"
+        )
 
 
 def _targets(targets, ids: np.ndarray, id, component: str, target) -> tuple[np.ndarray, np.ndarray | None]:
