@@ -95,6 +95,8 @@ if TYPE_CHECKING:
     from bagwise.reports import plots as plots
     from bagwise.testing import check_bag_estimator
 else:
+    from bagwise.first_use import exported as _exported
+
     _PACKAGES = (
         *("auto", "bags", "datasets", "embeddings", "evaluation", "execution", "explanations", "instances"),
         *("intervals", "io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports", "testing"),
@@ -116,33 +118,22 @@ else:
         "regressors": ("BagPipeline", "EmbeddingRidge"),
         "testing": ("check_bag_estimator",),
     }
-    _MODULES = {name: f"bagwise.{name}" for name in _PACKAGES}
-    _MODULES |= {"geo": "bagwise.io.geo", "plots": "bagwise.reports.plots"}
-    _HOMES = {name: package for package, names in _NAMES.items() for name in names}
-    _RENAMED = {"card": "method_card", "inspect_table": "check_table", "open_model": "load_model", "save": "save_model"}
-
-    def __getattr__(name):
-        from importlib import import_module
-
-        from bagwise.first_use import lock
-
-        if name in _RENAMED:
-            from warnings import warn
-
-            new = _RENAMED[name]
-            warn(f"bagwise.{name} is now bagwise.{new}; the old name will be removed", DeprecationWarning, stacklevel=2)
-            return __getattr__(new)
-        if name in _MODULES:  # without the lock, for a module of ours may ask while it is imported
-            return import_module(_MODULES[name])
-        if name in _HOMES:
-            with lock:
-                value = getattr(import_module(_MODULES[_HOMES[name]]), name)
-            globals()[name] = value
-            return value
-        raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
-
-    def __dir__():
-        return sorted({*(name for name in globals() if name.startswith("__")), *_MODULES, *_HOMES})
+    __getattr__, __dir__ = _exported(
+        __name__,
+        _NAMES,
+        aliases={
+            **{name: f"bagwise.{name}" for name in _PACKAGES},
+            "geo": "bagwise.io.geo",
+            "plots": "bagwise.reports.plots",
+        },
+        renamed={
+            "card": "method_card",
+            "inspect_table": "check_table",
+            "open_model": "load_model",
+            "save": "save_model",
+        },
+        locked=True,
+    )
 
 
 _end_with_parent()  # whatever task of ours a worker is sent, it imports this first

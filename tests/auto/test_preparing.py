@@ -114,4 +114,4 @@ def test_few_groups_are_enough_for_members_with_folds_of_their_own():
     y = np.array([bag[:, 0].mean() for bag in bags])
     members = [member for member in plan(bags) if member.name.startswith("instance-kme")]
     model = AutoRegressor(members).fit(bags, y)
-    assert [row["why"] for row in model.account_ if row["status"] == "failed"] == []
+    assert [row["why"] for row in model.trials_ if row["status"] == "failed"] == []

@@ -120,7 +120,7 @@ def test_absolute_errors_drive_everything():
     model = AutoRegressor(TWO, folds=5, metric="mae", transforms=False).fit(bags, y)
     assert model.scores_["error"] == pytest.approx(np.mean(np.abs(model.held_out_ - y)))
     gap = np.abs(Column(0).fit(bags[model.fold_ != 0], y[model.fold_ != 0]).predict(bags) - y)[model.fold_ == 0]
-    assert next(row for row in model.account_ if row["member"] == "mean")["error"] < gap.mean()  # outliers tilt lines
+    assert next(row for row in model.trials_ if row["member"] == "mean")["error"] < gap.mean()  # outliers tilt lines
     assert "MAE" in model.summary() and "RMSE" not in model.summary()
     assert "mean absolute error" in model.paragraph()
     with pytest.raises(ValueError, match="metric must be 'rmse' or 'mae', not 'r2'"):
@@ -205,9 +205,9 @@ def test_a_model_of_an_earlier_file_tells_what_it_knows():
     bags, y = problem()
     model = AutoRegressor(TWO, folds=3).fit(bags, y)
     new = ("error", "error_se", "fit_seconds", "predict_seconds")
-    model.account_ = [
+    model.trials_ = [
         {"rmse": row["error"], "rmse_se": row["error_se"]} | {k: v for k, v in row.items() if k not in new}
-        for row in model.account_
+        for row in model.trials_
     ]
     model.scores_ = {k: v for k, v in model.scores_.items() if "rmse" in k or k in ("best", "explained")}
     del model.metric, model.repeats

@@ -35,7 +35,7 @@ def test_a_failed_member_has_no_weight_and_a_reason():
     bags, y = problem()
     members = [("broken", Broken()), ("unsound", Unsound()), ("wild", Wild(2)), *TWO]
     model = AutoRegressor(members, folds=5).fit(bags, y)
-    rows = {row["member"]: row for row in model.account_}
+    rows = {row["member"]: row for row in model.trials_}
     assert rows["broken"]["status"] == "failed" and rows["broken"]["why"] == "this member is broken"
     assert rows["unsound"]["why"] == "a prediction is not finite"
     assert rows["wild"]["weight"] == 0 and rows["wild"]["status"] == "tried"
@@ -123,7 +123,7 @@ def test_fold_models_are_those_without_the_fold():
 def test_a_budget_skips_what_would_take_too_long_and_says_so():
     bags, y = bw.datasets.make_problem("mean", 60)
     model = AutoRegressor(time_budget=1e-3).fit(bags, y)
-    rows = {row["member"]: row for row in model.account_}
+    rows = {row["member"]: row for row in model.trials_}
     assert rows["instance-kme"]["status"] == "skipped" and rows["instance-kme"]["why"] == "no time was left"
     assert rows["aggregated"]["weight"] > 0.5  # it always runs
     assert model.predictor_ == "fold-mean" and model.curve_ is None
@@ -136,18 +136,27 @@ def test_a_budget_that_does_not_bind_changes_nothing():
     np.testing.assert_array_equal(AutoRegressor(TWO, folds=5, time_budget=1e6).fit(bags, y).predict(bags), plain)
 
 
-def test_the_account_is_complete():
+def test_the_rows_of_trials_are_complete():
     bags, y = problem()
     model = AutoRegressor([*TWO, ("broken", Broken())], folds=5).fit(bags, y)
-    assert [row["member"] for row in model.account_] == ["mean", "first", "second", "broken"]
-    first = next(row for row in model.account_ if row["member"] == "first")
+    with pytest.warns(DeprecationWarning, match="account_ is now trials_; the old name will be removed"):
+        assert model.account_ is model.trials_
+    state = dict(model.__getstate__())
+    state["account_"] = state.pop("trials_")  # as in a file of an earlier version
+    old = AutoRegressor.__new__(AutoRegressor)
+    old.__setstate__(state)
+    assert old.trials_ is model.trials_ and old.summary() == model.summary()
+    with pytest.raises(AttributeError, match="no attribute 'account_'"):
+        AutoRegressor().account_
+    assert [row["member"] for row in model.trials_] == ["mean", "first", "second", "broken"]
+    first = next(row for row in model.trials_ if row["member"] == "first")
     errors = []
     for k in range(5):
         at = model.fold_ == k
         errors.extend((Column(0).fit(bags[~at], y[~at]).predict(bags[at]) - y[at]) ** 2)
     assert first["error"] == pytest.approx(np.sqrt(np.mean(errors)))
     assert first["error_se"] == pytest.approx(np.std(errors) / np.sqrt(60) / 2 / np.sqrt(np.mean(errors)))
-    assert min(row["difference"] for row in model.account_ if row["error"] == row["error"]) == 0
+    assert min(row["difference"] for row in model.trials_ if row["error"] == row["error"]) == 0
     for word in ("first", "second", "broken", "RMSE", "Blend: "):
         assert word in model.summary()
 

@@ -4,7 +4,7 @@ from tests.helpers.toy_members import Column
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.target_transforms import MonotoneTarget, worth_trying
+from bagwise.auto.preparation import MonotoneTarget, worth_trying
 
 
 def problem(link, n=120, seed=0):

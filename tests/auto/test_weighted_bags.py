@@ -34,12 +34,12 @@ def test_the_target_of_a_bag_of_weight_zero_may_be_anything(odd):
     np.testing.assert_array_equal(found[0].predict(bags), found[1].predict(bags))
 
 
-def test_the_account_is_of_weighted_errors():
+def test_the_rows_of_trials_are_of_weighted_errors():
     """Errors were weighted in the choice, and not in the table beside it."""
     bags, y = problem()
     weight = np.random.default_rng(0).choice([0.1, 3.0], 60)
     model = AutoRegressor(MEMBERS, folds=4, transforms=False).fit(bags, y, sample_weight=weight)
-    row = next(row for row in model.account_ if row["member"] == model.scores_["best"])
+    row = next(row for row in model.trials_ if row["member"] == model.scores_["best"])
     errors = []
     for k in range(4):
         seen = model.fold_ != k
@@ -63,7 +63,7 @@ def test_a_vote_takes_weights():
     bags, y = problem()
     vote = VotingRegressor([("a", bw.method("aggregated")), ("b", bw.method("statistics", preset="linear"))])
     model = AutoRegressor([("vote", vote)], folds=3).fit(bags, y, sample_weight=np.linspace(0.1, 1, 60))
-    assert {row["member"]: row["status"] for row in model.account_}["vote"] in ("blended", "tried")
+    assert {row["member"]: row["status"] for row in model.trials_}["vote"] in ("blended", "tried")
 
 
 def test_a_hint_that_cannot_be_had_costs_nothing():

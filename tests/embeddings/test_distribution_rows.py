@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 import bagwise as bw
 from bagwise import kernels as k
 from bagwise.embeddings import FeatureMean, MinusDistance, PhaseMean, QuantileRows, Similarity, SlicedQuantiles
-from bagwise.embeddings.quantiles import step_quantiles
+from bagwise.embeddings.summaries import step_quantiles
 from bagwise.kernels.random_features import FourierFeatures
 from bagwise.testing import zoo
 
@@ -111,7 +111,7 @@ def test_unequal_sizes_come_close():
 
 
 def test_slices_against_a_loop_over_directions(monkeypatch):
-    monkeypatch.setattr("bagwise.embeddings.quantiles.BLOCK_VALUES", 200)  # a few directions at a time
+    monkeypatch.setattr("bagwise.embeddings.summaries.BLOCK_VALUES", 200)  # a few directions at a time
     bags = ZOO["equal"]
     embedding = SlicedQuantiles(9, 6, random_state=3)
     Z = embedding.fit_transform(bags)
@@ -134,7 +134,7 @@ def test_one_feature_needs_no_slices():
 @pytest.mark.parametrize("kernel", [k.Gaussian(0.5), MinusDistance()], ids=label)
 @pytest.mark.parametrize("pool", ["max", "mean"])
 def test_similarities_against_a_double_loop(name, kernel, pool, monkeypatch):
-    monkeypatch.setattr("bagwise.embeddings.similarity.BLOCK_ROWS", 7)
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.BLOCK_ROWS", 7)
     bags = ZOO[name]
     embedding = Similarity(kernel, prototypes=5, pool=pool)
     Z = embedding.fit_transform(bags)

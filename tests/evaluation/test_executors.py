@@ -98,7 +98,7 @@ def test_memory_and_seconds_are_those_of_the_block():
     """In a process of its own: here, memory that an earlier test let go would be taken again."""
     code = """
 import numpy as np
-from bagwise.execution.local import Watch
+from bagwise.execution.tasks import Watch
 with Watch() as watch:
     np.ones(100_000_000 // 8).sum()
 with Watch() as idle:

@@ -129,7 +129,7 @@ def test_the_same_in_another_process():
     code = (
         "import bagwise as bw; from bagwise.evaluation.fingerprint import describe;"
         "from bagwise.evaluation.fingerprint import of_data;"
-        "from bagwise.testing.contracts import sample;"
+        "from bagwise.testing.contract_checks import sample;"
         "print(of_data(*sample(10)), describe(bw.method('aggregated', random_state=3)))"
     )
     seeded = os.environ | {"PYTHONHASHSEED": "17"}

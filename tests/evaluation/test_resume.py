@@ -21,7 +21,7 @@ MODULE = '''
 import os, time
 import numpy as np
 from tests.helpers.toy_estimators import TrainMean
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 
 class LoggedMean(TrainMean):
     """Notes every fit in a file; a line is one write, so that processes do not mix theirs."""

@@ -142,7 +142,7 @@ def test_a_bag_without_a_label_is_refused_by_name(labels, what):
 
 
 def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
-    bags, y = bw.testing.contracts.sample(12)
+    bags, y = bw.testing.contract_checks.sample(12)
     fold = np.array(["2020-01-01", "2020-01-02", "2020-01-03"] * 4, dtype="M8[D]")
     written = evaluate(bags, y, ["aggregated"], fold=fold, random_state=np.int64(3), out=tmp_path)
     read = Results.load(tmp_path)

@@ -15,9 +15,8 @@ from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
 from bagwise.auto.cross_validation import Clock, CrossValidation
-from bagwise.execution import Dask, cluster, dask_cluster, executor_for, joblib_backend
-from bagwise.execution.dask_cluster import NoWorkers
-from bagwise.execution.joblib_backend import LARGE, _nbytes
+from bagwise.execution import Dask, cluster, dask_cluster, executor_for
+from bagwise.execution.dask_cluster import LARGE, NoWorkers, _nbytes
 from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
@@ -43,8 +42,7 @@ def threads_only():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    for module in (dask_cluster, joblib_backend):
-        monkeypatch.setattr(module, "PATIENCE", 0.5)
+    monkeypatch.setattr(dask_cluster, "PATIENCE", 0.5)
 
 
 def test_workers_do_the_jobs_unless_they_stay_here(client):

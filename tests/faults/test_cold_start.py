@@ -148,7 +148,7 @@ def test_a_shared_setting_is_undone_when_all_have_left():
 
 def test_attention_in_two_threads_leaves_the_threads_of_torch_as_they_were():
     torch = pytest.importorskip("torch")
-    from bagwise.regressors.attention.ensemble_fit import one_order
+    from bagwise.regressors.attention.network import one_order
 
     before, inside, left = torch.get_num_threads(), threading.Event(), threading.Event()
     torch.set_num_threads(2)

@@ -55,7 +55,7 @@ SAVING = """
 import sys
 import numpy as np
 import bagwise as bw
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 bags, _ = sample(20000)
 for turn in range(100_000):
     bw.save_npz(sys.argv[1], bags, np.full(20000, float(turn)))

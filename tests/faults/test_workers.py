@@ -31,7 +31,7 @@ def test_killed_once_it_is_tried_again_and_killed_twice_it_is_lost(tmp_path, dea
 # Tasks as the executors run them, and as the methods do.
 ORPHANED = {
     "executor": "from bagwise.execution import Processes; list(Processes(2).run(tireless, [0, 1], (folder,)))",
-    "method": "from bagwise.execution.local import _numbered; "
+    "method": "from bagwise.execution.tasks import _numbered; "
     "joblib.Parallel(2)(joblib.delayed(_numbered)(k, tireless, k, (folder,)) for k in range(2))",
 }
 

@@ -17,7 +17,7 @@ from bagwise.cli import app
 from bagwise.evaluation.store import Folder
 from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.io.table_output import write_table
-from bagwise.reports.page import write_page
+from bagwise.reports.html_reports import write_page
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(600)
@@ -44,7 +44,7 @@ def saved_once(tmp_path_factory):
 @pytest.fixture(params=WRITERS)
 def writer(request, monkeypatch):
     """(name, write): what is written where."""
-    monkeypatch.setattr("bagwise.reports.page.render", lambda content: "<p>" + 20_000 * "x")
+    monkeypatch.setattr("bagwise.reports.html_reports.render", lambda content: "<p>" + 20_000 * "x")
     return request.param, WRITERS[request.param]
 
 
@@ -95,7 +95,7 @@ def test_an_interrupt_half_way(writer, old, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in WRITERS if "json" not in name])
 def test_a_device_that_is_full(name, monkeypatch):
     """By a link, for the names must end well; without the rights of root, lest a mistake take the device away."""
-    monkeypatch.setattr("bagwise.reports.page.render", lambda content: 20_000 * "x")
+    monkeypatch.setattr("bagwise.reports.html_reports.render", lambda content: 20_000 * "x")
     with open_folder() as folder:
         (folder / name).symlink_to("/dev/full")
         with as_nobody(), pytest.raises(OSError, match="No space left on device"):

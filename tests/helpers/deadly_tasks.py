@@ -29,7 +29,7 @@ import sys
 import bagwise as bw
 from bagwise.methods import Card
 from bagwise.methods.catalogue import register
-from bagwise.testing.contracts import sample
+from bagwise.testing.contract_checks import sample
 from tests.helpers.deadly_method import Deadly
 
 register(Card("deadly", "dies", "-", "-", "-", {"default": lambda *, random_state=0, n_jobs=None: Deadly()}))

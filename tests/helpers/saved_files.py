@@ -11,8 +11,7 @@ from sklearn.linear_model import Ridge
 
 from bagwise.embeddings import Pool
 from bagwise.model_files.archive import pack, unpack
-from bagwise.model_files.header import versions
-from bagwise.model_files.model_file import dump
+from bagwise.model_files.model_file import dump, versions
 from bagwise.regressors.pipeline import BagPipeline
 from bagwise.testing.contract_checks import sample
 

@@ -16,9 +16,9 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from bagwise.instances.cross_fit import CrossFitting
 from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
 from bagwise.instances.networks.estimator import NetworkRegressor
+from bagwise.instances.out_of_fold import CrossFitting
 
 
 def problem(n=240, d=3, seed=0, bag=8):

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from threadpoolctl import threadpool_limits
 
 from bagwise.instances import random_feature_ridge as module
-from bagwise.instances.cross_fit import CrossFitting
+from bagwise.instances.out_of_fold import CrossFitting
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import KERNELS, FourierFeatures, NystroemFeatures
 

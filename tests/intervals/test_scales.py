@@ -5,7 +5,7 @@ import bagwise as bw
 from bagwise.intervals import BagScale, Intervals
 from bagwise.intervals.scales import Constant, Fitted, ModelStd
 from bagwise.regressors import EvidenceRidge
-from bagwise.testing.zoo import zoo
+from bagwise.testing.contract_checks import zoo
 
 rng = np.random.default_rng(0)
 SIZES = np.tile([1, 2, 5, 20, 80], 400)

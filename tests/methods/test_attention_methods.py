@@ -11,7 +11,7 @@ from bagwise import kernels as k
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors import AttentionRegressor, AttentionWeighted, EmbeddingRidge, RidgePath
-from bagwise.regressors.attention.weighted_embedding import powered
+from bagwise.regressors.attention.attention_kme import powered
 from bagwise.testing.contract_checks import sample
 
 pytest.importorskip("torch")

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 import bagwise as bw
+from bagwise.cli.methods import methods_page
 from bagwise.methods import CATALOGUE
-from bagwise.reports.method_cards import methods_page
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
 INSTALLED = [c for c in CATALOGUE.values() if c.needs is None or importlib.util.find_spec(c.needs)]

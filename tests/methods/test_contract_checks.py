@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_mean
 from bagwise.testing import bag_estimator_checks, check_bag_estimator, parametrize_with_checks
-from bagwise.testing.contracts import CHECKS
+from bagwise.testing.contract_checks import CHECKS
 
 REPEATS = "repeated_instances_change_nothing"
 

@@ -30,8 +30,8 @@ from tests.helpers.saved_files import (
 from bagwise.embeddings import KernelMean
 from bagwise.model_files import load_model
 from bagwise.model_files.archive import pack, pack_parts, unpack
+from bagwise.model_files.plan_nodes import nodes
 from bagwise.model_files.registry import is_allowed
-from bagwise.model_files.schema import nodes
 from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contract_checks import sample
 
@@ -146,7 +146,7 @@ def test_a_module_that_is_not_ours_is_not_even_imported(loader, tmp_path, monkey
         ("ObjectNode", "bagwise.regressors.attention.attention_regressor.import_module"),
         ("ObjectNode", "bagwise.regressors.pipeline.Pipeline"),
         ("ObjectNode", "bagwise.regressors.nowhere.Thing"),
-        ("ObjectNode", "bagwise.execution.local.Processes"),
+        ("ObjectNode", "bagwise.execution.tasks.Processes"),
         ("ObjectNode", "bagwise.Bags"),
         ("ObjectNode", "bagwise..regressors.pipeline.BagPipeline"),
         ("ObjectNode", "bagwise.regressors.../os.system"),
@@ -380,7 +380,7 @@ def test_two_parts_of_one_name_are_refused(tmp_path):
 @pytest.mark.parametrize(("name", "data"), [("{}", b""), ("{}.npy", b""), ("{}.npy", as_npy(np.zeros(0)))])
 def test_parts_that_nothing_points_to_are_refused_unseen(name, data, tmp_path, monkeypatch):
     """Thousands of them took their time, one by one, and some kinds were not refused at all."""
-    monkeypatch.setattr("bagwise.model_files.schema.check_array", lambda *_: pytest.fail("a part was looked into"))
+    monkeypatch.setattr("bagwise.model_files.plan_nodes.check_array", lambda *_: pytest.fail("a part was looked into"))
     many = {name.format(f"idle{k}"): data for k in range(1000)}
     words = r"its plan has no use for 1,000 of its parts \(see 'idle0(.npy)?'\); save the model again"
     refused(resealed(small_file(), lambda plan, arrays: arrays.update(many)), words, tmp_path)

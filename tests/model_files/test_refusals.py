@@ -207,7 +207,7 @@ def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypat
     bags, y = sample()
     model = bw.method("attention").set_params(epochs=1, restarts=1, read=(4,)).fit(bags, y)
     (tmp_path / "m").write_bytes(file_of(model))
-    monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.ensemble_fit", raising=False)
+    monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.network", raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match="this model needs torch; install it"):
         load_model(tmp_path / "m")

@@ -176,7 +176,7 @@ def test_a_fresh_process_predicts_the_same(tmp_path):
     model = bw.method("aggregated").fit(bags, y)
     save_model(model, tmp_path / "m")
     code = (
-        "import sys; from bagwise.model_files import load_model; from bagwise.testing.contracts import sample; "
+        "import sys; from bagwise.model_files import load_model; from bagwise.testing.contract_checks import sample; "
         "print(*map(float.hex, load_model(sys.argv[1]).predict(sample()[0])))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "m"], capture_output=True, text=True, check=True)

@@ -7,7 +7,7 @@ from tests.helpers.cut_tables import SHARED, cut, scanned, small
 
 import bagwise as bw
 from bagwise.execution import Dask, Serial
-from bagwise.execution.reduction import add_up
+from bagwise.execution.tasks import add_up
 from bagwise.out_of_core import fit_scan, predict_scan
 
 

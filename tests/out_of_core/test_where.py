@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise.out_of_core import scan
-from bagwise.out_of_core.conditions import as_where
+from bagwise.out_of_core.table_scan import as_where
 
 
 @pytest.fixture

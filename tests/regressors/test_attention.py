@@ -15,7 +15,7 @@ from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention.ensemble_fit import Split, cut  # noqa: E402
+from bagwise.regressors.attention.network import Split, cut  # noqa: E402
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
@@ -143,7 +143,7 @@ def test_seeds_and_nothing_left_behind():
 
 
 def test_jobs_change_nothing(monkeypatch):
-    monkeypatch.setattr("bagwise.regressors.attention.ensemble_fit.LARGEST", 1)  # a job per network
+    monkeypatch.setattr("bagwise.regressors.attention.network.LARGEST", 1)  # a job per network
     with parallel_config("threading"):  # processes would each load torch
         one, two = (AttentionRegressor(**QUICK, n_jobs=jobs).fit(BAGS, Y).predict(NEW) for jobs in (1, 2))
     np.testing.assert_array_equal(one, two)

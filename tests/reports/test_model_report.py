@@ -48,14 +48,14 @@ class Automatic(MeanOfFirst):
 
     def fit(self, bags, y):
         self.held_out_, self.fold_ = y + 0.5, np.arange(len(y)) % 4
-        self.account_ = [{"member": "<b>aggregated", "rmse": 0.5, "why": ""}, {"member": "prime", "rmse": float("nan")}]
+        self.trials_ = [{"member": "<b>aggregated", "rmse": 0.5, "why": ""}, {"member": "prime", "rmse": float("nan")}]
         return super().fit(bags, y)
 
     def summary(self):
         return "Tried <two> members."
 
 
-def test_the_account_of_an_automatic_method(tmp_path):
+def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
     assert report.words("members", "member") == ["<b>aggregated", "prime"]
@@ -64,7 +64,7 @@ def test_the_account_of_an_automatic_method(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["cv+", "split"])
-def test_the_account_inside_intervals(tmp_path, kind):
+def test_the_trials_inside_intervals(tmp_path, kind):
     bags, y = sample(40)
     report = write(tmp_path, Intervals(Automatic(), kind=kind, scale="none").fit(bags, y), bags, y)
     assert report.words("members", "member") == ["<b>aggregated", "prime"] and "Tried <two> members." in report.text

@@ -292,6 +292,7 @@ def test_without_jinja2(monkeypatch):
     monkeypatch.setitem(sys.modules, "markupsafe", None)
     for name in [one for one in sys.modules if one.startswith("bagwise.reports.")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(bw.reports, "write_report", raising=False)  # as it was loaded before
     with pytest.raises(ImportError, match=r"reports need jinja2: pip install jinja2"):
         bw.reports.write_report
 

@@ -17,12 +17,11 @@ PACKAGE = Path(bw.__file__).parent
 ALLOWED = {
     ("evaluation/table1.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
     ("testing/contract_checks.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
-    ("__init__.py", "importlib.import_module"): "packages of ours, by a table in the same file",
     (
         "model_files/registry.py",
         "importlib.import_module",
     ): "modules on the list of that file, after the name was compared",
-    ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that `schema` has examined before",
+    ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that `examine` has looked at before",
     ("first_use.py", "importlib.import_module"): "modules of ours, by the tables in the packages",
     ("auto/summary.py", "importlib.import_module"): "pandas or polars, by their names in the same line",
     ("reports/charts.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",

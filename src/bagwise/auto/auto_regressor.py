@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -9,11 +10,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.auto.blend import METRICS, blend
-from bagwise.auto.cross_validation import Clock, CrossValidation, Curve, Trial, learning_curve
+from bagwise.auto.cross_validation import (
+    Choice,
+    Clock,
+    CrossValidation,
+    Curve,
+    Trial,
+    choose_transform,
+    learning_curve,
+    transformed,
+)
 from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
-from bagwise.auto.target_transforms import Choice, choose_transform, transformed
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread
@@ -76,7 +85,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
     fold_ : the fold of every training bag
     imputation_ : what fills in missing values; None if the training bags had none
     routing_ : which features never vary within a bag, and so went to the head as covariates
-    account_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
+    trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
         ``leaderboard``
     scores_ : dict, held-out errors of the blend, of the single best member chosen in the same way, and of the mean
     transform_ : name of the transform of the targets, or None
@@ -132,7 +141,13 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
         self._check_parameters()
         bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         clock, weight = Clock(self.time_budget), check_weights(sample_weight, bags)
-        self.training_ = _size_of(bags)
+        groups = None if bags.groups is None else len(set(bags.groups.tolist()))
+        self.training_ = {
+            "bags": len(bags),
+            "instances": bags.n_instances,
+            "features": bags.n_features,
+            "groups": groups,
+        }
         remember_columns(self, bags)
         self.imputation_ = Imputation().fit(bags) if bags.has_missing else None
         bags = self._filled(compared(bags))
@@ -211,6 +226,16 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 
     # Fitting ----------------------------------------------------------------------------------------------------
 
+    def __getattr__(self, name: str):
+        if name == "account_" and "trials_" in vars(self):
+            warnings.warn("account_ is now trials_; the old name will be removed", DeprecationWarning, stacklevel=2)
+            return self.trials_
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setstate__(self, state: dict) -> None:
+        """Files of earlier versions have the rows of ``trials_`` under another name."""
+        super().__setstate__({"trials_" if name == "account_" else name: value for name, value in state.items()})
+
     def _check_parameters(self) -> None:
         if self.predictor not in PREDICTORS:
             raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
@@ -260,7 +285,7 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
             zip(names, found.weights.tolist(), strict=True)
         )
         self.held_out_, self.kind_ = found.held_out, found.kind
-        self.account_ = rows_of(trials, self.weights_, cv)
+        self.trials_ = rows_of(trials, self.weights_, cv)
         self.scores_ = scores_of(names, Z, found, cv)
         self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], cv)
 
@@ -313,8 +338,3 @@ class AutoRegressor(RegressorMixin, BaseEstimator):
 def _refit_seconds(trials: list[Trial]) -> float:
     """Seconds of a fit of every member that may be chosen to all bags."""
     return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
-
-
-def _size_of(bags: Bags) -> dict:
-    groups = None if bags.groups is None else len(set(bags.groups.tolist()))
-    return {"bags": len(bags), "instances": bags.n_instances, "features": bags.n_features, "groups": groups}

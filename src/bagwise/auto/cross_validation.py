@@ -2,7 +2,8 @@
 
 Members run one after the other, in order of cost. A costly one is fitted without the first fold and goes on only if the
 blend of those before it would want it there (`CrossValidation.useless`). A learning curve says what more bags, or more
-instances, would bring: one member fitted again to half of either.
+instances, would bring: one member fitted again to half of either. A transform of the targets is kept if it helps on the
+same folds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
@@ -20,12 +21,13 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.auto.blend import blend_weights, losses
 from bagwise.auto.members import Member
-from bagwise.auto.preparation import thin
+from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.threads import one_thread
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
+SURE = 2.0  # standard errors by which a transform of the targets must help
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
 
@@ -142,7 +144,7 @@ class CrossValidation:
         except ConnectionError:  # a cluster is gone, for which no member is to blame
             raise
         except Exception as error:  # whatever it is, the others go on
-            trial.status, trial.why = "failed", _first_line(error)
+            trial.status, trial.why = "failed", (str(error).splitlines() or [type(error).__name__])[0][:120]
         return trial
 
     def fit_whole(self, members: Sequence[Member]) -> list:
@@ -285,10 +287,6 @@ def _ready(number: int) -> int:
     return number
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
-
-
 FEWEST_BAGS = 40
 SMALL = 0.05  # a rise of the error below which more of the same hardly helps
 
@@ -362,3 +360,50 @@ def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, seen_without) ->
         model = fit_member(member, bags[seen], cv.y[seen], weight, cv.random_state)
         out[tested] = model.predict(bags[tested])
     return out
+
+
+def transformed(member: Member, formula: str) -> Member:
+    """The same member, learning a transform of the targets."""
+
+    def learning(make):
+        def made(random_state: int):
+            target = MonotoneTarget(formula)
+            return TransformedTargetRegressor(make(random_state), transformer=target, check_inverse=False)
+
+        return made
+
+    first = None if member.make_first is None else learning(member.make_first)
+    return replace(member, make=learning(member.make), make_first=first)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The transform to use (None: none), a row for each that was tried, and the trials with it."""
+
+    formula: str | None
+    rows: list[dict]
+    trials: list[Trial]
+
+
+def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
+    """Fit a few quick members once more, to transformed targets, on the same folds.
+
+    A transform is kept if it lowers the squared (absolute) error, in the unit of the target, of the best of them by
+    more than `SURE` standard errors of the difference, paired by bag.
+    """
+    choice, before = Choice(None, [], plain), _best_losses(plain, cv)
+    for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
+        trials = [cv.try_member(transformed(trial.member, formula)) for trial in plain]
+        after = _best_losses(trials, cv)
+        if after is not None:
+            gain = (before - after) / before.mean()
+            mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
+            kept = mean > SURE * error
+            rows = [*choice.rows, {"transform": formula, "gain": mean, "se": error, "kept": kept}]
+            choice = Choice(formula, rows, trials) if kept else replace(choice, rows=rows)
+    return choice
+
+
+def _best_losses(trials: list[Trial], cv: CrossValidation) -> np.ndarray | None:
+    losses = [cv.loss(trial.held_out) for trial in trials if trial.done]
+    return min(losses, key=np.mean) if losses else None

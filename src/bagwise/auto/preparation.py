@@ -1,11 +1,16 @@
-"""What bags go through before a member: constant features become covariates, large data get fewer rows and columns."""
+"""What bags and targets go through before a member.
+
+Constant features become covariates, large data get fewer rows and columns, skewed or bounded targets are transformed.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from scipy.special import expit, logit
+from scipy.stats import skew
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -13,6 +18,15 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.kernels.random_features import row_keys
+
+SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
+MARGIN = 0.01  # targets in [0, 1] are drawn in by so much: the logit of 0 and of 1 is infinite
+# (there, back) of a target of deviation one
+FORMULAS = {
+    "log": (np.log, np.exp),
+    "logit": (lambda y: logit(MARGIN + (1 - 2 * MARGIN) * y), lambda t: (expit(t) - MARGIN) / (1 - 2 * MARGIN)),
+    "asinh": (np.arcsinh, np.sinh),
+}
 
 
 @dataclass(frozen=True)
@@ -166,3 +180,64 @@ class Components(BaseEstimator):
     def transform(self, bags) -> Bags:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return bags.replace(self.map_.transform(bags.instances))
+
+
+class MonotoneTarget(TransformerMixin, BaseEstimator):
+    r"""A monotone function of the target, and its inverse within the range seen in training.
+
+    ======  ================================================================================
+    log     log(y / c), c the median: for positive targets over orders of magnitude
+    asinh   asinh((y - c) / s), median and deviation: a logarithm on either side, for skewed targets of both signs
+    logit   log(p / (1 - p)), p = 0.01 + 0.98 y: for targets between 0 and 1
+    ======  ================================================================================
+
+    What a model predicts beyond the range of the transformed training targets is drawn back to its edge: the inverse
+    would turn a small excess into a large one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([[1.0], [10.0], [1000.0]])
+    >>> target = MonotoneTarget("log").fit(y)
+    >>> target.inverse_transform(target.transform(y)).round(9).ravel().tolist()
+    [1.0, 10.0, 1000.0]
+    """
+
+    def __init__(self, formula: str = "log"):
+        self.formula = formula
+
+    def fit(self, y, _=None) -> MonotoneTarget:
+        y = np.asarray(y, dtype=np.float64)
+        self.centre_, self.scale_ = 0.0, 1.0
+        if self.formula == "log":
+            self.scale_ = float(np.median(y))
+        elif self.formula == "asinh":
+            self.centre_, self.scale_ = float(np.median(y)), float(y.std()) or 1.0
+        seen = self.transform(y)
+        self.low_, self.high_ = float(seen.min()), float(seen.max())
+        return self
+
+    def transform(self, y) -> np.ndarray:
+        return FORMULAS[self.formula][0]((np.asarray(y, dtype=np.float64) - self.centre_) / self.scale_)
+
+    def inverse_transform(self, t) -> np.ndarray:
+        return self.centre_ + self.scale_ * FORMULAS[self.formula][1](np.clip(t, self.low_, self.high_))
+
+
+def worth_trying(y: np.ndarray) -> list[str]:
+    """The transforms that the targets suggest: none, for targets that are neither skewed nor within [0, 1].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> normal = np.random.default_rng(0).normal(size=200)
+    >>> worth_trying(normal), worth_trying(np.exp(normal)), worth_trying(1 / (1 + np.exp(-normal)))
+    ([], ['log'], ['logit'])
+    """
+    if np.ptp(y) <= 1e-9 * np.abs(y).max():
+        return []
+    if y.min() >= 0 and y.max() <= 1 and np.ptp(y) > 0.5:
+        return ["logit"]
+    if abs(skew(y)) < SKEWED:
+        return []
+    return ["log"] if y.min() > 0 else ["asinh"]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 
 import numpy as np
+import sklearn
 
+import bagwise
 from bagwise.auto.blend import Blend, best_member
 from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import MEAN
@@ -130,9 +131,9 @@ def _rows(model) -> list[dict]:
         {"error": row["rmse"], "error_se": row["rmse_se"], "fit_seconds": row["seconds"], "predict_seconds": 0.0}
         if "rmse" in row
         else {}
-        for row in model.account_
+        for row in model.trials_
     ]
-    return [old | row for old, row in zip(earlier, model.account_, strict=True)]
+    return [old | row for old, row in zip(earlier, model.trials_, strict=True)]
 
 
 def _scores(model) -> dict:
@@ -207,8 +208,8 @@ def _setting(model) -> str:
     data, tried = model.training_, sum(row["status"] not in ("skipped", "failed") for row in _rows(model))
     groups = "" if data["groups"] is None else f", each of the {data['groups']:,} groups being held out as a whole"
     return (
-        f"Targets of bags were predicted with the method auto of bagwise {version('bagwise')} (scikit-learn "
-        f"{version('scikit-learn')}, seed {model.random_state}): {tried} methods of multiple instance regression were "
+        f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
+        f"{sklearn.__version__}, seed {model.random_state}): {tried} methods of multiple instance regression were "
         f"compared on {data['bags']:,} training bags ({data['instances']:,} instances, {data['features']:,} features) "
         f"by {model.fold_.max() + 1}-fold cross-validation over bags{groups}."
     )

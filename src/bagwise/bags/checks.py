@@ -68,7 +68,9 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order."""
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y = unmask(_aligned(y, bags))
+    y = _aligned(y, bags)
+    if type(y) is not np.ndarray or y.dtype == object:
+        y = unmask(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:
@@ -322,7 +324,7 @@ def find_far(instances: np.ndarray, fitted, names=None, *, of: str = "feature") 
 def warn_of_far(bags: Bags, fitted) -> None:
     """Warn, once, if bags hold values far outside the range of training."""
     rows, first = find_far(bags.instances, fitted, bags.feature_names)
-    marked = bags_of(rows, bags.offsets)
+    marked = np.zeros(len(bags), dtype=bool) if first is None else bags_of(rows, bags.offsets)
     if bags.covariates is not None:
         others, other = find_far(bags.covariates, fitted, bags.covariate_names, of="covariate")
         if other is not None and (first is None or others.argmax() < marked.argmax()):

@@ -116,14 +116,16 @@ class Bags:
             validation.refuse_unlabelled(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
         names = validation.as_feature_names(names, instances.shape[1])
-        has_missing = validation.check_values(instances, offsets, ids, missing)
+        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
         self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False, None)
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
-            value = validation.read_only(value) if isinstance(value, np.ndarray) else value
+            if isinstance(value, np.ndarray):  # a read-only view; the flags of the array stay as they are
+                value = value.view()
+                value.flags.writeable = False
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -195,7 +197,7 @@ class Bags:
         """What a notebook shows: the sizes of the bags, some ids, the range of every feature; no script."""
         parts = [f"<p><strong>{escape(repr(self))}</strong></p>"]
         if len(self):
-            labels = {"ids": self.ids}
+            labels: dict[str, Any] = {"ids": self.ids}
             if self.groups is not None:
                 labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
             parts += [f"<p>{'<br>'.join(_some(what, values) for what, values in labels.items())}</p>"]
@@ -299,7 +301,8 @@ class Bags:
 
     def expand(self, per_bag) -> np.ndarray:
         """One value per bag, repeated for each of its instances."""
-        per_bag = validation.one_per_bag(per_bag, len(self), "per_bag")
+        if not isinstance(per_bag, np.ndarray) or per_bag.shape[:1] != (len(self),):
+            per_bag = validation.one_per_bag(per_bag, len(self), "per_bag")
         return np.repeat(per_bag, self.sizes, axis=0)
 
     def shares(self) -> np.ndarray:
@@ -326,14 +329,28 @@ class Bags:
 
     def replace(self, instances, *, feature_names=None) -> Bags:
         """The same bags with other rows for their instances; rows must correspond one to one."""
+        if feature_names is None and self._fits(instances):
+            return self._with(instances=instances, feature_names=None, has_missing=False)
         instances, columns = unframe(instances, "instances")
         instances = validation.as_instances(instances)
         if len(instances) != self.n_instances:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
         names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
         missing = "keep" if self.has_missing else "refuse"
-        has_missing = validation.check_values(instances, self.offsets, self.ids, missing)
+        has_missing = not _usable(instances) and validation.check_values(instances, self.offsets, self.ids, missing)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
+
+    def _fits(self, array) -> bool:
+        """Whether an array can be the instances as it is: a row for each, of floats that are all usable."""
+        return (
+            type(array) is np.ndarray
+            and array.dtype in validation.FLOATS
+            and array.ndim == 2
+            and array.shape[1] > 0
+            and len(array) == self.n_instances
+            and array.flags.c_contiguous
+            and _usable(array)
+        )
 
     def with_weights(self, weights) -> Bags:
         """The same bags with these weights of their instances."""
@@ -357,8 +374,8 @@ class Bags:
         if self.covariates is None:
             return self
         wide = np.hstack([self.instances, self.expand(self.covariates).astype(self.dtype)])
-        named = self.feature_names is not None and self.covariate_names is not None
-        names = self.feature_names + self.covariate_names if named else None
+        own, others = self.feature_names, self.covariate_names
+        names = None if own is None or others is None else own + others
         return self._with(instances=wide, feature_names=names).without_covariates()
 
 
@@ -366,6 +383,12 @@ def _same(a, b) -> bool:
     if a is None or b is None:
         return a is b
     return a.shape == b.shape and bool(np.all(a == b))
+
+
+def _usable(instances: np.ndarray) -> bool:
+    """Neither NaN nor too large to be squared."""
+    largest = validation.FLOATS[instances.dtype]
+    return bool(instances.min() >= -largest and instances.max() <= largest)
 
 
 def _count(n: int, noun: str) -> str:

@@ -16,8 +16,8 @@ import narwhals as nw
 import numpy as np
 
 # Written by instruments, archives and raster formats; any number as large as the last stands far from all data, too.
-KNOWN = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99, 999, 9999, 99999, 999.9, 9999.9, 999.99)
-KNOWN += (9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
+KNOWN: tuple[float, ...] = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99)
+KNOWN += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
 DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
@@ -68,7 +68,7 @@ class FrameColumns:
             return "boolean"
         if dtype == nw.List and _innermost(dtype).is_numeric():
             return "list"
-        if dtype == nw.Array and _innermost(dtype).is_numeric() and len(dtype.shape) == 1:
+        if dtype == nw.Array and _innermost(dtype).is_numeric() and len(dtype.shape) == 1:  # type: ignore[attr-defined]
             return "vector"
         if dtype == nw.Object:  # pandas keeps lists and arrays as objects
             some = self.frame.get_column(name).drop_nulls().head(1).to_list()
@@ -170,9 +170,10 @@ def refuse_twice(names) -> None:
     if unnamed > 1:
         raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
     seen: set = set()
-    again = next((name for name in names if name != "" and (name in seen or seen.add(name))), None)
-    if again is not None:
-        raise nw.exceptions.DuplicateError(f"two columns have the same name, {again!r}; names must be distinct")
+    for name in names:
+        if name != "" and name in seen:
+            raise nw.exceptions.DuplicateError(f"two columns have the same name, {name!r}; names must be distinct")
+        seen.add(name)
 
 
 def as_list(names) -> list:
@@ -232,7 +233,7 @@ def _with_points(series: nw.Series) -> nw.Series:
 def _unboxed(series: nw.Series) -> np.ndarray | None:
     """Python's numbers, with NaN for null; None if there is anything else, or nothing."""
     known = ~series.is_null().to_numpy().astype(bool)
-    values = np.where(known, series.to_numpy(), None)
+    values = np.where(known, series.to_numpy(), None)  # type: ignore[call-overload]
     if set(map(type, values[known])) <= {bool, np.bool_}:
         return values.astype(bool) if known.all() and known.any() else None
     return unbox(values)

@@ -8,6 +8,7 @@ Where ``weights``, one per row, are given, a row counts so much, and one of weig
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -39,7 +40,9 @@ def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return out
 
 
-def segment_search(rising: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, side: str = "left") -> np.ndarray:
+def segment_search(
+    rising: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, side: Literal["left", "right"] = "left"
+) -> np.ndarray:
     """For every bag, where the wanted numbers (bags, k) belong among its rows, which rise from 0 to 1; as row numbers.
 
     As `numpy.searchsorted`, for some bags at a time: the number of a bag is added to tell the bags apart, and a large

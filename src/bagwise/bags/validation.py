@@ -86,9 +86,10 @@ def label(bag) -> str:
     return repr(bag.item() if isinstance(bag, np.generic) else bag)
 
 
-_FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 # The square of a larger number, or a sum of such squares, may be infinite.
 LARGEST = 1e100
+# The types of instances, and the largest value of each.
+FLOATS = {np.dtype(np.float64): LARGEST, np.dtype(np.float32): float(np.finfo(np.float32).max)}
 
 
 def unmask(array) -> np.ndarray:
@@ -98,9 +99,9 @@ def unmask(array) -> np.ndarray:
     """
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
         single = array.dtype == np.float32
-        array = array.astype(np.float32 if single else np.float64).filled(np.nan)
+        array = np.ma.filled(array.astype(np.float32 if single else np.float64), np.nan)
     elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
-        array = np.where(np.ma.getmaskarray(array), None, array.data)
+        array = np.where(np.ma.getmaskarray(array), None, array.data)  # type: ignore[call-overload]
     array = np.asarray(array)
     numbers = unbox(array) if array.dtype == object else None
     return array if numbers is None else numbers
@@ -118,7 +119,7 @@ def as_instances(instances) -> np.ndarray:
         )
     if array.dtype.kind not in "fiub":
         raise TypeError(f"instances must be numbers, not {array.dtype}; encode text and dates first")
-    if array.dtype not in _FLOATS:
+    if array.dtype not in FLOATS:
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     if array.shape[0] == 0:
         raise ValueError("there are no instances (zero rows)")
@@ -148,7 +149,7 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
 def as_labels(values, n_bags: int, what: str) -> np.ndarray:
     """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
     array = one_per_bag(values, n_bags, what)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
@@ -205,11 +206,11 @@ def refuse_repeated(ids: np.ndarray) -> None:
     unknown = absent(ids)
     if unknown.any():
         raise ValueError(f"the bag at position {unknown.argmax()} has no id; give every bag one, or leave ids out")
-    values = ids.tolist()
-    if len(set(values)) < len(values):
-        seen: set = set()
-        again = next(i for i, value in enumerate(values) if value in seen or seen.add(value))
-        raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+    seen: set = set()
+    for again, value in enumerate(ids.tolist()):
+        if value in seen:
+            raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+        seen.add(value)
 
 
 def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
@@ -219,9 +220,7 @@ def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
 
 
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str) -> bool:
-    """Refuse what is not finite (NaN may be kept) or too large to be squared; return whether NaN is there."""
-    if _all_usable(instances):
-        return False
+    """Refuse infinite values, those too large to be squared and, unless it may be kept, NaN; True where NaN is kept."""
     infinite = np.isinf(instances).any(axis=1)
     if infinite.any():
         raise ParameterError(
@@ -230,7 +229,7 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
             "clip them, or leave those instances out, which load does with ",
             Parameter("missing", "drop-instances"),
         )
-    large = (np.abs(instances) > _largest(instances)).any(axis=1)
+    large = (np.abs(instances) > FLOATS[instances.dtype]).any(axis=1)
     if large.any():
         raise ValueError(
             f"{name_bags(ids, bags_of(large, offsets))} feature values beyond {LARGEST:g}, whose squares are infinite; "
@@ -254,26 +253,9 @@ def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return np.logical_or.reduceat(rows, offsets[:-1])
 
 
-def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to; the flags of the array itself stay as they are."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
 def _is_absent(value) -> bool:
     same = value == value  # False for NaN and NaT; neither true nor false for pandas' NA
     return value is None or not isinstance(same, bool | np.bool_) or not same or value == ""
-
-
-def _all_usable(instances: np.ndarray, block: int = 1 << 20) -> bool:
-    """Neither NaN nor beyond `LARGEST`; in blocks, so that no array as large as the data is made."""
-    flat, largest = instances.reshape(-1), _largest(instances)
-    return all((np.abs(flat[i : i + block]) <= largest).all() for i in range(0, flat.size, block))
-
-
-def _largest(instances: np.ndarray) -> float:
-    return min(LARGEST, float(np.finfo(instances.dtype).max))
 
 
 def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | None:

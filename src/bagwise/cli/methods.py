@@ -1,12 +1,16 @@
-"""`bagwise methods`: the catalogue."""
+"""`bagwise methods`: the catalogue, in the terminal or as a page: one table, then a card per method."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bagwise.cli.options import known_methods
+
+if TYPE_CHECKING:
+    from bagwise.methods import Card
 
 
 def methods(
@@ -25,8 +29,6 @@ def methods(
     from bagwise.methods.catalogue import CATALOGUE, find
 
     if markdown:
-        from bagwise.reports.method_cards import methods_page
-
         print(methods_page(), end="")
         return
     console = Terminal()
@@ -40,3 +42,59 @@ def methods(
     for found in CATALOGUE.values():
         table.add_row(found.name, found.idea)
     console.print(table)
+
+
+HEAD = """# The methods
+
+Made from the catalogue by `bagwise methods --markdown`; do not edit. Every method is `bw.method(name)`, an unfitted
+scikit-learn estimator.
+N instances, B bags, d features. *Interval*: the method has a predictive standard deviation,
+`predict(bags, return_std=True)`. *Which instance*: its
+last step gives instance weights or contributions. What happens to values that training never saw:
+[pitfalls](pitfalls.md#outside-the-range-of-training).
+"""
+
+
+def methods_page() -> str:
+    """Markdown: the table of all methods, and every card."""
+    from bagwise.methods.catalogue import CATALOGUE
+
+    lines = [HEAD, "| method | assumes | cost | interval | which instance | GPU |", "|---|---|---|---|---|---|"]
+    lines += [_row(card) for card in CATALOGUE.values()]
+    return "\n".join(lines) + "\n\n" + "\n".join(_card(card) for card in CATALOGUE.values())
+
+
+def _row(card: Card) -> str:
+    which = ", ".join(verb for verb in card.gives if verb != "std")
+    cells = [
+        f"[{card.name}](#{card.name})",
+        card.assumes,
+        card.cost,
+        "yes" if "std" in card.gives else "",
+        which,
+        "yes" if card.gpu else "",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _card(card: Card) -> str:
+    lines = [f"## {card.name}", "", card.idea, "", f"- Assumes: {card.assumes}.", f"- Source: {card.cites}."]
+    lines.append(f"- Cost: {card.cost}.")
+    if card.needs:
+        lines.append(f"- Needs the extra `{card.needs}`: `pip install 'bagwise[{card.needs}]'`.")
+    lines.append("- Presets:")
+    lines += [f"  - `{name}`: {_first_sentence(factory)}" for name, factory in card.presets.items()]
+    if card.search_space:
+        lines.append("- Worth searching from outside:")
+        lines += [f"  - `{name}`: {_values(values)}" for name, values in card.search_space.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _first_sentence(factory) -> str:
+    text = inspect.getdoc(getattr(factory, "func", factory)) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _values(values: list) -> str:
+    shown = [repr(value) for value in values[:3]]
+    return ", ".join(shown) + (f", ... ({len(values)} values)" if len(values) > 3 else "")

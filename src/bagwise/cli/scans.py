@@ -71,7 +71,7 @@ def method_for(context: typer.Context, name: str, messages) -> str:
 def fit(method: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_scores
-    from bagwise.model_files.header import describe_counts
+    from bagwise.model_files.model_file import describe_counts
     from bagwise.out_of_core.scan_fit import fit_and_survey
 
     model, found = fit_and_survey(scan, method, executor=executor, random_state=seed)

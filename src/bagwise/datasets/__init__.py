@@ -7,8 +7,8 @@ from bagwise.first_use import exported
 if TYPE_CHECKING:
     from bagwise.datasets.aerosol import make_aerosol
     from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
-    from bagwise.datasets.problems import make_problem
     from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
+    from bagwise.datasets.simulations import make_problem
 
 __all__ = [
     "LawPosterior",
@@ -28,7 +28,7 @@ __getattr__, __dir__ = exported(
     {
         "aerosol": ("make_aerosol",),
         "law": ("LawPosterior", "law_bayes_optimal", "make_law"),
-        "problems": ("make_problem",),
+        "simulations": ("make_problem",),
         "published": ("make_bmir", "make_entropy", "make_gaussian", "make_modes", "make_outlier2"),
     },
 )

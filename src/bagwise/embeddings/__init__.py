@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
+    from bagwise.embeddings.feature_mean import FeatureMean, MinusDistance, NystroemMean, PhaseMean, Similarity
     from bagwise.embeddings.gram import mean_gram
     from bagwise.embeddings.kernel_mean import KernelMean
     from bagwise.embeddings.landmarks import LandmarkMean
-    from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
     from bagwise.embeddings.second_kernel import SecondKernel
-    from bagwise.embeddings.similarity import MinusDistance, Similarity
-    from bagwise.embeddings.summaries import Pool, Statistics
+    from bagwise.embeddings.summaries import Pool, QuantileRows, SlicedQuantiles, Statistics
 
 __all__ = [
     "FeatureMean",
@@ -33,13 +31,11 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "feature_mean": ("FeatureMean", "NystroemMean", "PhaseMean"),
+        "feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
         "gram": ("mean_gram",),
         "kernel_mean": ("KernelMean",),
         "landmarks": ("LandmarkMean",),
-        "quantiles": ("QuantileRows", "SlicedQuantiles"),
         "second_kernel": ("SecondKernel",),
-        "similarity": ("MinusDistance", "Similarity"),
-        "summaries": ("Pool", "Statistics"),
+        "summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     },
 )

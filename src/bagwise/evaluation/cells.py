@@ -12,7 +12,7 @@ from bagwise.bags.validation import name_bags
 from bagwise.evaluation.metrics import METRICS, score
 from bagwise.evaluation.plan import Cell
 from bagwise.evaluation.selection import choose_inside, fit, predict, predict_settings
-from bagwise.execution.local import Watch
+from bagwise.execution.tasks import Watch
 from bagwise.execution.threads import one_thread
 
 

@@ -102,7 +102,7 @@ def evaluate(
     --------
     >>> import bagwise as bw
     >>> from bagwise.evaluation import evaluate
-    >>> bags, y = bw.testing.contracts.sample(40)
+    >>> bags, y = bw.testing.contract_checks.sample(40)
     >>> results = evaluate(bags, y, ["aggregated"], repeats=1)
     >>> results.summary()["cells"]
     [5]

@@ -45,7 +45,7 @@ class Results:
     --------
     >>> import bagwise as bw
     >>> from bagwise.evaluation import evaluate
-    >>> bags, y = bw.testing.contracts.sample(40)
+    >>> bags, y = bw.testing.contract_checks.sample(40)
     >>> results = evaluate(bags, y, ["aggregated"], repeats=2)
     >>> len(results.table()["rmse"]), results.summary()["method"]
     (10, ['aggregated'])

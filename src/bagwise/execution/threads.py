@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 
 from threadpoolctl import ThreadpoolController
@@ -23,7 +23,8 @@ class Shared:
 
     def __init__(self, setting: Callable[[], AbstractContextManager]):
         self.setting = setting
-        self._lock, self._users, self._made = Lock(), 0, None
+        self._lock, self._users = Lock(), 0
+        self._made: AbstractContextManager = nullcontext()
 
     def __enter__(self) -> None:
         with self._lock:

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.instances.cross_fit import CrossFit, CrossFitting
     from bagwise.instances.imputation import Imputation
     from bagwise.instances.networks.estimator import NetworkRegressor
-    from bagwise.instances.out_of_fold import EachInstance, OutOfFold
+    from bagwise.instances.out_of_fold import CrossFit, CrossFitting, EachInstance, OutOfFold
     from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 
 __all__ = [
@@ -24,10 +23,9 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "cross_fit": ("CrossFit", "CrossFitting"),
         "imputation": ("Imputation",),
         "networks.estimator": ("NetworkRegressor",),
-        "out_of_fold": ("EachInstance", "OutOfFold"),
+        "out_of_fold": ("CrossFit", "CrossFitting", "EachInstance", "OutOfFold"),
         "random_feature_ridge": ("RandomFeatureRidge",),
     },
 )

@@ -1,8 +1,14 @@
-"""One number per instance, honestly: every training instance is predicted by a model that never saw its bag."""
+"""One number per instance, honestly: every training instance is predicted by a model that never saw its bag.
+
+`CrossFit` is what training once per fold gives: the held-out predictions of every row, and predictors for new rows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,7 +23,33 @@ from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import bag_folds
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.threads import one_thread
-from bagwise.instances.cross_fit import CrossFit, CrossFitting
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """A regressor trained once per fold, each time without that fold's rows.
+
+    Attributes
+    ----------
+    predictions : array (rows, candidates)
+        Column c holds, for every row, the prediction of candidate c's model that never saw the row's fold.
+    candidates : tuple
+        What each column is: ``({},)`` for a plain regressor, ``({"epochs": 5}, {"epochs": 10})`` for a network.
+    predictor : function (candidate index, kind) -> fitted regressor
+        For new rows; kind is ``"fold-mean"`` (average of the fold models), ``"refit"`` or ``"last-fold"``.
+    """
+
+    predictions: np.ndarray
+    candidates: tuple[dict[str, Any], ...]
+    predictor: Callable[[int, str], Any]
+
+
+@runtime_checkable
+class CrossFitting(Protocol):
+    """A regressor that trains for all folds at once, or knows its held-out predictions in closed form."""
+
+    def cross_fit(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit: ...
+
 
 PREDICTORS = ("fold-mean", "refit", "last-fold")
 WEIGHTINGS = ("bag", "instance")
@@ -148,7 +180,8 @@ class OutOfFold(BaseEstimator):
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
         carried = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
-        return self._out(carried).replace(self.predictor_.predict(_reached(carried, self).spread().instances))
+        predictions = self.predictor_.predict(_reached(carried, self).spread().instances)
+        return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
 
     def _out(self, bags: Bags) -> Bags:
         return bags if self.keep_covariates else bags.without_covariates()

@@ -115,7 +115,7 @@ def find_parts(source) -> tuple[Part, ...]:
         names.setdefault(name if is_url(name) else os.path.abspath(name), name)  # a worker may stand in another folder
     texts = [_texts(name) for name in names.values()]
     columns = {column for values in texts for column in values}
-    whole = {c for c in columns if _are_whole({values[c] for values in texts if values.get(c)})}
+    whole = {c for c in columns if _are_whole({text for values in texts if (text := values.get(c))})}
     return tuple(
         Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()))
         for (path, name), values in zip(names.items(), texts, strict=True)

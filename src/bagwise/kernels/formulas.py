@@ -317,17 +317,14 @@ def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False)
         d2 += b
         np.maximum(d2, 0.0, out=d2)
     if exact_zero:
-        d2[d2 <= ZERO * _epsilon(A) * (a + b)] = 0.0
+        epsilon = float(np.finfo(str(A.dtype).removeprefix("torch.")).eps)
+        d2[d2 <= ZERO * epsilon * (a + b)] = 0.0
     return d2
 
 
 def _is_tensor(A) -> bool:
     """Of torch, which need not be there: every formula is evaluated where its array lies."""
     return type(A).__module__ == "torch"
-
-
-def _epsilon(A) -> float:
-    return float(np.finfo(str(A.dtype).removeprefix("torch.")).eps)
 
 
 def _exp(a):

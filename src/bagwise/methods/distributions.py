@@ -7,8 +7,8 @@ from sklearn.ensemble import VotingRegressor
 
 from bagwise import kernels as k
 from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
-from bagwise.embeddings.quantiles import QuantileRows, SlicedQuantiles
 from bagwise.embeddings.second_kernel import SecondKernel
+from bagwise.embeddings.summaries import QuantileRows, SlicedQuantiles
 from bagwise.instances import OutOfFold
 from bagwise.kernels.random_features import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sklearn.ensemble import ExtraTreesRegressor
 
-from bagwise.embeddings.similarity import MinusDistance, Similarity
+from bagwise.embeddings.feature_mean import MinusDistance, Similarity
 from bagwise.embeddings.summaries import Statistics
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import Card, register, variant

@@ -5,15 +5,13 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.model_files.header import describe_training
-    from bagwise.model_files.model_file import load_model, read_header, save_model, try_saving
+    from bagwise.model_files.model_file import describe_training, load_model, read_header, save_model, try_saving
 
 __all__ = ["describe_training", "load_model", "read_header", "save_model", "try_saving"]
 
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "header": ("describe_training",),
-        "model_file": ("load_model", "read_header", "save_model", "try_saving"),
+        "model_file": ("describe_training", "load_model", "read_header", "save_model", "try_saving"),
     },
 )

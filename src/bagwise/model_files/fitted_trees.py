@@ -103,7 +103,7 @@ def check_network(network, holder=None) -> None:
     if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) < 2 or sizes[-1] != 1:
         raise Refused(f"a network has the sizes {sizes}; {AGAIN}")
     last = layout(sizes)[-1]
-    shapes = {"parameters": (count, last[BIAS_AT] + last[COLUMNS])}
+    shapes: dict[str, tuple] = {"parameters": (count, last[BIAS_AT] + last[COLUMNS])}
     shapes |= dict.fromkeys(("x_shift", "x_factor"), (count, sizes[0])) | dict.fromkeys(
         ("y_shift", "y_scale"), (count,)
     )

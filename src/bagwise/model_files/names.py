@@ -14,37 +14,17 @@ _PLACES = {
     "auto.auto_regressor": ("AutoRegressor",),
     "auto.cross_validation": ("LearningCurve=Curve",),
     "auto.members": ("MeanTarget",),
-    "auto.preparation": (
-        "Components",
-        "CovariateRouting=Routing",
-        "ThinBags",
-    ),
-    "auto.target_transforms": ("MonotoneTarget",),
+    "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
     "embeddings.base": ("CovariatesBeside",),
-    "embeddings.feature_mean": (
-        "FeatureMean",
-        "NystroemMean",
-        "PhaseMean",
-    ),
+    "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
         "ChebyshevInterpolant=Interpolant",
         "KernelMean",
     ),
     "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.quantiles": (
-        "QuantileRows",
-        "SlicedQuantiles",
-    ),
     "embeddings.second_kernel": ("SecondKernel",),
-    "embeddings.similarity": (
-        "MinusDistance",
-        "Similarity",
-    ),
-    "embeddings.summaries": (
-        "Pool",
-        "Statistics",
-    ),
+    "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
     "instances.networks.ensemble": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
@@ -95,9 +75,8 @@ _PLACES = {
         "AttentionInputs=Inputs",
         "AttentionScale=Scale",
     ),
-    "regressors.attention.ensemble_fit": ("AttentionMember=Member",),
-    "regressors.attention.network": ("AttentionNetwork=Network",),
-    "regressors.attention.weighted_embedding": ("AttentionWeighted",),
+    "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
+    "regressors.attention.attention_kme": ("AttentionWeighted",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",
@@ -110,20 +89,14 @@ _PLACES = {
         "Shrinkage",
     ),
     "regressors.clusters": ("ClusterRegressor",),
-    "regressors.embedding_ridge": ("EmbeddingRidge",),
     "regressors.gate": ("Gate",),
     "regressors.lasso_path": ("LassoPath",),
     "regressors.pipeline": (
         "BagPipeline",
         "PoolPredictions",
     ),
-    "regressors.reweighting": (
-        "Mixture",
-        "Primary",
-        "Pruning",
-        "Reweighting",
-    ),
-    "regressors.ridge_path": ("RidgePath",),
+    "regressors.iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
+    "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
     "regressors.salience": ("SalienceRegressor",),
     "regressors.trees": ("BoostedTrees",),
 }
@@ -259,7 +232,7 @@ def stable_name(module: str, kind: str) -> str | None:
 
     Examples
     --------
-    >>> stable_name("bagwise.regressors.ridge_path", "RidgePath")
+    >>> stable_name("bagwise.regressors.ridge", "RidgePath")
     'RidgePath'
     """
     return NAMES.get((module, kind))
@@ -272,7 +245,7 @@ def place_of(module: str, name: str) -> tuple[str, str] | None:
     --------
     >>> place_of("bagwise", "RidgePath") == place_of("bagwise.heads.ridge_path", "RidgePath")
     True
-    >>> place_of("bagwise.regressors.ridge_path", "RidgePath") is None  # modules are no longer named
+    >>> place_of("bagwise.regressors.ridge", "RidgePath") is None  # modules are no longer named
     True
     """
     if module == OURS:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import and_
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -27,7 +27,9 @@ from bagwise.io.columns import Roles, choose_features, refuse_no_labels, refuse_
 from bagwise.io.parquet import Part, visible
 from bagwise.io.readers import reading
 from bagwise.io.tables import stack
-from bagwise.out_of_core.conditions import Where
+
+if TYPE_CHECKING:
+    from bagwise.out_of_core.table_scan import Where
 
 AT_ONCE = 16  # footers of distant files are waited for together
 

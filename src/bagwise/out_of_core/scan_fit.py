@@ -18,7 +18,7 @@ from bagwise.instances import EachInstance, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
-from bagwise.out_of_core.passes import Passes
+from bagwise.out_of_core.passes import Passes, Survey, survey
 from bagwise.out_of_core.sums import (
     SUMMABLE,
     Prepare,
@@ -28,7 +28,6 @@ from bagwise.out_of_core.sums import (
     fit_out_of_fold,
     statistics_rows,
 )
-from bagwise.out_of_core.survey import Survey, survey
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import EmbeddingRidge, EvidenceRidge
 

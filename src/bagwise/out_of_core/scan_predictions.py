@@ -16,9 +16,8 @@ from bagwise.explanations.contributions import by_rows, unwrapped
 from bagwise.instances import EachInstance
 from bagwise.io.atomic_files import new_folder, refuse_place
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, refuse_unusable, sum_rows
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
-from bagwise.out_of_core.survey import refuse_unusable
 from bagwise.out_of_core.table_scan import Scan
 
 PART_BAGS = 1_000_000  # to a file

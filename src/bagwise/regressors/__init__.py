@@ -5,19 +5,18 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
+    from bagwise.regressors.attention.attention_kme import AttentionWeighted
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
-    from bagwise.regressors.attention.weighted_embedding import AttentionWeighted
     from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
     from bagwise.regressors.bayesian.shrinkage import Shrinkage
     from bagwise.regressors.clusters import ClusterRegressor
-    from bagwise.regressors.embedding_ridge import EmbeddingRidge
     from bagwise.regressors.gate import Gate
+    from bagwise.regressors.iterative_weights import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.lasso_path import LassoPath
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
-    from bagwise.regressors.reweighting import Mixture, Primary, Pruning, Reweighting
-    from bagwise.regressors.ridge_path import RidgePath
+    from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
     from bagwise.regressors.salience import SalienceRegressor
     from bagwise.regressors.trees import BoostedTrees
 
@@ -47,18 +46,17 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "attention.attention_regressor": ("AttentionRegressor",),
-        "attention.weighted_embedding": ("AttentionWeighted",),
+        "attention.attention_kme": ("AttentionWeighted",),
         "bayesian.evidence_ridge": ("EvidenceRidge",),
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
         "bayesian.shrinkage": ("Shrinkage",),
         "clusters": ("ClusterRegressor",),
-        "embedding_ridge": ("EmbeddingRidge",),
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
-        "reweighting": ("Mixture", "Primary", "Pruning", "Reweighting"),
-        "ridge_path": ("RidgePath",),
+        "iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
+        "ridge": ("EmbeddingRidge", "RidgePath"),
         "salience": ("SalienceRegressor",),
         "trees": ("BoostedTrees",),
     },

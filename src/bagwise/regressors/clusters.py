@@ -11,7 +11,7 @@ from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_co
 from bagwise.bags.segments import segment_max, segment_softmax, segment_sum
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import squared_distances
-from bagwise.regressors.ridge_path import RidgePath
+from bagwise.regressors.ridge import RidgePath
 
 RELEVANCES = ("nearest", "members", "mixture")
 CHOICES = ("validation", "training")

@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_max, segment_mean, segment_sum
 from bagwise.execution.threads import one_thread
-from bagwise.regressors.ridge_path import RidgePath
+from bagwise.regressors.ridge import RidgePath
 
 NEW_BAGS = ("learned", "uniform")
 SELECTOR_PENALTY = 1e-2  # a row, on standardised features

@@ -1,7 +1,6 @@
 """For tests: contract checks for bag estimators, a collection of awkward bags, naive references."""
 
 from bagwise.testing import naive
-from bagwise.testing.contracts import bag_estimator_checks, check_bag_estimator, parametrize_with_checks
-from bagwise.testing.zoo import zoo
+from bagwise.testing.contract_checks import bag_estimator_checks, check_bag_estimator, parametrize_with_checks, zoo
 
 __all__ = ["bag_estimator_checks", "check_bag_estimator", "naive", "parametrize_with_checks", "zoo"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from collections.abc import Callable
 
 import numpy as np
 from sklearn.base import clone
@@ -59,16 +60,16 @@ def expect_refusal(call, words: str) -> None:
 
 def check_parameters(estimator):
     """Clone copies every parameter, set_params takes what get_params gave and no other name; fit changes none."""
-    before = _shown(estimator)
-    assert _shown(clone(estimator)) == before, "clone differs"
+    before = _shown_parameters(estimator)
+    assert _shown_parameters(clone(estimator)) == before, "clone differs"
     same = clone(estimator).set_params(**estimator.get_params(deep=False))
-    assert _shown(same) == before, "set_params of what get_params gave changes a parameter"
+    assert _shown_parameters(same) == before, "set_params of what get_params gave changes a parameter"
     expect_refusal(lambda: clone(estimator).set_params(no_such_parameter=1), "no_such_parameter")
     estimator.fit(*sample())
-    assert _shown(estimator) == before, "fit changed a parameter"
+    assert _shown_parameters(estimator) == before, "fit changed a parameter"
 
 
-def _shown(estimator) -> dict[str, str]:
+def _shown_parameters(estimator) -> dict[str, str]:
     return {name: repr(value) for name, value in estimator.get_params().items()}
 
 
@@ -300,18 +301,139 @@ def check_layouts_of_arrays(estimator):
         expect_same(got, expected, f"{name} arrays change the answer")
 
 
-def _strided(array):
-    return np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3]
-
-
-def _backwards(array):
-    return np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1]
-
-
 def _read_only(array):
     array = array.copy()
     array.flags.writeable = False
     return array
 
 
-LAYOUTS = {"Fortran": np.asfortranarray, "strided": _strided, "backward": _backwards, "read-only": _read_only}
+LAYOUTS = {
+    "Fortran": np.asfortranarray,
+    "strided": lambda array: np.repeat(np.repeat(array, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backward": lambda array: np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1],
+    "read-only": _read_only,
+}
+
+
+CHECKS: dict[str, Callable] = {
+    name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
+}
+# Laws that a good estimator may break, because its prediction is meant to: they are asked for.
+OPTIONAL = ("repeated_instances_change_nothing",)
+
+
+def check_bag_estimator(estimator, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> None:
+    """Run every contract check on an unfitted bag regressor; the first broken one raises AssertionError.
+
+    Parameters
+    ----------
+    estimator : unfitted, with ``fit(bags, y)`` and ``predict(bags)``
+    laws : names of optional checks that this estimator promises to pass
+        There is one so far, ``"repeated_instances_change_nothing"``: a bag whose instances all come twice has the same
+        prediction, as it should where the prediction is a function of the bag's distribution.
+    skip : names of checks to leave out (see `bag_estimator_checks`)
+        The most costly one is ``"one_huge_bag_among_single_instances"``, a bag of 100,000.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bw.testing.check_bag_estimator(bw.method("aggregated"), laws=["repeated_instances_change_nothing"])
+    """
+    for name, check in bag_estimator_checks(laws=laws, skip=skip):
+        try:
+            check(clone(estimator))
+        except Exception as error:
+            error.add_note(f"in the contract check {name!r}: {(check.__doc__ or '').splitlines()[0]}")
+            raise
+
+
+def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> list[tuple[str, Callable]]:
+    """(name, check) for every check: for ``pytest.mark.parametrize``.
+
+    Parameters
+    ----------
+    laws, skip : as in `check_bag_estimator`
+
+    Examples
+    --------
+    >>> from bagwise.testing import bag_estimator_checks
+    >>> [name for name, check in bag_estimator_checks() if "order" in name]
+    ['order_of_bags_permutes_the_output', 'order_of_instances_never_matters']
+    """
+    _refuse_unknown(laws, OPTIONAL, "optional laws")
+    _refuse_unknown(skip, CHECKS, "checks")
+    left_out = {*skip, *OPTIONAL} - {*laws}
+    return [(name, check) for name, check in CHECKS.items() if name not in left_out]
+
+
+def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()):
+    """A pytest decorator: a test with the arguments ``estimator`` and ``check``, for every pair of the two.
+
+    Parameters
+    ----------
+    estimators : list of unfitted estimators, or dict of them by the name that pytest shows
+    laws, skip : as in `check_bag_estimator`
+
+    Examples
+    --------
+    In a test file of yours:
+
+    >>> import bagwise as bw
+    >>> from bagwise.testing import parametrize_with_checks
+    >>> @parametrize_with_checks([bw.method("aggregated"), bw.method("prime")])
+    ... def test_contract(estimator, check):
+    ...     check(estimator)
+
+    A dict names them, so that pytest says ``test_contract[ours-company_never_matters]``:
+
+    >>> decorator = parametrize_with_checks({"ours": bw.method("aggregated")})
+    >>> decorator.args[1][0].id
+    'ours-parameters'
+    """
+    import pytest
+
+    named = estimators.items() if isinstance(estimators, dict) else [(_shown(one), one) for one in estimators]
+    checks = bag_estimator_checks(laws=laws, skip=skip)
+    cases = [
+        pytest.param(clone(estimator), check, id=f"{label}-{name}")  # its own copy: a check fits what it is given
+        for label, estimator in named
+        for name, check in checks
+    ]
+    return pytest.mark.parametrize(("estimator", "check"), cases)
+
+
+def _shown(estimator) -> str:
+    """As it was written, if that fits on a line, else its class."""
+    text = "".join(repr(estimator).split())
+    return text if len(text) <= 60 else type(estimator).__name__
+
+
+def _refuse_unknown(names, known, what: str) -> None:
+    wrong = [names] if isinstance(names, str) else [name for name in names if name not in known]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r}: give a list of {what}, of {', '.join(known)}")
+
+
+def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> dict[str, Bags]:
+    """Named sets of bags that break careless code: sizes 1 and huge, repeated values, no variation, far outliers."""
+    rng = np.random.default_rng(random_state)
+
+    def draw(*sizes):
+        return [scale * rng.normal(size=(size, n_features)) for size in sizes]
+
+    repeated = [np.repeat(bag[:1], 7, axis=0) for bag in draw(*[3] * 6)]
+    few_values = [np.round(bag / scale) * scale for bag in draw(9, 1, 30, 4, 12, 2)]
+    outlier = draw(5, 8, 3, 6)
+    outlier[1][0] *= 1e4
+    sets = {
+        "equal": draw(*[6] * 8),
+        "ragged": draw(1, 2, 3, 50, 7, 1, 12),
+        "singles": draw(*[1] * 9),
+        "one huge": draw(1, 5000, 2, 1, 3),
+        "repeated values": repeated,
+        "few distinct values": few_values,
+        "constant": [np.full((size, n_features), 0.25 * scale) for size in (1, 4, 2)],
+        "far outlier": outlier,
+        "two bags": draw(1, 1),
+    }
+    return {name: from_arrays(arrays) for name, arrays in sets.items()}

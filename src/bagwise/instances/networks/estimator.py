@@ -21,7 +21,6 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from bagwise.execution.devices import announce, gpu, settled
 from bagwise.first_use import lock
-from bagwise.instances.cross_fit import CrossFit
 from bagwise.instances.networks.ensemble import (
     COLUMNS,
     ROWS,
@@ -32,6 +31,7 @@ from bagwise.instances.networks.ensemble import (
     layout,
     train_networks,
 )
+from bagwise.instances.out_of_fold import CrossFit
 
 _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}

@@ -333,7 +333,7 @@ def _ensemble():
         with lock:
             import torch  # noqa: F401
 
-            from bagwise.regressors.attention import ensemble_fit
+            from bagwise.regressors.attention import network
     except ImportError as error:
         raise ImportError("attention needs torch; install it with: pip install 'bagwise[torch]'") from error
-    return ensemble_fit
+    return network

@@ -1,12 +1,24 @@
-"""The attention network over ragged bags, many networks at once: every parameter has a leading axis of members."""
+"""The attention network over ragged bags, and an ensemble of them: training as one job, and their average.
+
+Many networks are computed at once: every parameter has a leading axis of members. A member is stopped by its held-out
+bags and keeps its best weights.
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from joblib import Parallel, delayed
 from torch import Tensor
+
+from bagwise.execution.threads import Shared
+from bagwise.regressors.attention.attention_regressor import Recipe
+from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 
 
 @dataclass(frozen=True)
@@ -134,3 +146,256 @@ def _dense(parameters, name: str, values: Tensor) -> Tensor:
         joined = weight.transpose(0, 1).reshape(inputs, members * outputs)
         return (values @ joined).unflatten(1, (members, outputs)) + bias
     return torch.einsum("nmi,mio->nmo", values, weight) + bias
+
+
+ROWS = 2**15  # instances in a batch; a bag with more is a batch of its own
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
+
+
+class Samples:
+    """Standardised bags on a device, from which batches are taken: flat rows (rows, d), moments (bags, k)."""
+
+    def __init__(self, rows, offsets, moments, *, device: str = "cpu", dtype=torch.float32):
+        self.rows, self.moments = (torch.as_tensor(a, dtype=dtype, device=device) for a in (rows, moments))
+        self.offsets, self.sizes = np.asarray(offsets), np.diff(offsets)
+
+    def batch(self, positions: np.ndarray) -> Batch:
+        sizes = self.sizes[positions]
+        shifts = self.offsets[positions] - np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        rows = np.repeat(shifts, sizes) + np.arange(sizes.sum())
+        bag = np.repeat(np.arange(len(positions)), sizes)
+        rows, bag, positions = (torch.from_numpy(a).to(self.rows.device) for a in (rows, bag, positions))
+        return Batch(self.rows.index_select(0, rows), bag, self.moments.index_select(0, positions))
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the members learn: (bags, members) standardised targets, and weights of the bags they learn from (mean
+    one) and are stopped by (summing to one); zero weight is not seen."""
+
+    targets: np.ndarray
+    learn: np.ndarray
+    held: np.ndarray
+
+    def __getitem__(self, members) -> Task:
+        return Task(self.targets[:, members], self.learn[:, members], self.held[:, members])
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The best weights of every member, one vector each; their error on held-out bags; the epoch they are from."""
+
+    vectors: np.ndarray
+    errors: np.ndarray
+    epochs: np.ndarray
+
+
+def cut(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> Iterator[np.ndarray]:
+    """Batches of at most ``n_bags`` bags and `ROWS` instances; a larger bag comes alone."""
+    start = rows = 0
+    for i, size in enumerate(sizes[positions]):
+        if i > start and (i - start == n_bags or rows + size > ROWS):
+            yield positions[start:i]
+            start, rows = i, 0
+        rows += size
+    yield positions[start:]
+
+
+@contextmanager
+def one_order(device: str = "cpu"):
+    """Sums in one order, on one thread or by the GPU's deterministic kernels: the same seed gives the same answer."""
+    with _one_thread, nullcontext() if device == "cpu" else _deterministic:
+        yield
+
+
+@contextmanager
+def _threads(number: int):
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _deterministic_kernels():
+    strict = torch.are_deterministic_algorithms_enabled()
+    lenient = torch.is_deterministic_algorithms_warn_only_enabled()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that cuBLAS might vary, which on one stream it does not
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(strict, warn_only=lenient)
+
+
+_one_thread, _deterministic = Shared(lambda: _threads(1)), Shared(_deterministic_kernels)
+
+
+def train(network: Network, samples: Samples, task: Task, starts: np.ndarray, recipe: Recipe) -> Trained:
+    """Adam with decoupled weight decay from ``starts``, one vector per member, on mean squared errors.
+
+    Members meet the same batches, and nothing else connects them: one that has not improved for ``patience`` epochs
+    is done, and the others go on.
+    """
+    with one_order(recipe.device):
+        state = _State(network, samples, task, starts, recipe)
+        used = np.flatnonzero(task.learn.any(axis=1))
+        random = np.random.default_rng(recipe.seed)
+        for epoch in range(1, recipe.epochs + 1):
+            for positions in cut(random.permutation(used), samples.sizes, recipe.batch_size):
+                state.step(positions)
+            if not state.look(epoch, recipe.patience):
+                break
+    return Trained(state.best.cpu().numpy(), state.errors, state.epochs)
+
+
+class _State:
+    """The members still in training, and the best of all."""
+
+    def __init__(self, network, samples, task, starts, recipe):
+        self.network, self.samples, self.recipe = network, samples, recipe
+        self.alive, self.steps = np.arange(len(starts)), 0
+        self.vectors = samples.rows.new_tensor(starts).requires_grad_()
+        self.first, self.second = torch.zeros_like(self.vectors), torch.zeros_like(self.vectors)
+        self.targets, self.learn = (samples.rows.new_tensor(a) for a in (task.targets, task.learn))
+        self.task = task
+        held = np.flatnonzero(task.held.any(axis=1))
+        self.held = [(at, samples.batch(at)) for at in cut(held, samples.sizes, len(held))]
+        self.best, self.errors = self.vectors.detach().clone(), self._held_out_errors()
+        self.epochs = np.zeros(len(starts), dtype=np.int64)
+
+    def step(self, positions: np.ndarray) -> None:
+        at = torch.from_numpy(positions).to(self.vectors.device)
+        mixed = self.recipe.precision == "bfloat16"
+        with torch.autocast(self.vectors.device.type, torch.bfloat16, enabled=mixed):  # biases keep the sums in float32
+            predictions, _ = self.network(self.network.unpack(self.vectors), self.samples.batch(positions))
+        squares = (predictions - self.targets.index_select(0, at)) ** 2
+        loss = (self.learn.index_select(0, at) * squares).mean(dim=0).sum()
+        (slope,) = torch.autograd.grad(loss, self.vectors)
+        self._adam(slope)
+
+    @torch.no_grad()
+    def _adam(self, slope: Tensor) -> None:
+        self.steps += 1
+        self.first.lerp_(slope, 1 - BETAS[0])
+        self.second.mul_(BETAS[1]).addcmul_(slope, slope, value=1 - BETAS[1])
+        root = (self.second / (1 - BETAS[1] ** self.steps)).sqrt_().add_(EPSILON)
+        rate = self.recipe.learning_rate
+        self.vectors.mul_(1 - rate * self.recipe.weight_decay)
+        self.vectors.addcdiv_(self.first, root, value=-rate / (1 - BETAS[0] ** self.steps))
+
+    def look(self, epoch: int, patience: int) -> bool:
+        """Note the members that are better than ever, let go those that have not been for long; whether any is left."""
+        errors = self._held_out_errors()
+        better = errors < self.errors[self.alive]
+        up = self.alive[better]
+        self.errors[up], self.epochs[up] = errors[better], epoch
+        self.best[up] = self.vectors.detach()[better]
+        left = epoch - self.epochs[self.alive] < patience
+        if not left.all():
+            self._keep(left)
+        return bool(left.any())
+
+    def _keep(self, left: np.ndarray) -> None:
+        self.alive, self.task = self.alive[left], self.task[left]
+        self.vectors = self.vectors.detach()[left].requires_grad_()
+        self.first, self.second = self.first[left], self.second[left]
+        self.targets, self.learn = self.targets[:, left], self.learn[:, left]
+
+    @torch.no_grad()
+    def _held_out_errors(self) -> np.ndarray:
+        parameters = self.network.unpack(self.vectors)
+        errors = np.zeros(len(self.alive))
+        for at, batch in self.held:
+            predictions = self.network(parameters, batch)[0].cpu().numpy()
+            errors += (self.task.held[at] * (predictions - self.task.targets[at]) ** 2).sum(axis=0)
+        return errors
+
+
+LARGEST = 2**22  # numbers in the largest array of a training step: so many networks are trained at once
+
+
+@dataclass(frozen=True)
+class Member:
+    """A trained network: parameters by name, the scale of its targets, and how it was stopped.
+
+    ``error`` is the mean squared error on its held-out bags, relative to that of predicting the mean.
+    """
+
+    parameters: dict[str, np.ndarray]
+    target: TargetScale
+    error: float
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """The bags, as a mask each, that a member learns from and is stopped by."""
+
+    learn: np.ndarray
+    held: np.ndarray
+
+    @classmethod
+    def of(cls, seen: np.ndarray, fold: np.ndarray, restart: int) -> Split:
+        """Hold out one fold of the bags that may be seen; each restart another, so that most learn from any bag."""
+        folds = np.unique(fold[seen])
+        held = seen & (fold == folds[restart % len(folds)])
+        learn = seen & ~held
+        return cls(learn if learn.any() else held, held)  # all of one group: stopped by what it learns from
+
+
+def train_members(network: Network, shown, offsets, y, weight, splits: list[Split], recipe: Recipe, n_jobs=None):
+    """A `Member` for every split; ``shown`` are rows and moments. The numbers do not depend on ``n_jobs``."""
+    scales = [TargetScale.of(y, weight * (split.learn | split.held)) for split in splits]
+    task = _task(y, weight, splits, scales)
+    starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(len(splits))])
+    on_gpu = not recipe.device.startswith("cpu")
+    largest = max(int(np.diff(offsets).max()), min(ROWS, int(recipe.batch_size * np.diff(offsets).mean())))
+    at_once = max(1, (64 if on_gpu else 1) * LARGEST // (largest * max(network.read)))
+    jobs = [slice(i, i + at_once) for i in range(0, len(splits), at_once)]
+    parts = Parallel(n_jobs=1 if on_gpu else n_jobs)(
+        delayed(_job)(network, shown, offsets, task[job], starts[job], recipe) for job in jobs
+    )
+    trained = [one for part in parts for one in zip(part.vectors, part.errors, part.epochs, strict=True)]
+    return [
+        Member(network.named(vector), scale, float(error), int(epochs))
+        for (vector, error, epochs), scale in zip(trained, scales, strict=True)
+    ]
+
+
+def attend(network: Network, members: list[Member], shown, offsets) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions of the bags and attention of the instances, averaged over members.
+
+    In double precision, a member at a time: a bag's numbers hardly know its company, and memory stays small.
+    """
+    samples = Samples(shown[0], offsets, shown[1], dtype=torch.float64)
+    predictions, attention = np.zeros(len(offsets) - 1), np.zeros(offsets[-1])
+    with one_order(), torch.no_grad():
+        for positions in cut(np.arange(len(predictions)), samples.sizes, len(predictions)):
+            batch = samples.batch(positions)
+            rows = slice(offsets[positions[0]], offsets[positions[-1] + 1])
+            for member, parameters in _as_tensors(members):
+                outputs, weights = network(parameters, batch)
+                predictions[positions] += member.target.mean + member.target.scale * outputs[:, 0].numpy()
+                attention[rows] += weights[:, 0].numpy()
+    return predictions / len(members), attention / len(members)
+
+
+def _as_tensors(members: list[Member]) -> Iterator[tuple[Member, dict]]:
+    for member in members:
+        yield member, {name: torch.from_numpy(a).double()[None] for name, a in member.parameters.items()}
+
+
+def _task(y, weight, splits: list[Split], scales: list[TargetScale]) -> Task:
+    targets = np.stack([scale.standardised(y) for scale in scales], axis=1)
+    learn, held = (weight[:, None] * np.stack([getattr(s, what) for s in splits], axis=1) for what in ("learn", "held"))
+    held = held / held.sum(axis=0)
+    by_the_mean = (held * targets**2).sum(axis=0)
+    return Task(targets, learn / learn.mean(axis=0), held / np.where(by_the_mean > 0, by_the_mean, 1.0))
+
+
+def _job(network, shown, offsets, task: Task, starts, recipe: Recipe) -> Trained:
+    return train(network, Samples(shown[0], offsets, shown[1], device=recipe.device), task, starts, recipe)

@@ -16,7 +16,7 @@ from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_
 from bagwise.bags.segments import segment_softmax, segment_sum
 from bagwise.execution.threads import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
-from bagwise.regressors.reweighting import Primary, Reweighting, Task, smallest
+from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
 
 
 @dataclass(frozen=True)

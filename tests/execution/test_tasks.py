@@ -6,7 +6,7 @@ import time
 import pytest
 
 from bagwise.execution import Lost, Processes, Serial
-from bagwise.execution.reduction import add_up, in_order
+from bagwise.execution.tasks import add_up, in_order
 
 
 class Backwards:

@@ -1,0 +1,445 @@
+"""The report of an evaluation or of a fitted model, as one HTML file: template, style sheet and script inside the page.
+
+That of an evaluation says what it found, and what was run: command, data, protocol, versions, seeds, failures.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from bagwise.bags import check_fit
+from bagwise.bags.folds import units_of
+from bagwise.evaluation import Results
+from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
+from bagwise.evaluation.metrics import METRICS, score
+from bagwise.explanations.contributions import unwrapped
+from bagwise.io.atomic_files import replace_file
+from bagwise.io.table_output import duration
+from bagwise.reports import findings
+from bagwise.reports.charts import draw_predictions, draw_scores
+from bagwise.reports.explorer import choose_bags, chosen_settings, explain_bags, explored, find_data, function_section
+from bagwise.reports.findings import METRIC_NAMES, HeldOut, held_out, interval_tiles
+from bagwise.reports.text import Column, counted, filled, is_known, numbers, shortened, shown, texts
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def write_page(path, content: dict) -> Path:
+    """Render the content and put it in place in one step."""
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as {path / 'report.html'}")
+    text = render(content)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda place: place.write_text(text, encoding="utf-8"))
+    return path
+
+
+def render(content: dict) -> str:
+    """The page. Every text in the content is escaped, unless `charts.tag` made it and did so already.
+
+    Beside escaping, the page carries a policy that lets the browser run our own script, known by its hash, and nothing
+    else, and load nothing from anywhere.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    return environment.get_template("report.html").render(
+        **content, script=script, style=style, script_hash=_hash(script), as_json=as_json
+    )
+
+
+def as_json(value) -> str:
+    """JSON that can stand inside a <script> element: no character of it can end the element.
+
+    Examples
+    --------
+    >>> as_json({"bag": "</script>&"})
+    '{"bag":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _hash(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def blank() -> dict:
+    """Every part a page can have, all empty."""
+    names = ("results", "summary", "function", "bags")
+    lists = ("notes", "tiles", "predictions", "failures", "methods", "facts")
+    texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
+    return dict.fromkeys(names) | {name: [] for name in lists} | texts
+
+
+def sections(content: dict) -> list[tuple[str, str]]:
+    """Titles and anchors of the sections that are there."""
+    names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
+    names |= {"function": "Learned function", "bags": "Bags", "facts": "What was run"}
+    return [
+        (name, "run" if part == "facts" else part)
+        for part, name in names.items()
+        if content[part] or part == "predictions"
+    ]
+
+
+UNKNOWN = "not recorded"
+MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
+
+
+def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
+    """The data in a sentence."""
+    low, high = int(np.min(sizes)), int(np.max(sizes))
+    span = counted(low, "instance") if low == high else f"{low:,} to {counted(high, 'instance')}"
+    text = f"{counted(n_bags, 'bag')} of {span} ({int(np.sum(sizes)):,} in all), {counted(n_features, 'feature')}"
+    known = np.asarray([target for target in targets if is_known(target)], dtype=np.float64)
+    if not len(known):
+        return text + "."
+    return f"{text}; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}."
+
+
+def _data_text(results) -> str:
+    """The data of a run in a sentence; targets as far as cells know them."""
+    data = results.record["data"]
+    targets: dict[int, float] = {}
+    for method in results.methods:
+        for cell in (results.cell(method, split) for split in results.splits):
+            targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
+        if len(targets) == data["bags"]:
+            break
+    return describe_data(data["bags"], data["sizes"], data["features"], targets.values())
+
+
+def facts(results) -> list[tuple[str, str]]:
+    """Names and values, in the order in which one would ask."""
+    record = results.record
+    origin, data = record.get("origin") or {}, record["data"]
+    repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
+    folds = len(results.splits) // max(len(repeats), 1)
+    table = results.table()
+    seconds = float(np.nansum(table["seconds"])) if table else None
+    seed = record.get("random_state")
+    seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
+    versions = record.get("versions") or {}
+    return [
+        ("Command", origin.get("command") or UNKNOWN),
+        ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
+        ("Data hash", data["hash"]),
+        ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold')}"),
+        ("Selection", results.selection_text()),
+        ("Ranked by", METRIC_NAMES[results.metric]),
+        ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
+        ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
+        ("Computing", f"{duration(seconds)} in all cells together"),
+        ("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or UNKNOWN),
+        ("Code", record["library"]),
+    ]
+
+
+def methods_run(results) -> list[dict]:
+    """Of every method: the estimator with all parameters, and the settings that were chosen."""
+    return [
+        {
+            "method": method,
+            "estimator": shortened(what["estimator"], 6000),
+            "settings": [(name or "as it comes", times) for name, times in chosen_settings(results, method).items()],
+        }
+        for method, what in results.record["methods"].items()
+    ]
+
+
+def failures_table(results) -> list[Column]:
+    """The cells that failed, and why; the first of many."""
+    if not results.failures:
+        return []
+    methods, repeats, folds, errors = zip(*results.failures[:MOST_FAILURES], strict=True)
+    return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
+
+
+def bags_table(ids, held, places) -> list[Column]:
+    """The bags of the explorer, largest error first."""
+    what = "fitted" if held.in_sample else "held out"
+    return [
+        texts("bag", [ids[bag] for bag in held.bag[places].tolist()]),
+        numbers("error", np.abs(held.residual[places]), note="|target − prediction|"),
+        numbers("target", held.target[places]),
+        numbers(what, held.prediction[places], note=f"prediction, {what}"),
+        numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
+    ]
+
+
+MOST_METHODS = 20  # with plots of their own
+
+
+def write_report(
+    run,
+    path,
+    *,
+    data=None,
+    bags=None,
+    y=None,
+    model=None,
+    explore: bool = True,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """Write what an evaluation found as one HTML file that needs nothing else.
+
+    Three steps that never mix: what the run found becomes plain data, plain data becomes plots, both fill a template.
+    Scores and predictions are of held-out bags. The explorer and the learned function are of one model fitted on all
+    bags: the best method of the run, with the setting that its folds chose most often. For that the data is read again
+    from where the run had it; if it is gone or has changed, the report states it there and shows the rest.
+
+    Parameters
+    ----------
+    run : Results, or the folder of an evaluation, finished or not
+    path : file to write, .html
+    data : table, optional
+        Where the data is now, if it moved. It must be the same data.
+    bags, y : optional
+        The data itself, for results that were made in Python.
+    model : fitted bag regressor, optional
+        What to explain instead of the best method fitted again.
+    explore : bool
+        Whether to fit a model for the explorer at all.
+    tell : function of a text, called before anything that takes time
+
+    Returns
+    -------
+    Path of the file
+
+    Examples
+    --------
+    >>> import tempfile, bagwise as bw
+    >>> bags, y = bw.testing.contract_checks.sample(30)
+    >>> results = bw.evaluate(bags, y, ["aggregated"], repeats=1)
+    >>> write_report(results, tempfile.mkdtemp() + "/report.html", bags=bags, y=y).name
+    'report.html'
+    """
+    results = run if isinstance(run, Results) else Results.load(run)
+    ranked = results.ranked()
+    found = {row["method"]: held_out(results, row["method"]) for row in ranked}
+    held = {method: one for method, one in found.items() if one is not None}
+    content = _summarised(results, ranked, held)
+    bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
+    if held:
+        best = next(iter(held.values()))
+        content |= _bags_section(results, best, bags, y, why_not=why_not, model=model, tell=tell)
+    content["sections"] = sections(content)
+    return write_page(path, content)
+
+
+def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell) -> dict:
+    """The list of bags, and with the data what is inside them and the learned function."""
+    places = choose_bags(best)
+    listed = _bag_list(results, best, places) | {"why_not": why_not}
+    if bags is None:
+        return {"bags": listed}
+    more, function = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+    return {"bags": listed | more, "function": function}
+
+
+def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
+    metric = findings.METRIC_NAMES[results.metric]
+    chart = draw_scores(results, ranked, findings.differences(results))
+    tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
+    tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
+    chosen = results.selection_text()
+    about = {
+        "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
+        "explained": chosen[0].upper() + chosen[1:] + ".",
+    }
+    aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
+    return blank() | {
+        "kind": "evaluation",
+        "title": str(results.record["data"]["name"]),
+        "data": _data_text(results),
+        "notes": findings.notes(results),
+        "verdict": findings.verdict(results, ranked),
+        "tiles": findings.tiles(results, ranked, held.get(ranked[0]["method"])),
+        "results": about | chart | tables,
+        "predictions": [draw_predictions(one, aside[method]) for method, one in list(held.items())[:MOST_METHODS]],
+        "predictions_lead": _predictions_lead(held),
+        "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
+        "has finished.",
+        "facts": facts(results),
+        "failures": failures_table(results),
+        "n_failures": len(results.failures),
+        "methods": methods_run(results),
+    }
+
+
+def _predictions_lead(held: dict[str, HeldOut]) -> str:
+    repeats = {one.repeat for one in held.values()}
+    which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
+    text = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
+    return text + (f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else "")
+
+
+def _bag_list(results, best: HeldOut, places) -> dict:
+    ids = results.record["data"]["ids"]
+    text = f"Held-out predictions of {best.label}, largest error first."
+    if len(places) < len(best.bag):
+        text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
+    columns = bags_table(ids, best, places)
+    return {"columns": columns, "lead": text, "more": "", "explorer": None}
+
+
+def write_model_report(
+    path, model, bags, y, *, held_out=None, fold=None, std=None, name: str = "data", method=None, command=None
+) -> Path:
+    """Write what a fitted model makes of its training bags as one HTML file that needs nothing else.
+
+    Parameters
+    ----------
+    path : file to write, .html
+    model : fitted bag regressor
+    bags, y : what it was fitted on
+    held_out : array, optional
+        A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
+        (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
+    fold, std : arrays, optional
+        The fold of every bag (default ``model.fold_``), and the standard deviation of its prediction if there is one.
+    name : what the data set is called
+    method : what the model is called
+    command : the command that was typed, to be written down
+
+    Examples
+    --------
+    >>> import tempfile, bagwise as bw
+    >>> bags, y = bw.testing.contract_checks.sample(30)
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> write_model_report(tempfile.mkdtemp() + "/model.html", model, bags, y, method="aggregated").name
+    'model.html'
+    """
+    bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+    label = method or type(model).__name__
+    held = _held(label, model, bags, y, held_out, fold, std)
+    places = choose_bags(held)
+    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more": "", "why_not": "", "explorer": None}
+    listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
+    content = blank() | {
+        "kind": "model",
+        "title": name,
+        "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
+        "verdict": _verdict(held),
+        "tiles": _tiles(held),
+        "summary": _summary(model),
+        "predictions": [draw_predictions(held, "")],
+        "predictions_lead": "In sample: the model saw these bags."
+        if held.in_sample
+        else "Each bag once, predicted by a model that never saw it.",
+        "bags": listed | _instances(label, model, bags[places], held),
+        "function": function_section(label, model, bags),
+        "facts": _model_facts(bags, y, label, command),
+        "methods": [{"method": label, "estimator": describe(model), "settings": []}],
+    }
+    content["sections"] = sections(content)
+    return write_page(path, content)
+
+
+def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
+    source = model if held_out is not None else _keeper(model, len(y))
+    held_out = getattr(source, "held_out_", None) if held_out is None else held_out
+    fold = _fold(source, len(y)) if fold is None else np.asarray(fold)
+    in_sample = held_out is None
+    prediction = np.asarray(model.predict(bags) if in_sample else held_out, dtype=np.float64)
+    if prediction.shape != y.shape:
+        raise ValueError(f"held_out has shape {prediction.shape} for {len(y)} bags; give one prediction per bag")
+    if fold.shape != y.shape:
+        raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
+    std = None if std is None else np.asarray(std, dtype=np.float64)
+    unit = units_of(bags)
+    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample, unit=unit)
+
+
+def _fold(source, n_bags: int) -> np.ndarray:
+    """The folds that a model knows of all bags, or one for all: intervals by a split know those of some."""
+    fold = getattr(source, "fold_", None)
+    return np.asarray(fold) if np.shape(fold) == (n_bags,) else np.zeros(n_bags, dtype=int)
+
+
+def _keeper(model, n_bags: int):
+    """Who has held-out predictions: a method inside intervals, if it was fitted on all bags, or the model itself."""
+    inner = unwrapped(model)
+    return inner if np.shape(getattr(inner, "held_out_", None)) == (n_bags,) else model
+
+
+def _verdict(held: HeldOut) -> dict:
+    n = counted(len(held.target), "bag")
+    if held.in_sample:
+        text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures how good it is."
+    else:
+        rmse = shown(METRICS["rmse"].of(held.target, held.prediction))
+        text = f"RMSE {rmse} on bags it never saw, the predictions of all folds taken together."
+    return {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
+
+
+def _tiles(held: HeldOut) -> list[dict]:
+    if held.in_sample:
+        return []
+    found = score(held.target, held.prediction, held.std)
+    notes = {"rmse": f"spread of targets {shown(float(held.target.std()))}", "mae": "mean absolute error"}
+    notes |= {"r2": "1 is perfect, 0 is the mean target"}
+    tiles = [{"name": METRIC_NAMES[m], "value": shown(found[m]), "note": note} for m, note in notes.items()]
+    return tiles + interval_tiles(held)
+
+
+def _summary(model) -> dict | None:
+    """What an automatic method compared, also inside intervals: its members as a table, its summary as text."""
+    model = unwrapped(model)
+    rows = getattr(model, "trials_", None)
+    summary = getattr(model, "summary", None)
+    try:
+        text = summary() if callable(summary) else None
+    except (NotFittedError, TypeError, AttributeError):
+        text = None
+    columns = _columns(rows) if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
+    return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
+
+
+def _columns(rows: list[dict]) -> list[Column]:
+    made = []
+    for key in rows[0]:
+        values = [row.get(key) for row in rows]
+        plain = all(value is None or isinstance(value, int | float | np.number) for value in values)
+        head = key.replace("_", " ")
+        how = {"shown": duration} if key == "seconds" else {}
+        made.append(numbers(head, values, **how) if plain else texts(head, ["" if v is None else v for v in values]))
+    return filled(*made)
+
+
+def _instances(label: str, model, bags, held: HeldOut) -> dict:
+    try:
+        explorer = explain_bags(model, bags) | {"what": "fitted" if held.in_sample else "held out"}
+    except Exception as error:  # a report with one section less is better than none
+        return {"why_not": f"{label}: {error}."}
+    text = f"Choose a bag to see its instances as {label} sees them.{explorer.pop('left_out')}"
+    return {"explorer": explorer, "more": text}
+
+
+def _model_facts(bags, y, label: str, command) -> list[tuple[str, str]]:
+    return [
+        ("Command", command or "not recorded"),
+        ("Method", label),
+        ("Data hash", of_data(bags, y)),
+        ("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())),
+        ("Code", of_library()),
+    ]
