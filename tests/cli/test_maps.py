@@ -101,6 +101,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
             ("--raster", image, "--instances", tmp_path / "c.csv"),
         ),
         ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),
+        ("p.gpkg is a map, which --engine stream", ("--zones", fields, "--out", out, "--engine", "stream")),
         ("fields.gpkg is what is read; give the output another name", ("--zones", fields, "--out", fields)),
     ):
         result = run("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments)

@@ -13,7 +13,6 @@ import typer
 
 from bagwise.cli import options as o
 
-ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")  # maps that predictions and contributions are written to
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
 
@@ -33,8 +32,7 @@ def predict(
         Path | None, typer.Option(help="Polygons of the bags, for --out with .gpkg. Example: --zones fields.gpkg")
     ] = None,
     raster: Annotated[
-        Path | None,
-        typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif"),
+        Path | None, typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif")
     ] = None,
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
@@ -59,7 +57,7 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import scans
+    from bagwise.cli import maps, scans
     from bagwise.cli.console import messages_of, print_text
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
@@ -67,32 +65,27 @@ def predict(
     with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
-        places = (out, zones, "--out", "--zones", ZONES), (instances, raster, "--instances", "--raster", RASTERS)
-        mapped = [place[0] for place in places if _is_map(*place)]
+        mapped = maps.mapped(out, zones, instances, raster, engine)
         inputs = [model, *o.files(table), *(path for path in (zones, raster) if path is not None)]
-        o.refuse_outputs(
-            *outputs, inputs=inputs, endings=(".csv", ".parquet", *(path.suffix.lower() for path in mapped))
-        )
+        endings = ".csv", ".parquet", *(path.suffix.lower() for path in mapped)
+        o.refuse_outputs(*outputs, inputs=inputs, endings=endings)
         if parts:
             refuse_place(out)
+        keep = [*dict.fromkeys([*(keep or []), "x", "y"])] if instances in mapped else keep
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
-        if instances in mapped:
-            keep = [*dict.fromkeys([*(keep or []), "x", "y"])]
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y = _columns(header, table) | new, None, None
         if engine != "memory":
-            scans.refuse_options(
-                context, "instances", "zones", "level", "target", "missing", "fill_value", "keep", "decimal"
-            )
+            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 columns = scans.predict(fitted, table, how, where, out, executor, messages)
         else:
             scans.refuse_where(where)
-            with warnings.catch_warnings():  # predict names the bag that holds one
+            with warnings.catch_warnings(), maps.placed(instances in mapped):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
-                bags, y = _load(o.sources(table), how | {"target": target}, placed=instances in mapped)
+                bags, y = bw.load(o.sources(table), **how, target=target)
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level)
@@ -100,8 +93,7 @@ def predict(
                 messages.show(f"No intervals: {why}.")
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
-                    explanation = bw.explain(fitted, bags)
-                    found = explanation.table()
+                    found = bw.explain(fitted, bags).table()
                     rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
         # Both tables are known before either is written.
         if out is not None and not parts:
@@ -112,7 +104,7 @@ def predict(
             messages.show(f"Wrote {out}")
         if rows is not None:
             if instances in mapped:
-                bw.geo.to_raster(instances, raster, found["x"], found["y"], explanation.values, name=explanation.kind)
+                maps.write_contributions(instances, raster, rows)
             else:
                 write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
@@ -126,30 +118,6 @@ def predict(
         text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
         inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
         print_text(text + inside, stderr=out is None)
-
-
-def _load(source, how: dict, *, placed: bool):
-    import bagwise as bw
-    from bagwise.bags.validation import ParameterError
-
-    try:
-        return bw.load(source, **how)
-    except ParameterError as error:
-        if placed and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
-            raise ValueError(
-                "a GeoTIFF needs the columns x and y of the pixels, which `bagwise raster` writes"
-            ) from error
-        raise
-
-
-def _is_map(path: Path | None, given: Path | None, output: str, option: str, endings: tuple[str, ...]) -> bool:
-    """Whether an output is a map; then what it is laid over must be given, and else must not."""
-    is_map = path is not None and path.suffix.lower() in endings
-    if is_map and given is None:
-        raise ValueError(f"{path.name} is a map: give what it is laid over with {option}")
-    if given is not None and not is_map:
-        raise ValueError(f"{option} is for a map: give {output} with a name that ends in {' or '.join(endings)}")
-    return is_map
 
 
 def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:

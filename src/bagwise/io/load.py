@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, name_bags
+from bagwise.io import lazy_frames
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -22,7 +23,6 @@ from bagwise.io.columns import (
     split_covariates,
     warn_of_suspects,
 )
-from bagwise.io.lazy_frames import collect
 
 
 def load(
@@ -60,10 +60,11 @@ def load(
     is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
     larger than memory is read by `scan`.
 
+    Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
+
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
-        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
     bag, target, features, ignore, groups, missing, fill_values, weights, bag_features
         As for `from_table`. ``bag`` is needed for every table.
     variable : str, optional
@@ -100,7 +101,7 @@ def load_labels(
     if decimal not in (".", ","):
         raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
-        source, roles = collect(source, roles)
+        source, roles = lazy_frames.collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
     from bagwise.io.paths import find_files
@@ -180,7 +181,7 @@ def from_table(
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
-    frame, roles = collect(frame, roles)
+    frame, roles = lazy_frames.collect(frame, roles)
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
