@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import narwhals as nw
 
-from bagwise.bags.frames import as_list
-from bagwise.bags.validation import Message, Parameter
-from bagwise.io.columns import Roles, refuse_unknown
+from bagwise.bags.frames import FrameColumns, as_list
+from bagwise.bags.validation import Message
+from bagwise.io.columns import Roles, left_out, refuse_unknown
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
@@ -39,21 +39,31 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     refuse_unknown(schema, asked)
     needed = set(asked)
     if roles.features is None:
-        needed |= _features(schema, {*needed, *as_list(roles.ignore)})
+        needed |= _features(schema, roles, {*needed, *as_list(roles.ignore)})
     return lazy.select([name for name in schema if name in needed]).collect().to_native(), replace(roles, ignore=())
 
 
-def _features(schema, taken: set) -> set:
+def _features(schema, roles: Roles, taken: set) -> set:
     """The columns that hold numbers, alone or in lists; of the others, one warning."""
-    others = {name: kind for name, kind in schema.items() if name not in taken}
-    usable = {name for name, kind in others.items() if _is_usable(kind)}
-    lost = [f"{name!r} ({kind})" for name, kind in others.items() if name not in usable]
-    if lost:
-        more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-        are = "s {} are not numbers" if len(lost) > 1 else " {} is not numbers"
-        text = f"column{are.format(', '.join(lost[:5]) + more)}, and left out; encode what should count, or name it in "
-        warnings.warn(Message(text, Parameter("ignore")), stacklevel=5)
+    usable = {name for name, kind in schema.items() if name not in taken and _is_usable(kind)}
+    others = [name for name in schema if name not in usable and name not in taken]
+    notes = left_out(_empty(schema, others), replace(roles, ignore=()), [])
+    if notes:
+        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
     return usable
+
+
+def _empty(schema, names: list) -> FrameColumns:
+    """Columns of the types of a lazy frame, without a row."""
+    import pyarrow as pa
+
+    fields = []
+    for name in names:
+        try:
+            fields.append(nw.Schema({name: schema[name]}).to_arrow().field(0))
+        except (NotImplementedError, TypeError):  # a type that Arrow does not have
+            fields.append(pa.field(name, pa.null()))
+    return FrameColumns(pa.schema(fields).empty_table())
 
 
 def _is_usable(kind) -> bool:
