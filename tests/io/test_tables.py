@@ -392,9 +392,9 @@ def test_records_cannot_be_ids():
             from_table(frame, bag="site")
 
 
-def test_a_lazy_frame_is_to_be_collected():
-    with pytest.raises(TypeError, match="not LazyFrame; collect"):
-        from_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site")
+def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
+    [finding] = check_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site").findings
+    assert finding.level == "error" and "not LazyFrame; collect() a lazy frame first" in finding.text
 
 
 def test_a_target_that_cannot_be_squared_is_named():

@@ -24,10 +24,16 @@ def predict(
     table: o.Tables,
     bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Predictions as .csv or .parquet, or a folder; default: csv on stdout.")
+        Path | None, typer.Option(help="Predictions as .csv, .parquet or .gpkg, or a folder; default: csv on stdout.")
     ] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="A row per instance, with its contribution. Example: --instances pixels.csv")
+        Path | None, typer.Option(help="Contributions, a row per instance, or as .tif. Example: --instances pixels.csv")
+    ] = None,
+    zones: Annotated[
+        Path | None, typer.Option(help="Polygons of the bags, for --out with .gpkg. Example: --zones fields.gpkg")
+    ] = None,
+    raster: Annotated[
+        Path | None, typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif")
     ] = None,
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
@@ -60,7 +66,7 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import scans
+    from bagwise.cli import maps, scans
     from bagwise.cli.console import messages_of, print_text
     from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
@@ -69,9 +75,13 @@ def predict(
     with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
-        o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        mapped = maps.mapped(out, zones, instances, raster, engine)
+        inputs = [model, *o.files(table), *(path for path in (zones, raster) if path is not None)]
+        endings = ".csv", ".parquet", *(path.suffix.lower() for path in mapped)
+        o.refuse_outputs(*outputs, inputs=inputs, endings=endings)
         if parts:
             refuse_place(out)
+        keep = [*dict.fromkeys([*(keep or []), "x", "y"])] if instances in mapped else keep
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
@@ -95,7 +105,7 @@ def predict(
                 columns = scans.predict(fitted, table, asked | {"target": None}, where, out, executor, messages)
         else:
             scans.refuse_where(where)
-            with warnings.catch_warnings():  # predict names the bag that holds one
+            with warnings.catch_warnings(), maps.placed(instances in mapped):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = _load(header, table, how, targets, o.one_or_several(target))
             messages.show(f"{o.stem(table)}: {bags}.")
@@ -114,10 +124,16 @@ def predict(
                     rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
         # Both tables are known before either is written.
         if out is not None and not parts:
-            write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
+            if out in mapped:
+                bw.geo.to_zones(out, zones, columns, id=how.get("bag"))
+            else:
+                write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {out}")
         if rows is not None:
-            write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
+            if instances in mapped:
+                maps.write_contributions(instances, raster, rows)
+            else:
+                write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
     found = None if y is None else scores(columns, y, fitted) | ({} if crps is None else {"crps": float(crps)})
     if as_json:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, name_bags
+from bagwise.io import lazy_frames
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -64,6 +65,8 @@ def load(
     is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
     larger than memory is read by `scan`.
 
+    Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
+
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
@@ -107,6 +110,7 @@ def load_labels(
     if decimal not in (".", ","):
         raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
+        source, roles = lazy_frames.collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
     from bagwise.io.paths import find_files
@@ -152,6 +156,7 @@ def from_table(
     Parameters
     ----------
     frame : data frame
+        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
     bag : column of bag ids
         Text, integers, dates or categories; never null.
     target : column of targets, optional
@@ -200,7 +205,12 @@ def from_table(
     >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
+<<<<<<< HEAD
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
+=======
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
+    frame, roles = lazy_frames.collect(frame, roles)
+>>>>>>> helper-18b
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
