@@ -50,15 +50,10 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-<<<<<<< HEAD
-QUICK = ["start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
+LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray")}  # that a page imports
+QUICK = ["formats", "start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
 # Saving, weights and raster are tested beside their code.
 SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
-=======
-LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray")}  # that a page imports
-QUICK = ["formats", "start", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
->>>>>>> helper-18b
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about

@@ -28,14 +28,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-<<<<<<< HEAD
 for verb in (
     *(demo, check, fit, predict, importance, evaluate, learning_curve),
-    *(report, reproduce, methods, datasets),
+    *(report, reproduce, methods, datasets, raster, arrays),
 ):
-=======
-for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, datasets, raster, arrays):
->>>>>>> helper-18b
     app.command()(verb)
 
 

@@ -18,11 +18,8 @@ from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
-<<<<<<< HEAD
-from bagwise.regressors.pipeline import last_step
-=======
 from bagwise.io.table_output import own_name
->>>>>>> helper-18a
+from bagwise.regressors.pipeline import last_step
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}

@@ -205,12 +205,8 @@ def from_table(
     >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
-<<<<<<< HEAD
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
-=======
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
     frame, roles = lazy_frames.collect(frame, roles)
->>>>>>> helper-18b
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
