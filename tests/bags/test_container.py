@@ -387,13 +387,21 @@ def everything():
 def test_bags_become_a_long_table_and_come_back(everything, monkeypatch, hidden):
     bags, y = everything
     monkeypatch.setattr(frames, "find_spec", lambda name: None if name in hidden else name)
-    frame = bags.to_frame(y, bag="site", groups="patient")
+    frame = bags.to_frame(y, groups="patient")  # the id and the target are called as in the table
     assert type(frame).__module__.split(".")[0] == ("polars" if hidden else "pandas")
-    assert list(frame.columns) == ["site", "target", "red", "nir", "sun", "patient", "weight", "row", "lon"]
+    assert list(frame.columns) == ["site", "aod", "red", "nir", "sun", "patient", "weight", "row", "lon"]
     roles = {"groups": "patient", "weights": "weight", "bag_features": ["sun"], "features": ["red", "nir", "sun"]}
-    again, targets = bw.from_table(frame, bag="site", target="target", **roles)
+    again, targets = bw.from_table(frame, bag="site", target="aod", **roles)
     assert again == bags and targets.tolist() == y.tolist()
     assert list(frame["lon"]) == bags.kept["lon"].tolist() == [7.0, 10.0, 8.0, 9.0]
+
+
+def test_several_targets_of_a_long_table(everything):
+    bags, y = everything
+    both = np.column_stack([y, -y])
+    for given, names in ((None, ["target_1", "target_2"]), (["aod", "angstrom"], ["aod", "angstrom"])):
+        frame = bags.to_frame(both, target=given)
+        assert list(frame.columns)[1:3] == names and frame[names].drop_duplicates().to_numpy().tolist() == both.tolist()
 
 
 def test_names_of_a_long_table(everything, monkeypatch):

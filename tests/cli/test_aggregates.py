@@ -45,7 +45,7 @@ def test_the_map_is_that_of_the_library_and_adds_up(cells, tmp_path):
     np.testing.assert_allclose([float(row["prediction"]) for row in rows], values, rtol=1e-9)
     np.testing.assert_allclose([float(row["std"]) for row in rows], std, rtol=1e-9)
     totals = pd.read_csv(tmp_path / "totals.csv")["prediction"]
-    parts = pd.read_csv(tmp_path / "map.csv").groupby("bag")["contribution"].sum()
+    parts = pd.read_csv(tmp_path / "map.csv").groupby("district")["contribution"].sum()
     np.testing.assert_allclose(parts, totals, rtol=1e-9)
 
 

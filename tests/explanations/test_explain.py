@@ -24,7 +24,8 @@ ADDITIVE = [
     ("instance-mean", "default"),
     ("instance-mean", "paper"),
     ("aggregated", "default"),
-    ("instance-kme", "default"),
+    ("instance-kme", "single"),
+    ("instance-kme", "additive"),
     ("instance-kme", "paper"),
     ("instance-kme", "notebook"),
     ("input-kme", "linear"),
@@ -86,7 +87,7 @@ def carrying(bags, seed):
 
 
 @pytest.mark.parametrize(
-    "name", ["instance-mean", "aggregated", "instance-kme", "input-kme:linear", "input-kme:ensemble"]
+    "name", ["instance-mean", "aggregated", "instance-kme:additive", "input-kme:linear", "input-kme:ensemble"]
 )
 def test_contributions_of_weighted_instances(name):
     bags, new = carrying(BAGS, 0), carrying(NEW, 1)

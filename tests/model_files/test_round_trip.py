@@ -46,7 +46,7 @@ def presets():
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
             marks += (
                 [pytest.mark.slow]
-                if name in COSTLY or preset in ("best", "ensemble", "forest", "second-kernel")
+                if name in COSTLY or preset in ("additive", "best", "ensemble", "forest", "second-kernel")
                 else []
             )
             yield pytest.param(name, preset, marks=marks)

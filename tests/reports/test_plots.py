@@ -122,7 +122,7 @@ def test_bag_distributions_of_predictions_show_the_targets(axis):
 
 
 def test_learned_function(axis):
-    model = bw.method("instance-kme").fit(BAGS, Y)
+    model = bw.method("instance-kme:single").fit(BAGS, Y)
     predictions = model[:-1].transform(BAGS)
     assert plots.learned_function(axis, model[-1], predictions) is axis
     grid, h = axis.lines[1].get_data()
@@ -134,7 +134,7 @@ def test_learned_function(axis):
 
 def test_learned_function_of_bags_with_covariates_is_at_their_mean(axis):
     bags = BAGS.with_covariates(Y + rng.normal(size=40), ["angle"])
-    model = bw.method("instance-kme").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
+    model = bw.method("instance-kme:single").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
     predictions = model[:-1].transform(bags)
     plots.learned_function(axis, model[-1], predictions)
     grid, h = axis.lines[1].get_data()

@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import NUMBERS, differences, is_known, plain_number
+from bagwise.bags.frames import NUMBERS, differences, is_known, plain_number, unframe
 from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, bags_of, label, name_bags, unmask
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
@@ -64,21 +64,28 @@ def check_bags(
     return bags
 
 
-def check_targets(y, bags: Bags) -> np.ndarray:
+def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
     """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order.
 
     Parameters
     ----------
     y : one number per bag
     bags : Bags
+    some : bool
+        Whether NaN may stand for a bag without a target.
     """
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y = _aligned(y, bags)
+    y, _ = unframe(_aligned(y, bags), "y")
     if type(y) is not np.ndarray or y.dtype == object:
         y = unmask(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
+    if y.ndim == 2 and len(y) == len(bags):
+        raise ValueError(
+            f"y has {y.shape[1]} targets per bag, and a method learns one; choose a column, or fit "
+            "bw.MultiTarget(method), one model per target"
+        )
     if y.ndim != 1:
         raise ValueError(f"y must be one number per bag, not an array of shape {y.shape}")
     if len(y) != len(bags):
@@ -87,7 +94,7 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y must be numbers, not {y.dtype}")
     y = y.astype(np.float64)
-    unknown = ~np.isfinite(y)
+    unknown = np.isinf(y) if some else ~np.isfinite(y)
     if unknown.any():
         raise ValueError(f"{name_bags(bags.ids, unknown)} a missing or infinite target; drop such bags before fitting")
     large = np.abs(y) > LARGEST

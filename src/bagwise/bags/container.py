@@ -63,7 +63,9 @@ class Bags:
            [2., 3.]])
 
     ``kept`` holds columns that travel with the instances and are no features, by name: `load` sets ``row``, the
-    position of the instance in the table, counted from 0, and the columns that its ``keep`` names.
+    position of the instance in the table, counted from 0, and the columns that its ``keep`` names. `load` also sets
+    ``id_name`` and ``target_name``, what the table calls the bag id and the target, which tables of results use, and
+    ``categories``, the columns of categories with the names of the features that stand for their levels.
     """
 
     __slots__ = (
@@ -78,6 +80,9 @@ class Bags:
         "covariate_names",
         "compared",
         "kept",
+        "id_name",
+        "target_name",
+        "categories",
     )
 
     instances: np.ndarray
@@ -91,6 +96,9 @@ class Bags:
     covariate_names: tuple[str, ...] | None
     compared: bool  # whether an estimator has compared the values with those of its training
     kept: dict[str, np.ndarray] | None  # columns that travel with the instances, set by `load`; never features
+    id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
+    target_name: str | tuple[str, ...] | None
+    categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
 
     def __init__(
         self,
@@ -120,10 +128,11 @@ class Bags:
             validation.refuse_unlabelled(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
         names = validation.as_feature_names(names, instances.shape[1])
-        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing)
+        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False, None)
+        values = (instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
+        self._set(*values, *[None] * (len(self.__slots__) - len(values)))  # the others are set by `load`
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
@@ -342,17 +351,20 @@ class Bags:
         return self.sizes if self.weights is None else 1.0 / np.add.reduceat(self.shares() ** 2, self.offsets[:-1])
 
     def to_frame(
-        self, y=None, *, bag: str = "bag", target: str = "target", groups: str = "group", weights: str = "weight"
+        self, y=None, *, bag: str | None = None, target=None, groups: str = "group", weights: str = "weight"
     ) -> Any:
         """The bags as a long table, a row per instance: what `from_table` reads.
 
         Parameters
         ----------
-        y : one target per bag, optional
+        y : one target per bag, optional; a column each for several
             It becomes a column.
-        bag, target, groups, weights : str
-            What the columns of ids, targets, groups and instance weights are called; those that the bags do not have
-            are left out.
+        bag : str, optional
+            What the column of ids is called; default: as in the table that was loaded, or "bag".
+        target : str, or a list of them for several targets, optional
+            Default: as in the table that was loaded, or "target", or "target_1", "target_2", ...
+        groups, weights : str
+            What the columns of groups and instance weights are called, if the bags have any.
 
         Returns
         -------
@@ -371,9 +383,9 @@ class Bags:
         ['a', 'b']
         """
         names = self.feature_names or tuple(f"x{j + 1}" for j in range(self.n_features))
-        columns = [(bag, self.expand(self.ids))]
+        columns = [(bag or self.id_name or "bag", self.expand(self.ids))]
         if y is not None:
-            columns.append((target, self.expand(validation.one_per_bag(y, len(self), "y"))))
+            columns += self._target_columns(validation.one_per_bag(y, len(self), "y"), target or self.target_name)
         columns += zip(names, self.instances.T, strict=True)
         if self.covariates is not None:
             own = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
@@ -390,6 +402,15 @@ class Bags:
                 f"two columns would be called {twice!r}; name the others: to_frame(bag=, target=, groups=, weights=)"
             )
         return to_frame(table)
+
+    def _target_columns(self, y: np.ndarray, name) -> list[tuple[str, np.ndarray]]:
+        """The column, or the columns of several targets, by name."""
+        y, named = self.expand(y), () if name is None else (name,) if isinstance(name, str) else tuple(name)
+        if y.ndim == 1:
+            return [(named[0] if len(named) == 1 else "target", y)]
+        if len(named) != y.shape[1]:
+            named = tuple(f"target_{j + 1}" for j in range(y.shape[1]))
+        return list(zip(named, y.T, strict=True))
 
     # Derived bags; nothing is changed in place -------------------------------------------------------------
 
@@ -415,7 +436,8 @@ class Bags:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
         names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
         missing = "keep" if self.has_missing else "refuse"
-        has_missing = not _usable(instances) and validation.check_values(instances, self.offsets, self.ids, missing)
+        usable = _usable(instances)
+        has_missing = not usable and validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
 
     def _fits(self, array) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
+from bagwise.cli.arrays import arrays
 from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
@@ -16,6 +17,7 @@ from bagwise.cli.importance import importance
 from bagwise.cli.learning_curve import learning_curve
 from bagwise.cli.methods import methods
 from bagwise.cli.predict import predict
+from bagwise.cli.raster import raster
 from bagwise.cli.report import report
 from bagwise.cli.reproduce import reproduce
 
@@ -28,7 +30,7 @@ app = typer.Typer(
 )
 for verb in (
     *(demo, check, fit, predict, importance, evaluate, learning_curve),
-    *(report, reproduce, methods, datasets),
+    *(report, reproduce, methods, datasets, raster, arrays),
 ):
     app.command()(verb)
 

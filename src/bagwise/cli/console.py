@@ -171,7 +171,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
             yield messages
         except EXPECTED as error:
             # The last argument of an error that carries a parameter is its message.
-            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error))
+            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error) or type(error).__name__)
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # releases what filled the memory: printing takes some too

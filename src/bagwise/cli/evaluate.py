@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import typer
 
 from bagwise.cli import options as o
@@ -96,6 +97,10 @@ def evaluate(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    keep: o.Keep = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,
@@ -138,45 +143,67 @@ def evaluate(
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
+        if "targets" in options:
+            options["targets"] = str(Path(options["targets"]).resolve())
         if by is not None and by == bag:
             raise ValueError(f"--by {by} names the column of bag ids, and every bag is one label; name what bags share")
         bags, y, labelled = _load(o.sources(table), dict(columns), labels)
-        apart = None if by is None else {by: bags.groups if by == groups else labelled["label"]}
         messages.show(f"{o.stem(table)}: {bags}.")
-        with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
-            results = run(
-                bags,
-                y,
-                method,
-                repeats=repeats,
-                folds=folds,
-                fold=labelled.get("fold"),
-                split=labelled.get("split"),
-                selection=selection,
-                tune=tune,
-                metric=metric,
-                by=apart,
-                out=out,
-                n_jobs=n_jobs,
-                device=device,
-                random_state=seed,
-                name=o.stem(table),
-                origin={"path": [str(path.resolve()) for path in o.files(table)], "options": options}
-                | {"command": command_text(context, but=("resume",))},
-                progress=progress,
-                retry_failed=retry_failed,
-            )
+        found = {}
+        for name, (some, known, own_labels) in _by_target(bags, y, labelled).items():
+            place = out if name is None else out / name
+            own = options if name is None else options | {"target": name}
+            with interruptible(messages, place), messages.evaluation_progress(metric) as progress:
+                found[name] = run(
+                    some,
+                    known,
+                    method,
+                    repeats=repeats,
+                    folds=folds,
+                    fold=own_labels.get("fold"),
+                    split=own_labels.get("split"),
+                    selection=selection,
+                    tune=tune,
+                    metric=metric,
+                    by=None if by is None else {by: some.groups if by == groups else own_labels["label"]},
+                    out=place,
+                    n_jobs=n_jobs,
+                    device=device,
+                    random_state=seed,
+                    name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
+                    origin={"path": [str(path.resolve()) for path in o.files(table)], "options": own}
+                    | {"command": command_text(context, but=("resume",))},
+                    progress=progress,
+                    retry_failed=retry_failed,
+                )
     if as_json:
-        typer.echo(json.dumps(_plain(results, out), indent=1))
+        plain = {name: _plain(results, out if name is None else out / name) for name, results in found.items()}
+        typer.echo(json.dumps(plain.get(None, plain), indent=1))
     else:
-        left_out = print_scores(results, result_console())
-        if left_out:
-            messages.show(f"Too narrow for {', '.join(left_out)}; all is in {out}/summary.csv")
-        if by is not None:
-            _print_by(results, result_console())
-        more = "" if by is None else ", scores_by.csv"
-        messages.show(f"Wrote {out}/results.csv, summary.csv, comparisons.csv{more}")
-    exit_if_failed(messages, results)
+        for name, results in found.items():
+            place = out if name is None else out / name
+            left_out = print_scores(results, result_console())
+            if left_out:
+                messages.show(f"Too narrow for {', '.join(left_out)}; all is in {place}/summary.csv")
+            if by is not None:
+                _print_by(results, result_console())
+            more = "" if by is None else ", scores_by.csv"
+            messages.show(f"Wrote {place}/results.csv, summary.csv, comparisons.csv{more}")
+    exit_if_failed(messages, *found.values())
+
+
+def _by_target(bags, y, labelled: dict) -> dict:
+    """What is evaluated, by target: None for a single one. Of several, each has the bags that know it."""
+    if y.ndim == 1:
+        return {None: (bags, y, labelled)}
+    found = {}
+    for name, column in zip(bags.target_name, y.T, strict=True):
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"the results of target {name!r} cannot have a folder of that name; rename the column")
+        known = ~np.isnan(column)
+        labels = {what: values[known] for what, values in labelled.items()}
+        found[name] = (bags[known]._with(target_name=name), column[known], labels)
+    return found
 
 
 def _load(path, columns: dict, labels: dict):

@@ -47,6 +47,10 @@ def fit(
     likelihood: o.Likelihood = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    keep: o.Keep = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -89,18 +93,23 @@ def fit(
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
                 n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
+            if y.ndim == 2 and method.partition(":")[0] == "auto":  # the time is for all of them
+                how["time_budget"] = (time_budget or BUDGET) / y.shape[1]
             model = build(method, n_jobs=n_jobs, **how)
+            model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):
                 model.fit(bags, y)
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)
+            columns["target"] = list(bags.target_name) if y.ndim == 2 else bags.target_name  # also where it was found
         training |= {"columns": columns, "table": o.stem(table)}
-        save(model, out, method=method, target=target, training=training)
+        named = ", ".join(o.as_names(columns.get("target"))) or None
+        save(model, out, method=method, target=named, training=training)
         if report is not None:
             from bagwise.reports import write_model_report
 
-            about = {"name": o.stem(table), "method": method, "command": command_text(context)}
+            about: dict = {"name": o.stem(table), "method": method, "command": command_text(context)}
             with messages.spinner("writing the report"):
                 write_model_report(report, model, bags, y, held_out=held_out(model, y), **about)
     if as_json:
@@ -119,7 +128,9 @@ def load(tables: list[str], columns: dict, messages):
     from bagwise.io.table_report import examine
     from bagwise.io.tables import read_files
 
-    named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal")}
+    named = {
+        name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal", "targets")
+    }
     frame = read_files(o.sources(tables), Roles(**named), decimal=columns.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
     # What `load` warns of in a frame is among the findings below.
@@ -200,6 +211,14 @@ _SCORES = {
 
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
     """Predictions of the training bags by models that never saw them, where they are known."""
+    if y.ndim == 2:
+        found = np.full(y.shape, np.nan)
+        for k, (one, column) in enumerate(zip(model.estimators_, y.T, strict=True)):
+            values = held_out(one, column[~np.isnan(column)])
+            if values is None:
+                return None
+            found[~np.isnan(column), k] = values
+        return found
     if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
         return y[model.calibration_] - model.residuals_
     return getattr(model, "held_out_", None)
@@ -207,6 +226,14 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def summarise(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
+    if y.ndim == 2:  # one for every target, and their texts below each other
+        known = ~np.isnan(y)
+        parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
+        of = {target: summarise(one, name, column[here]) for target, one, column, here in parts}
+        texts = {
+            what: _titled(of, what) for what in ("paragraph", "summary") if any(what in one for one in of.values())
+        }
+        return {"method": name, "bags": len(y), "targets": of} | texts
     found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
         found["held_out"] |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
@@ -218,6 +245,10 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
             f"folds of bags, {_SCORES[model.scores]}."
         )
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
+
+
+def _titled(summaries: dict[str, dict], what: str) -> str:
+    return "\n\n".join(f"{target}: {one[what]}" for target, one in summaries.items() if what in one)
 
 
 def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:

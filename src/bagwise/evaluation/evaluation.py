@@ -22,7 +22,7 @@ from bagwise.evaluation.selection import inner_splits
 from bagwise.evaluation.splits import as_labels, make_splits
 from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import Lost, executor_for
-from bagwise.instances import OutOfFold
+from bagwise.instances import OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 
 LARGEST = 2**28  # numbers in the training rows of one group of cells whose networks are trained together
@@ -203,9 +203,19 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
 def _begins_with_networks(cell: Cell) -> bool:
     if not isinstance(cell.estimator, Pipeline):
         return False
-    name, stage = cell.estimator.steps[0]
+    name = cell.estimator.steps[0][0]
     searched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
-    return isinstance(stage, OutOfFold) and can_train_ahead(stage.regressor) and not searched
+    return _networks(cell) is not None and not searched
+
+
+def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
+    """The out-of-fold networks at the beginning of a method, and the name of their parameters."""
+    name, stage = cell.estimator.steps[0]
+    stages = {name: stage}
+    if isinstance(stage, OutOfFoldUnion):
+        stages = {f"{name}__{learner}": one for learner, one in stage.learners}
+    found = (pair for pair in stages.items() if isinstance(pair[1], OutOfFold) and can_train_ahead(pair[1].regressor))
+    return next(found, None)
 
 
 def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
@@ -227,7 +237,7 @@ def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
     seconds = (time.perf_counter() - start) / len(cells)
     made = []
     for cell, several in zip(cells, problems, strict=True):
-        name, stage = cell.estimator.steps[0]
+        name, stage = _networks(cell)
         regressor = TrainedAhead.of(stage.regressor, dict(filter(None, (next(trained) for _ in several))))
         estimator = clone(cell.estimator).set_params(**{f"{name}__regressor": regressor})
         made.append(replace(cell, estimator=estimator, ahead=seconds))
@@ -235,5 +245,5 @@ def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
 
 
 def _problem(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
-    stage = cell.estimator.steps[0][1]
+    _, stage = _networks(cell)
     return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))

@@ -199,7 +199,8 @@ def differences(old: dict, new: dict) -> list[str]:
 
 def _bag_list(bags: Bags) -> dict:
     ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
-    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()}
+    names = {"id_name": bags.id_name, "target_name": bags.target_name}
+    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()} | names
 
 
 def _written(cell: Cell) -> dict:

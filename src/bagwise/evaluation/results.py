@@ -15,7 +15,7 @@ from bagwise.evaluation.comparison import average_ranks, by_split, contenders, c
 from bagwise.evaluation.metrics import METRICS, Uncertainty, best_of, get_metric, score
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
-from bagwise.io.table_output import as_html, as_text, from_rows, to_rows, write_table
+from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
 
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
@@ -242,18 +242,26 @@ class Results:
     def predictions(self, method: str) -> dict[str, list]:
         """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
 
+        The id and the target are called as in the table that the bags were loaded from, if they were.
         Empty where many settings were scored on the same folds: those predictions are not kept.
         """
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
+        bag_name, target_name = self.own_names()
         rows = []
         for repeat, fold in self.splits:
             cell = self.cell(method, (repeat, fold))
             if cell and cell["predictions"]:
                 std = cell["std"] or [float("nan")] * len(cell["bags"])
                 for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
-                    where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
-                    rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
+                    where = {"repeat": repeat, "fold": fold, bag_name: ids[bag], "size": sizes[bag]}
+                    rows.append(where | dict(zip((target_name, "prediction", "std"), numbers, strict=True)))
         return from_rows(rows)
+
+    def own_names(self) -> tuple[str, str]:
+        """What the table of the data calls the bag id and the target; "bag" and "target" where it has no names."""
+        data, others = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
+        bag = own_name(data.get("id_name"), "bag", others)
+        return bag, own_name(data.get("target_name"), "target", [*others, bag])
 
     def scores_by(self, labels=None):
         """Scores apart by label (site, year): a data frame, a row per method and label, with its number of bags.

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_sum
-from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
 
 WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
 BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
@@ -51,7 +51,7 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
 
 def by_rows(stage) -> bool:
     """Whether a stage looks at every instance by itself, whatever bag it is in."""
-    return isinstance(stage, EachInstance | OutOfFold)
+    return isinstance(stage, EachInstance | OutOfFold | OutOfFoldUnion)
 
 
 def _last_step(model, bags):
@@ -63,8 +63,10 @@ def _last_step(model, bags):
                 continue
             bags = stage.transform(bags)
             if _predicts(stage):
-                column = bags.instances[:, 0].astype(np.float64)
+                column = bags.instances.astype(np.float64)
         model = unwrapped(model.steps[-1][1])
+    if column is not None:  # of several learners, by their weights in the blend
+        column = column @ getattr(model, "learner_weights_", np.full(column.shape[1], 1 / column.shape[1]))
     return model, bags, column
 
 

@@ -33,8 +33,12 @@ _PLACES = {
         "EachInstance",
         "FoldMean",
         "OutOfFold",
+        "OutOfFoldUnion",
     ),
-    "instances.random_feature_ridge": ("RandomFeatureRidge",),
+    "instances.random_feature_ridge": (
+        "ColumnScaler",
+        "RandomFeatureRidge",
+    ),
     "intervals.calibration": (
         "FoldModels",
         "LeftOutRidgePath=LeavingOut",
@@ -91,6 +95,7 @@ _PLACES = {
     ),
     "regressors.bayesian.prime_instances": ("BayesianPrime",),
     "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
+    "regressors.multi_target": ("MultiTarget",),
     "regressors.bayesian.shrinkage": (
         "ShrinkageCoordinates=Coordinates",
         "Shrinkage",
@@ -102,6 +107,7 @@ _PLACES = {
         "BagPipeline",
         "PoolPredictions",
     ),
+    "regressors.prediction_blend": ("PredictionBlend",),
     "regressors.iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
     "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
     "regressors.salience": ("SalienceRegressor",),

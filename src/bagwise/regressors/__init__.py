@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from bagwise.regressors.gate import Gate
     from bagwise.regressors.iterative_weights import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.lasso_path import LassoPath
+    from bagwise.regressors.multi_target import MultiTarget
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+    from bagwise.regressors.prediction_blend import PredictionBlend
     from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
     from bagwise.regressors.salience import SalienceRegressor
     from bagwise.regressors.trees import BoostedTrees
@@ -36,7 +38,9 @@ __all__ = [
     "Gate",
     "LassoPath",
     "Mixture",
+    "MultiTarget",
     "PoolPredictions",
+    "PredictionBlend",
     "Primary",
     "Pruning",
     "Reweighting",
@@ -60,7 +64,9 @@ __getattr__, __dir__ = exported(
         "clusters": ("ClusterRegressor",),
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
+        "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
+        "prediction_blend": ("PredictionBlend",),
         "iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
         "ridge": ("EmbeddingRidge", "RidgePath"),
         "salience": ("SalienceRegressor",),

@@ -196,7 +196,8 @@ def predicted_against_true(held: HeldOut) -> Markup:
     marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
     parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
     what = "prediction of training bags" if held.in_sample else "held-out prediction"
-    return _frame(x, y, "target", what, *parts, title=f"{held.label}: {what} against target of {len(target)} bags")
+    title = f"{held.label}: {what} against {held.target_name} of {len(target)} bags"
+    return _frame(x, y, held.target_name, what, *parts, title=title)
 
 
 def residuals_against_size(held: HeldOut) -> Markup:

@@ -112,15 +112,21 @@ def explain_bags(model, bags: Bags) -> dict:
     """
     kept, explanation = _explained(model, bags)
     columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in NAMES}
+    carried = {
+        name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
+    }
+    place_in_bag = explanation.as_dict()["instance"]
+    width = 1 + len(columns) + len(carried)
     features = bags.n_features if bags.n_features <= MOST_FEATURES else 0
-    features = features if _fits(explanation.bags.sizes, 1 + len(columns) + features) == MOST_INSTANCES else 0
-    most = _fits(explanation.bags.sizes, 1 + len(columns) + features)
+    features = features if _fits(explanation.bags.sizes, width + features) == MOST_INSTANCES else 0
+    most = _fits(explanation.bags.sizes, width + features)
     shown: list[dict | None] = [None] * len(bags)
     for place, bag in enumerate(kept.tolist()):
         rows = slice(*explanation.bags.offsets[place : place + 2].tolist())
         at = _largest(explanation.values[rows], most)
         shown[bag] = {
-            "instances": at.tolist(),
+            "instances": place_in_bag[rows][at].tolist(),
+            "kept": [[shortened(str(value), 100) for value in values[rows][at]] for values in carried.values()],
             "columns": [rounded(values[rows][at]) for values in columns.values()],
             "features": [rounded(bags[bag][at, j]) for j in range(features)],
             "prediction": rounded(explanation.predictions[[place]])[0],
@@ -136,6 +142,7 @@ def explain_bags(model, bags: Bags) -> dict:
     return {
         "kind": explanation.kind,
         "columns": [NAMES[name] for name in columns],
+        "kept": [shortened(str(name), 100) for name in carried],
         "features": [shortened(name, 100) for name in names[:features]],
         "most": most,
         "bags": shown,

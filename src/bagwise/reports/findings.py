@@ -42,6 +42,7 @@ class HeldOut:
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
     ``repeat`` is the round of folds. ``in_sample`` marks predictions of the bags the model was trained on.
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
+    ``target_name`` is what the user's table calls the target.
     ``bounds`` are the lower and upper end of the model's own interval, made without the bag; None if it has none.
     """
 
@@ -55,6 +56,7 @@ class HeldOut:
     repeat: int | None = None
     in_sample: bool = False
     unit: np.ndarray | None = None
+    target_name: str = "target"
     bounds: np.ndarray | None = None
 
     @property
@@ -164,7 +166,8 @@ def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
 
 def held_out(results, method: str) -> HeldOut | None:
     """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
-    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != "bag"}
+    bag, target = results.own_names()
+    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != bag}
     if not table:
         return None
     repeats, counts = np.unique(table["repeat"], return_counts=True)
@@ -180,11 +183,12 @@ def held_out(results, method: str) -> HeldOut | None:
         label=method,
         bag=bag.astype(int),
         size=table["size"][here],
-        target=table["target"][here],
+        target=table[target][here],
         prediction=table["prediction"][here],
         fold=table["fold"][here],
         std=None if np.isnan(std).any() else std,
         repeat=int(repeat),
+        target_name=target,
         bounds=bounds,
     )
 

@@ -21,7 +21,7 @@ from bagwise.evaluation.fingerprint import describe, of_data, of_library, versio
 from bagwise.evaluation.metrics import METRICS, score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.table_output import duration
+from bagwise.io.table_output import duration, own_name
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores
 from bagwise.reports.explorer import (
@@ -183,13 +183,13 @@ def failures_table(results) -> list[Column]:
     return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
 
 
-def bags_table(ids, held, places) -> list[Column]:
-    """The bags of the explorer, largest error first."""
+def bags_table(ids, held, places, names=("bag", "target")) -> list[Column]:
+    """The bags of the explorer, largest error first; ``names`` are those of the id and the target."""
     what = "fitted" if held.in_sample else "held out"
     return [
-        texts("bag", [ids[bag] for bag in held.bag[places].tolist()]),
-        numbers("error", np.abs(held.residual[places]), note="|target − prediction|"),
-        numbers("target", held.target[places]),
+        texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
+        numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
+        numbers(names[1], held.target[places]),
         numbers(what, held.prediction[places], note=f"prediction, {what}"),
         numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
     ]
@@ -312,7 +312,7 @@ def _bag_list(results, best: HeldOut, places) -> dict:
     text = f"Held-out predictions of {best.label}, largest error first."
     if len(places) < len(best.bag):
         text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
-    columns = bags_table(ids, best, places)
+    columns = bags_table(ids, best, places, results.own_names())
     return {"columns": columns, "lead": text, "more": "", "explorer": None}
 
 
@@ -325,7 +325,7 @@ def write_model_report(
     ----------
     path : file to write, .html
     model : fitted bag regressor
-    bags, y : what it was fitted on
+    bags, y : what it was fitted on; for a `MultiTarget`, a column of y per target
     held_out : array, optional
         A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
         (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
@@ -343,13 +343,54 @@ def write_model_report(
     >>> write_model_report(tempfile.mkdtemp() + "/model.html", model, bags, y, method="aggregated").name
     'model.html'
     """
+    about = {"name": name, "method": method, "command": command}
+    if hasattr(model, "target_names_"):
+        content = _several(model, bags, np.asarray(y, dtype=np.float64), held_out, about)
+    else:
+        content = _content(model, bags, y, held_out=held_out, fold=fold, std=std, **about)
+    content["sections"] = sections(content)
+    return write_page(path, content)
+
+
+def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
+    """One page for several targets: the plots and scores of each, the bags and instances of the first."""
+    if y.shape != (len(bags), len(model.target_names_)):
+        raise ValueError(f"y has shape {y.shape}; give a row per bag and a column for each of {model.target_names_}")
+    pages = []
+    for k, (name, one) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
+        known = ~np.isnan(y[:, k])
+        some = bags[known]._with(target_name=name)
+        pages.append(
+            _content(one, some, y[known, k], held_out=None if held_out is None else held_out[known, k], **about)
+        )
+    first = pages[0]
+    for name, page in zip(model.target_names_, pages, strict=True):
+        page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
+        page["predictions"] = [one | {"label": name} for one in page["predictions"]]
+        page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
+    texts = [
+        f"{name}: {page['verdict']['sentences'][0]}" for name, page in zip(model.target_names_, pages, strict=True)
+    ]
+    headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
+    first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
+    joined = {what: [one for page in pages for one in page[what]] for what in ("tiles", "predictions", "methods")}
+    return first | joined | {"verdict": first["verdict"] | {"headline": headline, "sentences": texts}}
+
+
+def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places = choose_bags(held)
-    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more": "", "why_not": "", "explorer": None}
+    names = own_name(bags.id_name, "bag", ()), held.target_name
+    listed = {
+        "columns": bags_table(bags.ids.tolist(), held, places, names),
+        "more": "",
+        "why_not": "",
+        "explorer": None,
+    }
     listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
-    content = blank() | {
+    return blank() | {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
@@ -369,8 +410,6 @@ def write_model_report(
         "facts": _model_facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
-    content["sections"] = sections(content)
-    return write_page(path, content)
 
 
 def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
@@ -385,6 +424,7 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
     more = {"in_sample": in_sample, "unit": units_of(bags), "bounds": _bounds(model, bags, y)}
+    more["target_name"] = own_name(bags.target_name, "target", ())
     return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, **more)
 
 

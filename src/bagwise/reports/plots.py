@@ -254,7 +254,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     """
     bags = check_bags(bags, allow_weights=True, apart=True)
-    target = _target_name(y, target)
+    target = _target_name(y, target or (bags.target_name if isinstance(bags.target_name, str) else None))
     (y,) = columns(y=y)
     if len(y) != len(bags):
         raise ValueError(f"y has {len(y)} values for {len(bags)} bags; give one per bag")
@@ -280,13 +280,13 @@ def learned_function(axis, head, predictions):
     Parameters
     ----------
     axis : matplotlib axis
-    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    head : fitted last step of a method such as instance-kme:single, ``model[-1]``
     predictions : Bags of one column, ``model[:-1].transform(bags)``
         If they carry covariates, h is that of a bag with the mean of each.
     """
     if not isinstance(predictions, Bags) or predictions.n_features != 1:
         raise ValueError(
-            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme"
+            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme:single"
         )
     grid, h = function_on_grid(head, predictions, points=300)
     low, high = grid[[0, -1]]

@@ -136,14 +136,17 @@
   }
 
   function instances(data, bag) {
-    const heads = ["instance", ...data.columns, ...data.features];
+    const kept = data.kept || [];
+    const heads = ["instance", ...kept, ...data.columns, ...data.features];
     const table = make("table", { class: "sortable" });
     const row = make("tr");
-    heads.forEach((head) => row.append(make("th", { scope: "col", class: "number" }, head)));
+    heads.forEach((head, k) => row.append(make("th", { scope: "col", class: k && k <= kept.length ? "" : "number" }, head)));
     table.append(make("thead", {}, row), make("tbody"));
     bag.instances.forEach((position, i) => {
       const line = make("tr", { "data-place": i });
-      for (const value of [position, ...bag.columns.map((c) => c[i]), ...bag.features.map((c) => c[i])]) {
+      line.append(make("td", { class: "number", "data-value": position }, short(position)));
+      for (const values of bag.kept || []) line.append(make("td", {}, values[i]));
+      for (const value of [...bag.columns.map((c) => c[i]), ...bag.features.map((c) => c[i])]) {
         line.append(make("td", { class: "number", "data-value": value ?? "" }, short(value)));
       }
       table.tBodies[0].append(line);
