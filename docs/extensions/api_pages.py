@@ -16,7 +16,9 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "load": (
         "Bags and targets from tables, files, arrays and rasters.",
         {
-            "From tables, files and rasters": ("load", "from_table", "from_raster", "check_table"),
+            "From tables and files": ("load", "from_table", "check_table", "from_folder"),
+            "From other fields": ("from_raster", "from_cube", "from_anndata", "to_anndata"),
+            "Blocks and maps": ("geo.blocks", "geo.to_raster", "geo.to_zones"),
             "From arrays": ("from_arrays", "from_padded", "from_awkward"),
             "The container": ("Bags",),
             "Tables larger than memory": ("scan", "out_of_core.Scan"),
@@ -31,7 +33,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "fit": (
         "A method by its name, fitted to bags; intervals around its predictions.",
         {
-            "Methods": ("method", "method_names", "method_card", "methods.Card", "auto.AutoRegressor"),
+            "Methods": ("method", "method_names", "method_card", "methods.Card", "auto.AutoRegressor", "MultiTarget"),
             "Intervals": (
                 *("Intervals", "intervals.PredictiveDistribution", "intervals.BagQuantiles", "intervals.coverage"),
                 *("intervals.coverage_by", "intervals.coverage_by_size", "intervals.gaussian_coverage"),
@@ -75,7 +77,8 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Pipelines": ("BagPipeline",),
             "From instances to numbers": (
                 *("OutOfFold", "instances.NetworkRegressor", "instances.RandomFeatureRidge", "instances.EachInstance"),
-                *("instances.Imputation", "instances.CrossFit", "instances.CrossFitting"),
+                *("instances.OutOfFoldUnion", "instances.ColumnScaler", "instances.Imputation", "instances.CrossFit"),
+                "instances.CrossFitting",
             ),
             "From bags to rows": (
                 *("embeddings.KernelMean", "embeddings.FeatureMean", "embeddings.LandmarkMean"),
@@ -90,6 +93,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 *("regressors.BayesianPrime", "regressors.Reweighting", "regressors.Primary", "regressors.Pruning"),
                 *("regressors.Mixture", "regressors.Gate", "regressors.ClusterRegressor"),
                 *("regressors.SalienceRegressor", "regressors.AdditiveRegressor", "regressors.AggregateGP"),
+                "regressors.PredictionBlend",
             ),
             "Kernels": (
                 *("kernels.Kernel", "kernels.Gaussian", "kernels.InverseMultiquadric", "kernels.Linear"),
@@ -139,7 +143,9 @@ def offered() -> list[str]:
     """Every class and function that `bagwise` or one of its packages offers, without the leading ``bagwise.``."""
     folder = Path(bagwise.__file__).parent
     packages = sorted(path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "cli")
-    found = [*bagwise.__all__, *(f"plots.{name}" for name in bagwise.plots.__all__)]
+    found = [*bagwise.__all__]
+    for module in ("plots", "geo"):
+        found += [f"{module}.{name}" for name in getattr(bagwise, module).__all__]
     for package in packages:
         module = import_module(f"bagwise.{package}")
         there = {name: getattr(module, name) for name in getattr(module, "__all__", []) if name not in bagwise.__all__}
@@ -152,8 +158,8 @@ def names(task: str) -> list[str]:
 
 
 def full_name(name: str) -> str:
-    """As Sphinx finds it: plots are functions of a module of the reports."""
-    return f"bagwise.{name.replace('plots.', 'reports.plots.')}"
+    """As Sphinx finds it: ``bw.plots`` and ``bw.geo`` are modules of packages."""
+    return "bagwise." + name.replace("plots.", "reports.plots.").replace("geo.", "io.geo.")
 
 
 def summary(task: str) -> str:

@@ -90,7 +90,7 @@ def test_methods_show_in_a_notebook(name):
     assert type(inner).__name__ in shown
 
 
-FITTED = ["aggregated", "instance-kme:ridge", "statistics:forest", "phase", "blr", "shrinkage"]
+FITTED = ["aggregated", "instance-kme:ridge", "statistics:forest", "phase", "blr", "shrinkage", "aggregate-gp"]
 
 
 @pytest.mark.parametrize("name", FITTED)

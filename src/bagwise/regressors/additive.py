@@ -14,11 +14,12 @@ from bagwise.instances.networks.ensemble import BIAS_AT, NetworkEnsemble, layers
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
 from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
+from bagwise.regressors.display import FittedDisplay
 
 AGGREGATES = ("mean", "sum")
 
 
-class AdditiveRegressor(RegressorMixin, BaseEstimator):
+class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A network h of the instance, ŷ_i = Σ_l s_il h(x_il), trained on a blend of the losses of bags and of instances.
 
     With s_il the share of instance l in bag i (1 / size, or by its weight), the loss of a bag is

@@ -10,13 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.frames import unframe
 from bagwise.bags.validation import ParameterError, name_bags, unmask
+from bagwise.regressors.display import FittedDisplay
 
 
 def _has_intervals(self) -> bool:
     return hasattr(self.estimator, "predict_interval")
 
 
-class MultiTarget(RegressorMixin, BaseEstimator):
+class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
     """One model per target, all of the same kind, seed and folds.
 
     A bag whose target is missing (NaN) in one column is left out of that model alone. Folds are dealt by the ids of

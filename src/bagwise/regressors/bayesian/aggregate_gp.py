@@ -21,6 +21,7 @@ from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
 from bagwise.kernels.random_features import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
+from bagwise.regressors.display import FittedDisplay
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
 BLOCK_ROWS = 4096  # instances at a time
@@ -58,7 +59,7 @@ LIKELIHOODS = {
 }
 
 
-class AggregateGP(RegressorMixin, BaseEstimator):
+class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""y_i = Σ_l a_il f(x_il) + ε_i with f a Gaussian process: a map of the instances from totals of their bags.
 
     f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
