@@ -2,8 +2,10 @@ import csv
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -31,6 +33,20 @@ def test_demo_leaves_a_table_and_a_picture(tmp_path):
     assert all(np.isfinite(float(row["instance-kme"])) for row in rows)
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["demo.png", "predictions.csv"]
+
+
+@pytest.mark.slow
+def test_the_start_page_shows_what_the_demo_prints(tmp_path):
+    def table(text):
+        rows = re.findall(r"^(aggregated|instance-[a-z]+) +([0-9.]+) ", text, re.MULTILINE)
+        return [name for name, _ in rows], [float(rmse) for _, rmse in rows]
+
+    result = run(app, ["demo", "--out", str(tmp_path)])
+    page = (Path(__file__).resolve().parents[2] / "docs" / "start.md").read_text(encoding="utf-8")
+    shown = page[page.index("run `make demo`") : page.index("Seconds and memory depend")]
+    (methods, errors), (expected, printed) = table(shown), table(result.output)
+    assert len(methods) == 4 and methods == expected
+    np.testing.assert_allclose(errors, printed, rtol=0.02)  # the last digits follow the CPU
 
 
 def test_demo_with_more_folds_than_bags_says_so(tmp_path):
