@@ -175,7 +175,6 @@ def build(
 USED_BY = {
     "aggregate": "--method aggregate-gp or --method additive",
     "likelihood": "--method aggregate-gp",
-    "exposure": "--method aggregate-gp",
 }
 
 
