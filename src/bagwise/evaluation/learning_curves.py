@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -47,7 +48,7 @@ def learning_curve(
     random_state: int = 0,
     name: str = "data",
     origin: dict | None = None,
-    progress=False,
+    progress=None,
     retry_failed: bool = False,
 ) -> LearningCurve:
     r"""Train a method on ever more bags (or instances per bag), score it on held-out bags, and fit a power law.
@@ -83,8 +84,10 @@ def learning_curve(
         Who runs the fits: processes, an object with ``run``, and the device of networks.
     name, origin
         What the data are called and where they came from, for the record of the run.
-    progress, retry_failed
-        Whether to show how far it is, and whether to run failed fits again.
+    progress : bool, a function of a `Step`, or None
+        Whether to show how far it is; None shows it in a terminal.
+    retry_failed : bool
+        Whether to run failed fits again.
 
     Returns
     -------
@@ -131,7 +134,8 @@ def learning_curve(
     plan = make_plan(data, target, entries, parts, **how)
     plan.record["learning_curve"] = {"over": over, "sizes": wanted}
     store = Memory() if out is None else Folder(out)
-    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
+    show = sys.stdout.isatty() if progress is None else progress
+    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), show, retry_failed)
     curve = _measured(results, plan, over, wanted, bags, metric, level)
     if out is not None:
         write_table(Folder(out).path / "learning_curve.csv", curve.as_dict())
