@@ -182,7 +182,7 @@ def _at(value: float, low: float, high: float) -> str:
 
 
 def draw_worth(label: str, found: Worth) -> list[dict]:
-    """The chart of the first screen: bars for the errors of the mean and of the model, and the share of targets covered."""
+    """The chart of the first screen: errors of the mean and of the model as bars, and the share of targets covered."""
     top = max(found.mean_error, found.error + 2 * found.error_se) or 1.0
     low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
     rows = [

@@ -479,7 +479,7 @@ def _summary(model) -> dict | None:
 
 
 def _blend_row(model) -> list[dict]:
-    """The blend itself, where it and not a single member was chosen; its error is of blends decided without the fold."""
+    """The blend itself where it was chosen; its error is of blends that were decided without the fold."""
     if getattr(model, "kind_", None) != "blend" or "error" not in getattr(model, "scores_", {}):
         return []
     return [{"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
