@@ -21,7 +21,8 @@ demo: $(LIGHT)/.ready
 
 # Two test processes on two cores: threads inside them would only fight over the cores.
 # Each begins with one half of the tests, so that few files, and what they set up once, are split between the two.
-TESTS   = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2 --dist worksteal
+# Compiled files are kept: every process that a test starts would compile the sources again.
+TESTS   = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2 --dist worksteal
 
 test: lint browser
 	$(TESTS)

@@ -1,6 +1,10 @@
-"""Modules of triton are collected for their doctests only where triton is installed."""
+"""Modules whose doctests need a library are collected only where it is installed."""
 
 from importlib.util import find_spec
 
-KERNELS = ("parts", "fused", "streamed")
-collect_ignore = [] if find_spec("triton") else [f"src/bagwise/instances/networks/triton_{name}.py" for name in KERNELS]
+NEEDED = {
+    "triton": [f"src/bagwise/instances/networks/triton_{name}.py" for name in ("parts", "fused", "streamed")],
+    "anndata": ["src/bagwise/io/annotated_data.py"],
+    "xarray": ["src/bagwise/io/cube.py"],
+}
+collect_ignore = [path for library, paths in NEEDED.items() if not find_spec(library) for path in paths]

@@ -4,6 +4,7 @@
     python benchmarks/intervals.py --quick       one draw of each
     python benchmarks/intervals.py --choices     few bags and a method that chooses its embedding: how much the closed
                                                  form of jackknife+ loses by leaving bags out after the choice
+    python benchmarks/intervals.py --scores      quantile scores beside absolute ones, with skewed errors and without
     python benchmarks/intervals.py --seconds     CPU seconds of predict_interval, as many new bags as training bags
 
 Every row is the mean over draws: the share of the targets of new bags inside their interval (all bags, the smallest
@@ -18,7 +19,8 @@ import time
 import numpy as np
 
 import bagwise as bw
-from bagwise.intervals import BagScale, Intervals, coverage_by_size, gaussian_coverage
+from bagwise.intervals import BagScale, Intervals, coverage, coverage_by_size, gaussian_coverage
+from bagwise.intervals.order_statistics import fifths
 
 KINDS = ("cv+", "jackknife+", "split")
 SCALES = {"none": "none", "size": BagScale(spread=False), "size and spread": "bag"}
@@ -105,6 +107,39 @@ def choices(draws: int = 16) -> None:
         print(line("shape, 40 bags, input-kme", name, *map(float, row)), flush=True)
 
 
+def skewed(n_bags: int, draw: int):
+    """Targets between 0 and 3 with an exponential error, large for small bags and large targets."""
+
+    def made(n: int, seed: int):
+        rng = np.random.default_rng(seed)
+        sizes, level = rng.integers(1, 30, n), rng.uniform(0, 3, n)
+        bags = bw.from_arrays([rng.normal(size=(m, 2)) * 0.1 + [c, 0] for m, c in zip(sizes, level, strict=True)])
+        return bags, level + rng.exponential(size=n) * (0.1 + level / np.sqrt(sizes))
+
+    return made(n_bags, draw), made(1000, 100 + draw)
+
+
+def scores(draws: int = 10) -> None:
+    """Absolute and quantile scores: coverage over all bags and over the fifths by prediction, and Winkler's score."""
+    print(line("simulation, aggregated", "scores", "coverage", "smallest predictions", "largest", "width", "score"))
+    print(line("---", "---", *["--:"] * 5))
+    for name, data in (("skewed", skewed), ("mean", problem("mean"))):
+        for n_bags in (60, 200, 600):
+            for kind in ("absolute", "quantile"):
+                rows = []
+                for draw in range(draws):
+                    (bags, y), (new, truth) = data(n_bags, draw)
+                    model = Intervals("aggregated", scores=kind).fit(bags, y)
+                    interval, fifth = model.predict_interval(new), fifths(model.predict(new))
+                    low, high = interval.T
+                    width, outside = high - low, np.maximum(low - truth, 0) + np.maximum(truth - high, 0)
+                    parts = [coverage(truth[fifth == k], interval[fifth == k]) for k in (0, 4)]
+                    rows.append([coverage(truth, interval), *parts, width.mean(), np.mean(width + 20 * outside)])
+                print(
+                    line(f"{name}, {n_bags} bags", kind, *(f"{one:.3f}" for one in np.mean(rows, axis=0))), flush=True
+                )
+
+
 def seconds() -> None:
     print(line("training bags", "new bags", "CPU seconds"))
     print("|--:|--:|--:|")
@@ -122,11 +157,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--choices", action="store_true")
+    parser.add_argument("--scores", action="store_true")
     parser.add_argument("--seconds", action="store_true")
     args = parser.parse_args()
     start = time.perf_counter()
     if args.choices:
         choices()
+    elif args.scores:
+        scores()
     elif args.seconds:
         seconds()
     else:

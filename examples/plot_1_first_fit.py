@@ -29,7 +29,9 @@ print(bags)
 
 methods = {
     "aggregated": bw.method("aggregated"),
-    "instance-kme": bw.method("instance-kme").set_params(instances__regressor=RandomFeatureRidge(random_state=0)),
+    "instance-kme": bw.method("instance-kme:single").set_params(
+        instances__regressor=RandomFeatureRidge(random_state=0)
+    ),
 }
 held_out = {name: cross_val_predict(model, bags, y, cv=BagKFold(5)) for name, model in methods.items()}
 

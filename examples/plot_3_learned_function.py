@@ -18,7 +18,7 @@ import bagwise as bw
 from bagwise.instances import RandomFeatureRidge
 
 bags, y = bw.datasets.make_aerosol(300, instances=40, cloud_fraction=0.55, random_state=0)
-model = bw.method("instance-kme").set_params(instances__regressor=RandomFeatureRidge(random_state=0))
+model = bw.method("instance-kme:single").set_params(instances__regressor=RandomFeatureRidge(random_state=0))
 model.fit(bags, y)
 
 # %%

@@ -10,8 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The name asked for, and those that OpenBLAS gives back for it.
-KERNELS = {"Haswell": ("Haswell",), "Nehalem": ("Nehalem",), "Prescott": ("Prescott", "Katmai")}
+# The name asked for, those that OpenBLAS gives back for it, and the number of its threads.
+KERNELS = {
+    "Haswell": (("Haswell",), 1),
+    "Sandybridge": (("Sandybridge",), 2),
+    "Nehalem": (("Nehalem",), 1),
+    "Prescott": (("Prescott", "Katmai"), 1),
+}
 LOOK = (
     "import numpy, scipy.linalg, threadpoolctl\n"
     "print(*[i['architecture'] for i in threadpoolctl.threadpool_info() if i['internal_api'] == 'openblas'])"
@@ -28,8 +33,8 @@ def main() -> int:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         print(f"portable: skipped, these kernels are for x86-64 and this is {platform.machine()}")
         return 0
-    for kernel, names in KERNELS.items():
-        limits = {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    for kernel, (names, threads) in KERNELS.items():
+        limits = {"OPENBLAS_CORETYPE": kernel, "OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
         environment = os.environ | limits
         look = subprocess.run([sys.executable, "-c", LOOK], env=environment, text=True, capture_output=True, check=True)
         found = look.stdout.split()

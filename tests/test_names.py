@@ -23,7 +23,7 @@ def static_imports() -> dict[str, str]:
 
 def test_type_checkers_are_told_the_names_that_python_finds():
     static = static_imports()
-    assert set(static) == {*bw.__all__, *PACKAGES, "plots"}
+    assert set(static) == {*bw.__all__, *PACKAGES, "geo", "plots"}
     for name, module in static.items():
         value = getattr(bw, name)
         assert value is (getattr(sys.modules[module], name)), name
@@ -31,7 +31,7 @@ def test_type_checkers_are_told_the_names_that_python_finds():
 
 def test_the_names_are_sorted_and_those_that_are_shown():
     assert sorted(bw.__all__) == bw.__all__
-    assert {name for name in dir(bw) if not name.startswith("_")} == {*bw.__all__, *PACKAGES, "plots"}
+    assert {name for name in dir(bw) if not name.startswith("_")} == {*bw.__all__, *PACKAGES, "geo", "plots"}
 
 
 @pytest.mark.parametrize("name", sorted(set(bw.__all__) - {"datasets"}))

@@ -17,9 +17,13 @@ __all__ = [
     "Bags",
     "EmbeddingRidge",
     "Explanation",
+    "Importance",
     "Intervals",
+    "MultiTarget",
+    "Novelty",
     "OutOfFold",
     "Results",
+    "SubsetPredictions",
     "check_bag_estimator",
     "check_table",
     "cluster",
@@ -27,20 +31,28 @@ __all__ = [
     "evaluate",
     "explain",
     "fit_scan",
+    "from_anndata",
     "from_arrays",
     "from_awkward",
+    "from_cube",
+    "from_folder",
     "from_padded",
     "from_raster",
     "from_table",
+    "importance",
+    "learning_curve",
     "load",
     "load_model",
     "method",
     "method_card",
     "method_names",
+    "novelty",
     "predict_scan",
+    "predict_subset",
     "save_model",
     "save_npz",
     "scan",
+    "to_anndata",
 ]
 
 TYPE_CHECKING = False  # type checkers read it as true, as that of `typing`, whose import takes longer than ours
@@ -67,16 +79,36 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
-    from bagwise.evaluation import Results, evaluate
+    from bagwise.evaluation import Results, evaluate, learning_curve
     from bagwise.execution import cluster
-    from bagwise.explanations import Explanation, explain
+    from bagwise.explanations import (
+        Explanation,
+        Importance,
+        Novelty,
+        SubsetPredictions,
+        explain,
+        importance,
+        novelty,
+        predict_subset,
+    )
     from bagwise.instances import OutOfFold
     from bagwise.intervals import Intervals
-    from bagwise.io import check_table, from_raster, from_table, load, save_npz
+    from bagwise.io import (
+        check_table,
+        from_anndata,
+        from_cube,
+        from_folder,
+        from_raster,
+        from_table,
+        geo as geo,
+        load,
+        save_npz,
+        to_anndata,
+    )
     from bagwise.methods import method, method_card, method_names
     from bagwise.model_files import load_model, save_model
     from bagwise.out_of_core import fit_scan, predict_scan, scan
-    from bagwise.regressors import BagPipeline, EmbeddingRidge
+    from bagwise.regressors import BagPipeline, EmbeddingRidge, MultiTarget
     from bagwise.reports import plots as plots
     from bagwise.testing import check_bag_estimator
 else:
@@ -88,22 +120,32 @@ else:
     )
     _NAMES = {
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),
-        "evaluation": ("Results", "evaluate"),
+        "evaluation": ("Results", "evaluate", "learning_curve"),
         "execution": ("cluster",),
-        "explanations": ("Explanation", "explain"),
+        "explanations": (
+            *("Explanation", "Importance", "Novelty", "SubsetPredictions"),
+            *("explain", "importance", "novelty", "predict_subset"),
+        ),
         "instances": ("OutOfFold",),
         "intervals": ("Intervals",),
-        "io": ("check_table", "from_raster", "from_table", "load", "save_npz"),
+        "io": (
+            *("check_table", "from_anndata", "from_cube", "from_folder", "from_raster", "from_table", "load"),
+            *("save_npz", "to_anndata"),
+        ),
         "methods": ("method", "method_card", "method_names"),
         "model_files": ("load_model", "save_model"),
         "out_of_core": ("fit_scan", "predict_scan", "scan"),
-        "regressors": ("BagPipeline", "EmbeddingRidge"),
+        "regressors": ("BagPipeline", "EmbeddingRidge", "MultiTarget"),
         "testing": ("check_bag_estimator",),
     }
     __getattr__, __dir__ = _exported(
         __name__,
         _NAMES,
-        aliases={name: f"bagwise.{name}" for name in _PACKAGES} | {"plots": "bagwise.reports.plots"},
+        aliases={
+            **{name: f"bagwise.{name}" for name in _PACKAGES},
+            "geo": "bagwise.io.geo",
+            "plots": "bagwise.reports.plots",
+        },
         renamed={
             "card": "method_card",
             "inspect_table": "check_table",

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.members import Menu, plan
 from bagwise.auto.preparation import Components, Routing, ThinBags, thin, without_equal_weights
+from bagwise.instances import NetworkRegressor
 from bagwise.testing import zoo
 
 
@@ -107,8 +110,10 @@ def test_large_data_get_smaller_members():
     assert [step for step, _ in Menu(40_000, 80_000, 4000, 40_000).forest(0).steps] == ["components", "model"]
 
 
-def test_few_groups_are_enough_for_members_with_folds_of_their_own():
+def test_few_groups_are_enough_for_members_with_folds_of_their_own(monkeypatch):
     """Three groups in all, so two to learn from."""
+    small = partial(NetworkRegressor, (4,), epochs=(1,))  # the folds are what counts
+    monkeypatch.setattr("bagwise.auto.members.default_network", small)
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(size=(3, 2)) for _ in range(36)], groups=np.arange(36) // 12)
     y = np.array([bag[:, 0].mean() for bag in bags])

@@ -83,7 +83,7 @@ def test_targets_become_float64(bags):
         (None, ValueError, "targets are missing"),
         ([1, 2], ValueError, "y has 2 values for 3 bags$"),
         (np.ones(6), ValueError, "6 values for 3 bags, one per instance; give one per bag"),
-        (np.ones((3, 2)), ValueError, r"not an array of shape \(3, 2\)"),
+        (np.ones((3, 2)), ValueError, "y has 2 targets per bag, and a method learns one"),
         (["a", "b", "c"], TypeError, "must be numbers"),
         ([1.0, np.nan, np.inf], ValueError, r"bag 'b' \(and 1 other\) has a missing or infinite target"),
     ],
@@ -159,7 +159,7 @@ def test_what_is_masked_is_missing(bags):
             Bags(np.ones((3, 1)), [0, 1, 2, 3], groups=labels)
 
 
-SLOW = ("auto", "attention", "instance-kme", "instance-kme-attention", "bdr", "bmir", "shrinkage")
+SLOW = ("auto", "additive", "attention", "instance-kme", "instance-kme-attention", "bdr", "bmir", "shrinkage")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in method_names()])
@@ -182,7 +182,7 @@ def test_numbers_that_cannot_be_squared_are_refused(bags):
     """A target of 1e300 gave an infinite error for every penalty, and a feature of 1e200 an infinite deviation."""
     with pytest.raises(ValueError, match=r"bag 'b' has a target beyond 1e\+100, whose square is infinite"):
         check_targets([1.0, -1e300, 3.0], bags)
-    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100, whose squares are infinite"):
+    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100.*, whose squares are infinite"):
         from_arrays([[[1.0]], [[2.0], [1e200]]])
     assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100
 

@@ -131,7 +131,9 @@ def test_text_that_is_mostly_numbers_is_told_once(frame, tmp_path):
     with warnings.catch_warnings(action="error"):
         told = findings(odd, "warning")
     assert len(told) == 1 and "column 'depth' is text, and left out: most of its values are numbers, but '?'" in told[0]
-    assert findings(odd, "note") == ["column 'note': not numeric, so left out; encode what should count as a feature"]
+    assert findings(odd, "note") == [
+        "column 'note': not numeric, so left out; categories=['note'] takes what has levels"
+    ]
     odd.to_csv(tmp_path / "t.csv", index=False)
     asked = ["fit", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod", "--out", str(tmp_path / "m.bagwise")]
     result = CliRunner().invoke(app, [*asked, "--method", "aggregated", "--no-intervals"])

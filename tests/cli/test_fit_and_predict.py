@@ -60,7 +60,7 @@ def test_the_predictions_are_those_of_the_library(folder, tmp_path):
     model = bw.Intervals("aggregated").fit(*load(folder, "old"))
     new, _ = load(folder, "new")
     found = rows(tmp_path / "p.csv")
-    assert [row["bag"] for row in found] == new.ids.tolist()
+    assert [row["site"] for row in found] == new.ids.tolist()
     np.testing.assert_allclose([float(row["prediction"]) for row in found], model.predict(new), rtol=1e-12)
     bounds = [[float(row["lower"]), float(row["upper"])] for row in found]
     np.testing.assert_allclose(bounds, model.predict_interval(new), rtol=1e-12)
@@ -71,15 +71,15 @@ def test_instances_say_what_they_add(folder, tmp_path):
     result = run("predict", folder / "model.bagwise", folder / "new.csv", *asked)
     assert result.exit_code == 0, result.output
     bags, instances = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "i.csv")
-    assert list(instances) == ["bag", "instance", "row", "prediction", "contribution"]
-    sums = instances.groupby("bag", sort=False)["contribution"].sum()
-    np.testing.assert_allclose(sums[bags["bag"]].to_numpy(), bags["prediction"], rtol=1e-9)
+    assert list(instances) == ["site", "instance", "row", "prediction", "contribution"]
+    sums = instances.groupby("site", sort=False)["contribution"].sum()
+    np.testing.assert_allclose(sums[bags["site"]].to_numpy(), bags["prediction"], rtol=1e-9)
 
 
 def test_stdout_is_a_table_and_messages_go_elsewhere(folder):
     result = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--target", "aod")
     found = list(csv.DictReader(result.stdout.splitlines()))
-    assert list(found[0]) == ["bag", "prediction", "lower", "upper", "target"] and len(found) == 40
+    assert list(found[0]) == ["site", "prediction", "lower", "upper", "aod"] and len(found) == 40
     assert re.search(r"RMSE \d", result.stderr) and "inside their intervals" in " ".join(result.stderr.split())
     quiet = run("predict", folder / "model.bagwise", folder / "new.csv", "--level", 0.5, "--quiet")
     assert quiet.stderr == "" and quiet.exit_code == 0
@@ -110,13 +110,13 @@ def test_json_for_machines(folder, tmp_path):
     assert "was fitted to 40 bags" in told["paragraph"] and result.stderr == ""
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--json", "--quiet")
     found = json.loads(result.stdout)
-    assert [row["bag"] for row in found["predictions"]][:2] == ["s0", "s1"] and found["scores"] is None
+    assert [row["site"] for row in found["predictions"]][:2] == ["s0", "s1"] and found["scores"] is None
 
 
 def test_a_model_without_intervals(folder, tmp_path):
     assert fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals").exit_code == 0
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
-    assert result.stdout.splitlines()[0] == "bag,prediction"
+    assert result.stdout.splitlines()[0] == "site,prediction"
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--level", 0.9)
     assert result.exit_code == 1 and "was fitted without intervals; fit it again, without --no-int" in result.stderr
 
@@ -207,10 +207,10 @@ def test_too_few_bags_for_intervals(folder, tmp_path):
     result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0 and "Note:" in result.stderr and "conformal" not in result.stdout
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
-    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "bag,prediction"
+    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "site,prediction"
     assert "No intervals: level 0.9 needs at least 9" in result.stderr and "at most 0.857" in result.stderr
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.8)
-    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "bag,prediction,lower,upper"
+    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "site,prediction,lower,upper"
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.9)
     assert result.exit_code == 1 and "level of at most 0.857" in result.stderr
 
@@ -390,5 +390,35 @@ def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
         printed = run(app, ["predict", model, table, "--quiet", *more])
         for source in (tmp_path / "p.csv", io.StringIO(printed.stdout)):
             read = pd.read_csv(source)
-            assert read.bag.tolist() == expected and read.prediction.dtype == float
-        assert pd.read_csv(tmp_path / "i.csv").bag.unique().tolist() == expected
+            assert read.site.tolist() == expected and read.prediction.dtype == float
+        assert pd.read_csv(tmp_path / "i.csv").site.unique().tolist() == expected
+
+
+def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
+    place = tmp_path / "q.bagwise"
+    result = fit(folder, "--scores", "quantile", "--out", place, "--report", tmp_path / "q.html")
+    assert result.exit_code == 0, result.output
+    assert "around quantiles of the error (Romano et al. 2019)" in result.stdout
+    page = (tmp_path / "q.html").read_text()
+    assert "Do the intervals hold for every kind of bag?" in page and "all bags" in page
+    asked = ("--out", tmp_path / "p.csv", "--quantile", "0.1", "--quantile", "0.5", "--target", "aod")
+    result = run("predict", place, folder / "new.csv", *asked)
+    assert result.exit_code == 0, result.output
+    model = bw.Intervals("aggregated", scores="quantile").fit(*load(folder, "old"))
+    new, y = load(folder, "new")
+    found = rows(tmp_path / "p.csv")
+    assert list(found[0]) == ["site", "prediction", "lower", "upper", "q0.1", "q0.5", "aod"]
+    distribution = model.predict_distribution(new)
+    columns = [[float(row["q0.1"]), float(row["q0.5"])] for row in found]
+    np.testing.assert_allclose(columns, distribution.quantile([0.1, 0.5]), rtol=1e-9)
+    assert f"CRPS {distribution.crps(y).mean():.4g}" in result.stdout
+
+
+def test_quantiles_need_intervals_and_enough_bags(folder, tmp_path):
+    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--quantile", "0.001")
+    assert result.exit_code == 1 and "a quantile of 0.001 needs more calibration bags" in result.stderr
+    assert fit(folder, "--no-intervals", "--out", tmp_path / "m.bagwise").exit_code == 0
+    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--quantile", "0.5")
+    assert result.exit_code == 1 and "fitted without intervals, so it has no quantiles" in result.stderr
+    result = fit(folder, "--no-intervals", "--scores", "quantile", "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 1 and "--scores is for intervals" in result.stderr

@@ -62,7 +62,7 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     assert run("predict", tmp_path / "m.bagwise", lake, *to_file).exit_code == 0
     rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
     printed = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--json", "--quiet")
-    assert [row["bag"] for row in rows] == [row["bag"] for row in json.loads(printed.stdout)["predictions"]]
+    assert [row["site"] for row in rows] == [row["site"] for row in json.loads(printed.stdout)["predictions"]]
     assert len(rows) == 40
 
 

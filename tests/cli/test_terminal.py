@@ -117,3 +117,10 @@ def test_styles_of_our_own_still_reach_the_terminal():
         "a\x1b[5m", style="red", markup=False
     )
     assert stream.getvalue() == "\x1b[31ma\\x1b[5m\x1b[0m\n"
+
+
+def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "t.csv").write_text("site,x,y\n1,2,3\n")
+    monkeypatch.setattr("bagwise.check_table", lambda *_, **__: (_ for _ in ()).throw(TimeoutError))
+    run = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site"])
+    assert run.exit_code == 1 and run.output == "bagwise check: TimeoutError\n"

@@ -127,3 +127,25 @@ def test_clouds_make_the_median_better_than_the_mean():
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         make_aerosol(5, **options)
+
+
+def test_sensor_units_look_like_the_published_pixels():
+    bags, y = make_aerosol(300, instances=30, units="sensor", random_state=0)
+    reflectance, angles = bags.instances[:, :12], bags.instances[:, 12:]
+    assert (reflectance == np.rint(reflectance)).all()
+    medians = np.median(reflectance, axis=0)
+    assert (medians > 145).all() and (medians < 435).all()
+    np.testing.assert_allclose(np.median(angles, axis=0), [35, 76, 145, 123], atol=3)
+    assert (np.ptp(angles.reshape(300, 30, 4), axis=1) == 0).all()
+    together = np.corrcoef(reflectance.T)
+    assert together[0, 1] > 0.95 and 0.3 < together[2, 3] < 0.9
+    np.testing.assert_array_equal(y, make_aerosol(300, instances=30, random_state=0)[1])
+
+
+def test_difficulty_by_name():
+    named, number = (make_aerosol(20, instances=5, cloud_fraction=c)[0] for c in ("cloudy", 0.55))
+    np.testing.assert_array_equal(named.instances, number.instances)
+    with pytest.raises(ValueError, match="cloud_fraction must be a share, or one of 'clear', 'mixed', 'cloudy'"):
+        make_aerosol(20, cloud_fraction="dark")
+    with pytest.raises(ValueError, match="units must be 'reflectance' or 'sensor', not 'counts'"):
+        make_aerosol(20, units="counts")

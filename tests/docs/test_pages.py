@@ -4,11 +4,13 @@ import contextlib
 import doctest
 import io
 import re
+import runpy
 import shlex
 import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -48,13 +50,18 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-QUICK = ["start", "serving", "pitfalls", "scaling", "adding", "explaining"]
-SLOW = ["intervals", "auto", "report", "scale"]  # saving, weights and raster are tested beside their code
+LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray")}  # that a page imports
+QUICK = ["formats", "start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust"]
+# Saving, weights and raster are tested beside their code.
+SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 
 
 @pytest.mark.filterwarnings("ignore:column 'red' holds -9999")  # what a pitfall is about
+@pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")  # anndata sets one of pandas
 @pytest.mark.parametrize("page", [*QUICK, *(pytest.param(page, marks=pytest.mark.slow) for page in SLOW)])
 def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_path, monkeypatch):
+    for library in LIBRARIES.get(page, ()):
+        pytest.importorskip(library, reason=f"{page}.md needs {library}")
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
         assert CliRunner().invoke(app, command).exit_code == 0, command
@@ -64,16 +71,30 @@ def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_pa
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(compile(code, f"{page}.md", "exec"), page_module.__dict__)
-            if following == "text":
-                assert same(printed.getvalue(), shown), f"{page}.md prints\n{printed.getvalue()}and shows\n{shown}"
+        elif language == "bash":  # commands that stand between the code
+            printed = io.StringIO(
+                "".join(CliRunner().invoke(app, shlex.split(line)[1:]).output for line in code.splitlines())
+            )
+        if language in ("python", "bash") and following == "text":
+            assert same(printed.getvalue(), shown), f"{page}.md prints\n{printed.getvalue()}and shows\n{shown}"
 
 
 def test_the_comparison_of_output_can_fail():
     assert same("R² +0.22\n", "R² +0.22\n") and not same("R² +0.22\n", "R² +0.23\n") and not same("printed\n", "")
 
 
+def write_inputs(folder: Path) -> None:
+    """An image with fields, and a folder of arrays with a table: what commands read that make tables."""
+    example, rng = runpy.run_path(str(DOCS.parent / "examples" / "raster_to_bags.py")), np.random.default_rng(0)
+    example["write_fields"](folder / "fields.gpkg", example["write_image"](folder / "image.tif", rng), rng)
+    (folder / "slides").mkdir()
+    np.save(folder / "slides" / "S1.npy", np.ones((2, 3)))
+    (folder / "clinical.csv").write_text("slide,grade\nS1,2.5\n")
+
+
 def test_every_verb_has_a_section_with_an_example_that_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
     text = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^## (\S+)$", text, re.MULTILINE)) == sorted(VERBS)
     assert sorted(re.findall(r"\{options\} (\S+)$", text, re.MULTILINE)) == sorted(VERBS)

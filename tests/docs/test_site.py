@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -66,6 +67,16 @@ def test_an_example_compiles_has_a_title_and_uses_public_names_only(path):
 
 def test_there_are_six_examples_that_run_in_the_build():
     assert [path.stem[:6] for path in EXAMPLES if path.stem.startswith("plot_")] == [f"plot_{i}" for i in range(1, 7)]
+
+
+@pytest.mark.slow
+def test_the_example_of_conformers_runs(capsys):
+    pytest.importorskip("rdkit", reason="needs RDKit")
+    runpy.run_path(str(ROOT / "examples" / "conformers.py"), run_name="__main__")
+    error, spread = map(
+        float, re.search(r"RMSE ([\d.]+) degrees, standard deviation ([\d.]+)", capsys.readouterr().out).groups()
+    )
+    assert error < spread / 2
 
 
 def test_formulas_become_mathml_where_docutils_would_misread_them(monkeypatch):

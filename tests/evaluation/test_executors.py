@@ -53,7 +53,7 @@ def test_a_method_that_dies_is_recorded(serial):
 
 def test_a_dask_cluster_gives_the_same_numbers(serial):
     distributed = pytest.importorskip("distributed")
-    local = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    local = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0"}
     with distributed.Client(**local) as client:
         same(evaluate(BAGS, Y, METHODS, repeats=2, executor=Dask(client)), serial)
         address = client.scheduler.address
@@ -65,7 +65,7 @@ def test_a_dask_cluster_gives_the_same_numbers(serial):
 def test_a_cluster_of_processes_survives_a_death(serial):
     distributed = pytest.importorskip("distributed")
     methods = ["aggregated", ("dies", Failing(needs=7, how="die"))]
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
     with distributed.Client(**options) as client:
         client.run(sys.path.extend, sys.path)  # where the toys live
         results = evaluate(BAGS, Y, methods, repeats=1, executor=Dask(client))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import norm
+from scipy.stats import kendalltau, norm, spearmanr
 from sklearn import metrics as sk
 
-from bagwise.evaluation.metrics import METRICS, best_of, get_metric, score
+from bagwise.evaluation.metrics import DECILES, METRICS, Uncertainty, best_of, get_metric, score
 
 rng = np.random.default_rng(0)
 Y, P, S = rng.normal(size=50), rng.normal(size=50), rng.uniform(0.5, 2.0, size=50)
@@ -83,3 +83,33 @@ def test_a_loss_is_smaller_when_better(name, good, bad):
 def test_an_unknown_metric_is_refused():
     with pytest.raises(ValueError, match="there is no metric 'mse'; the metrics are rmse, mae"):
         get_metric("mse")
+
+
+def test_ranks_equal_scipy_and_intervals_equal_their_formulas():
+    found = score(Y, P, S)
+    assert found["spearman"] == pytest.approx(spearmanr(Y, P).statistic)
+    assert found["kendall"] == pytest.approx(kendalltau(Y, P).statistic)
+    losses = [sk.mean_pinball_loss(Y, norm.ppf(p, P, S), alpha=p) for p in np.arange(1, 10) / 10]
+    assert found["pinball"] == pytest.approx(np.mean(losses))
+    low, high = norm.ppf(0.05, P, S), norm.ppf(0.95, P, S)
+    two = sk.mean_pinball_loss(Y, low, alpha=0.05) + sk.mean_pinball_loss(Y, high, alpha=0.95)
+    assert found["interval90"] == pytest.approx(20 * two)  # Winkler's score is the pinball loss of both ends
+    assert found["coverage90"] == np.mean((low <= Y) & (high >= Y))
+    assert np.isnan(score(np.ones(4), P[:4])["kendall"]) and np.isnan(score(Y[:4], np.ones(4))["spearman"])
+
+
+def test_a_tie_shares_its_rank():
+    y, p = np.array([1.0, 2.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0, 3.0])
+    assert score(y, p)["spearman"] == pytest.approx(np.corrcoef([1, 2.5, 2.5, 4], [1, 2, 3.5, 3.5])[0, 1])
+
+
+def test_own_uncertainty_stands_in_for_the_normal_one():
+    own = Uncertainty(np.stack([P - 1, P + 2], axis=1), P[:, None] + norm.ppf(DECILES), np.abs(Y - P))
+    found = score(Y, P, None, own)
+    assert found["crps"] == pytest.approx(found["mae"]) and np.isnan(found["nll"])
+    assert found["coverage90"] == np.mean((P - 1 <= Y) & (Y <= P + 2))
+    assert found["pinball"] == pytest.approx(score(Y, P, np.ones(50))["pinball"])
+    again = Uncertainty.of_lists(own.as_lists())
+    assert score(Y[:7], P[:7], None, again[:7]) == pytest.approx(
+        score(Y[:7], P[:7], None, own[np.arange(7)]), nan_ok=True
+    )

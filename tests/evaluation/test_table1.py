@@ -102,7 +102,7 @@ def test_no_folder_no_bags_of_100(folder, tmp_path):
 
 def test_the_grid_is_that_of_the_paper():
     (entry,) = table1.table_entries(crop=False, inner_folds=50, rows=KME)
-    assert len(entry.settings) == 2 * (14 * 16 + 1)
+    assert len(entry.settings) == 2 * (14 * 16 + 2)
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +137,11 @@ def test_rows_stand_beside_the_published_numbers(table):
         ("instance-kme-MIR (INV)", 8.68),
         ("instance-kme-MIR (RBF)", 8.70),
     ]
-    assert results.scores("instance-kme-MIR").shape == (4, 2 * (9 + 1)) and results.failures == []
+    assert results.scores("instance-kme-MIR").shape == (4, 2 * (9 + 2)) and results.failures == []
     for row in rows:
         gap = (row["nested"] - row["published"]) / row["nested_se"]
         assert row["nested_gap_in_se"] == pytest.approx(gap)
-    for row, columns in zip(rows[2:], (slice(0, 9), slice(10, 19)), strict=True):
+    for row, columns in zip(rows[2:], (slice(0, 9), slice(11, 20)), strict=True):
         settings = 100 * results.scores("instance-kme-MIR")[:, columns].mean(axis=0)
         assert row["paper"] == pytest.approx(settings.min())  # of the settings that are the same on every fold
     mean, median = rows[:2]
@@ -163,6 +163,10 @@ def test_both_protocols_equal_plain_refits(small, table):
     plain = evaluate(*small, [("plain", nested)], repeats=1, folds=2)
     first = [100 * table[1].scores("instance-kme-MIR")[k, 9] for k in range(2)]
     np.testing.assert_allclose(100 * plain.values("plain"), first, rtol=1e-12)
+    clipped = clone(nested).set_params(head__embedding__beyond="clip")
+    assert entry.settings[10] == entry.settings[9] | {"head__embedding__beyond": "clip"}
+    plain = evaluate(*small, [("plain", clipped)], repeats=1, folds=2)
+    np.testing.assert_allclose(plain.values("plain"), table[1].scores("instance-kme-MIR")[:2, 10], rtol=1e-12)
     one = clone(entry.make(0)).set_params(**entry.settings[7])
     plain = evaluate(*small, [("plain", one)], repeats=1, folds=2)
     np.testing.assert_allclose(plain.values("plain"), table[1].scores("instance-kme-MIR")[:2, 7], rtol=1e-12)

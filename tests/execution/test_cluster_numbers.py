@@ -33,7 +33,7 @@ def client(processes):
 
 def kme():
     network = NetworkRegressor((8,), epochs=(2, 4))
-    return bw.method("instance-kme").set_params(instances__regressor=network, instances__folds=6)
+    return bw.method("instance-kme:single").set_params(instances__regressor=network, instances__folds=6)
 
 
 def auto():

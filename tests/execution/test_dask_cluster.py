@@ -6,7 +6,7 @@ import time
 import pytest
 
 from bagwise.execution import cluster, dask_cluster
-from bagwise.execution.dask_cluster import NoWorkers, _compare
+from bagwise.execution.dask_cluster import NoWorkers, _compare, connected
 
 distributed = pytest.importorskip("distributed")
 LOCAL = {"processes": False, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
@@ -99,3 +99,18 @@ def test_workers_that_may_round_differently():
 def test_workers_that_are_alike():
     _compare(versions({}, {"python": "3.11.2.final.0"}))  # pickles of 3.11 are the same
     _compare({"client": {"packages": HERE}, "workers": {"tcp://w0:1": None}})  # one that did not answer
+
+
+def test_workers_that_are_slow_to_end_do_not_undo_what_they_did(monkeypatch):
+    """On a busy machine, `bagwise fit --engine dask` ended with an empty message after the fit."""
+
+    class Slow(distributed.LocalCluster):
+        def close(self, timeout=None):
+            super().close(timeout)
+            raise TimeoutError
+
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **options: Slow(**options | LOCAL))
+    with connected(n_workers=1) as client:
+        assert client.submit(pow, 2, 3).result() == 8
+    with pytest.raises(TimeoutError, match="the work itself"), connected(n_workers=1):
+        raise TimeoutError("the work itself")

@@ -24,12 +24,14 @@ ADDITIVE = [
     ("instance-mean", "default"),
     ("instance-mean", "paper"),
     ("aggregated", "default"),
-    ("instance-kme", "default"),
+    ("instance-kme", "single"),
+    ("instance-kme", "additive"),
     ("instance-kme", "paper"),
     ("instance-kme", "notebook"),
     ("input-kme", "linear"),
     ("input-kme", "ensemble"),
     ("blr", "default"),
+    ("aggregate-gp", "default"),
 ]
 WEIGHTED = ["instance-median", "cluster", "salience", "prime", "pruning", "em", "bmir"]
 OTHERS = ["shrinkage", "phase", "quantile", "sliced-wasserstein", "statistics", "miles"]
@@ -85,7 +87,7 @@ def carrying(bags, seed):
 
 
 @pytest.mark.parametrize(
-    "name", ["instance-mean", "aggregated", "instance-kme", "input-kme:linear", "input-kme:ensemble"]
+    "name", ["instance-mean", "aggregated", "instance-kme:additive", "input-kme:linear", "input-kme:ensemble"]
 )
 def test_contributions_of_weighted_instances(name):
     bags, new = carrying(BAGS, 0), carrying(NEW, 1)

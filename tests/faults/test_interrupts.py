@@ -28,8 +28,9 @@ def until(ready, process, seconds: float = 100):
 def interrupted(words, ready):
     """Start a command, and press Ctrl-C once it is ready: all processes of its group are told."""
     process = subprocess.Popen(
-        words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT, start_new_session=True
-    )
+        words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores it in the background
+    )  # fmt: skip
     until(ready, process)
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
@@ -40,7 +41,7 @@ def interrupted(words, ready):
 def test_an_evaluation(tmp_path, n_jobs):
     table, run, cells = tmp_path / "bags.npz", tmp_path / "run", tmp_path / "run" / "cells"
     bw.save_npz(table, *sample(30))
-    words = f"evaluate {table} --method aggregated --out {run} --repeats 2000 --n-jobs {n_jobs}".split()
+    words = f"evaluate {table} --method aggregated --out {run} --repeats 200 --n-jobs {n_jobs}".split()
     code, errors = interrupted([*BAGWISE, *words], lambda: len(list(cells.glob("[!.]*.json"))) > 5)
     assert code == 130 and (n_jobs > 1 or "Traceback" not in errors)
     left = sorted(path for path in run.rglob("*") if path.is_file())

@@ -8,7 +8,7 @@ import bagwise as bw
 from bagwise.kernels.random_features import FourierFeatures
 from bagwise.methods import method
 
-METHODS = ["aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
+METHODS = ["aggregate-gp", "aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
 # What the methods share is tried with two of them, one without and one with an instance stage; the slow run takes all.
 SHARED = [
     pytest.param(name, marks=[] if name in ("aggregated", "instance-kme:ridge") else pytest.mark.slow)
@@ -17,13 +17,13 @@ SHARED = [
 
 
 def small(name):
-    """The method with few random features: what is tested does not depend on their number."""
+    """The method with few random features and few settings: what is tested does not depend on their number."""
     base, _, preset = name.partition(":")
     model = method(base, preset=preset or None)
     for key, value in model.get_params().items():
         if isinstance(value, FourierFeatures):
             model.set_params(**{f"{key}__n_features": 40})
-    return model
+    return model.set_params(grid={"bandwidth": [0.5, 1.0]}) if base == "aggregate-gp" else model
 
 
 def cut(table, folder, seed):

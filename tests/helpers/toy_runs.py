@@ -48,5 +48,5 @@ def hostile_run(out=None):
 
 def instance_kme(folds=4):
     """The stages of instance-kme with a line as the instance learner: quick."""
-    model = bw.method("instance-kme")
+    model = bw.method("instance-kme:single")
     return model.set_params(instances=OutOfFold(LinearRegression(), folds=folds))

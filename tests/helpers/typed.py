@@ -3,8 +3,10 @@
 import typer
 
 from bagwise.cli.evaluate import evaluate
+from bagwise.cli.learning_curve import learning_curve
 from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(evaluate)
+app.command()(learning_curve)
 app.command()(reproduce)

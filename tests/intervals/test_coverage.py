@@ -8,7 +8,8 @@ import pytest
 import bagwise as bw
 from bagwise import Bags
 from bagwise.embeddings import Pool
-from bagwise.intervals import Intervals, coverage, coverage_by_size, gaussian_coverage
+from bagwise.intervals import Intervals, coverage, coverage_by, coverage_by_size, gaussian_coverage
+from bagwise.intervals.order_statistics import fifths
 from bagwise.regressors import EmbeddingRidge, EvidenceRidge, RidgePath
 
 LEVELS = (0.8, 0.9, 0.95)
@@ -144,3 +145,41 @@ def test_the_evidence_ridge_is_about_as_sure_as_it_should_be():
     bags, y = bw.datasets.make_problem("mean", 500, random_state=0)
     mean, std = EvidenceRidge().fit(bags[:200], y[:200]).predict(bags[200:], return_std=True)
     assert abs(gaussian_coverage(y[200:], mean, std)[0.9] - 0.9) < 0.06
+
+
+def test_coverage_by_label_and_fifths():
+    y, intervals = np.arange(10.0), np.stack([np.full(10, -1.0), np.full(10, 6.5)], axis=1)
+    found = coverage_by(y, intervals, ["a"] * 4 + ["b"] * 6, level=0.8)
+    assert found["coverage"] == [1.0, 0.5] and found["bags"] == [4, 6] and found["width"] == [7.5, 7.5]
+    assert found["low"] == [0.25, 0.5] and found["high"] == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"one label for each of 10 bags, not shape \(2,\)"):
+        coverage_by(y, intervals, ["a", "b"])
+    assert np.bincount(fifths(np.arange(50))).tolist() == [10] * 5
+    assert fifths(np.ones(7)).tolist() == [0] * 7
+
+
+@pytest.mark.parametrize("scores", ["absolute", "quantile"])
+@pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
+def test_held_out_intervals_know_nothing_of_their_bag(kind, scores):
+    bags, y = bw.datasets.make_problem("mean", 80)
+    method = bw.method("aggregated")
+    model = Intervals(method, kind=kind, scores=scores, folds=4).fit(bags, y)
+    found = model.held_out_interval(bags, y)
+    mine = y[model.calibration_]
+    assert 0.75 <= coverage(mine, found) <= 1.0
+    held_out = mine - model.residuals_
+    i = 3
+    rest = model.fold_ != model.fold_[i] if kind != "split" else np.arange(len(mine)) != i
+    rank = int(np.ceil(0.9 * (rest.sum() + 1) - 1e-9))
+    half = np.sort(model.scores_[rest])[rank - 1]
+    one = bags[model.calibration_][[i]]
+    if scores == "absolute":
+        scales = model.scale_.predict_folds(one)[:, 0]
+        half = half * scales[model.fold_[i] % len(scales)]
+        expected = held_out[i] - half, held_out[i] + half
+    else:
+        models = model.quantiles_.models
+        low, high = models[model.fold_[i] % len(models)].predict(one, held_out[[i]])[0]
+        expected = held_out[i] + low - half, held_out[i] + high + half
+    np.testing.assert_allclose(found[i], expected, rtol=1e-9)
+    assert model.held_out_interval(bags, y, level=0.999) is None

@@ -76,7 +76,7 @@ def test_the_plus_interval_is_that_of_the_paper(monkeypatch):
         expected[x] = low[30 - rank], high[rank - 1]
     for block in (10**6, 70):
         monkeypatch.setattr("bagwise.intervals.order_statistics.VALUES_AT_ONCE", block)
-        got = plus_interval(centre, scale, SortedScores(scores, fold, np.ones(30)), 0.8)
+        got = plus_interval(centre, centre, scale, SortedScores(scores, fold, np.ones(30)), 0.8)
         np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
@@ -109,5 +109,5 @@ def test_the_bounds_are_those_of_sorting_every_new_bag_to_the_last_digit(monkeyp
         for level in (0.01, 0.5, 0.8):
             low = -naive_quantile(half - centre[fold].T, shares, level)
             high = naive_quantile(half + centre[fold].T, shares, level)
-            got = plus_interval(centre, scale, SortedScores(scores, fold, shares), level)
+            got = plus_interval(centre, centre, scale, SortedScores(scores, fold, shares), level)
             np.testing.assert_array_equal(got, np.column_stack([low, high]))

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +14,12 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from scipy.io import savemat
+from scipy.io import loadmat, savemat
+from scipy.sparse import csc_array
 
 import bagwise as bw
 from bagwise.io import readers as reading
-
-# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+from bagwise.io.matlab import read_matrices
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 
@@ -85,6 +85,7 @@ def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library
         bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library):
     monkeypatch.setattr(reading, "find_spec", only(library))
@@ -98,7 +99,7 @@ def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library)
 # Lines of more than a megabyte by long values, and by many: to have 60,000 columns takes seconds in every library.
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 @pytest.mark.parametrize("sites", [["7", "8", "7"], ["a", "b", "a"]], ids=["whole ids", "text ids"])
-@pytest.mark.parametrize("columns", [6_000, pytest.param(60_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("columns", [600, pytest.param(60_000, marks=pytest.mark.slow)])
 def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, monkeypatch, library, sites, columns):
     """Ids that look like numbers are read twice, and the second reading called such a file damaged."""
     monkeypatch.setattr(reading, "find_spec", only(library))
@@ -289,6 +290,81 @@ def test_matlab_files_that_cannot_be_read(tmp_path):
             bw.load(path)
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_matlab_matrices_are_those_of_scipy(tmp_path, compressed):
+    numbers = np.arange(12).reshape(3, 4)
+    stored = {dtype: numbers.astype(dtype) for dtype in ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")}
+    stored |= {"turned": numbers.T / 3, "flags": numbers > 4, "empty": np.zeros((0, 3)), "x" * 31: np.ones((1, 3))}
+    others = {"complex": numbers * 1j, "cube": np.zeros((2, 2, 2)), "sparse": csc_array(numbers), "text": "abc"}
+    others |= {"cell": np.array([[1.0, "a", numbers]], dtype=object), "struct": {"a": numbers}}
+    savemat(tmp_path / "t.mat", others | stored, do_compression=compressed)
+    expected = loadmat(tmp_path / "t.mat")
+    found = read_matrices(tmp_path / "t.mat")
+    assert set(found) == set(stored)
+    for name, matrix in found.items():
+        assert matrix.dtype == expected[name].dtype
+        np.testing.assert_array_equal(matrix, expected[name])
+
+
+def test_matlab_files_of_the_other_byte_order_and_of_few_bytes(tmp_path):
+    """MATLAB stores doubles in the fewest bytes that hold them, and up to four bytes inside the tag."""
+
+    def element(kind, data):
+        return struct.pack(">II", kind, len(data)) + data + bytes(-len(data) % 8)
+
+    flags, shape = element(6, struct.pack(">II", 6, 0)), element(5, struct.pack(">ii", 1, 3))
+    name, values = struct.pack(">HH4s", 1, 1, b"m"), struct.pack(">HH4s", 3, 2, bytes([7, 8, 9]))
+    header = b"MATLAB 5.0".ljust(124) + b"\x01\x00MI"
+    (tmp_path / "t.mat").write_bytes(header + element(14, flags + shape + name + values))
+    (matrix,) = read_matrices(tmp_path / "t.mat").values()
+    assert matrix.tolist() == [[7.0, 8.0, 9.0]] and matrix.dtype == float
+    assert loadmat(tmp_path / "t.mat")["m"].tolist() == matrix.tolist()
+
+
+@pytest.mark.parametrize(
+    ("at", "byte", "words"),
+    [
+        (184, 0, "matrix 'table' are of the unknown type 0"),  # scipy ends the interpreter
+        (184, 200, "unknown type 200"),
+        (160, 7, "matrix 'table' of 7 x 4 numbers of 8 bytes holds 192 bytes"),
+        (163, 255, "matrix 'table' of -"),
+        (134, 9, "an element claims"),
+        (186, 9, "a tag claims to hold 9 bytes, and has four"),
+        (126, 0, "does not say in which order bytes stand"),
+    ],
+)
+def test_matlab_files_that_say_wrong_things_of_themselves(tmp_path, at, byte, words):
+    savemat(tmp_path / "t.mat", {"table": np.ones((6, 4))})
+    content = bytearray((tmp_path / "t.mat").read_bytes())
+    content[at] = byte
+    (tmp_path / "t.mat").write_bytes(content)
+    with pytest.raises(ValueError, match=f"t.mat cannot be read.*{words}"):
+        bw.load(tmp_path / "t.mat")
+
+
+def test_matlab_files_of_version_4(tmp_path):
+    path, numbers = tmp_path / "t.mat", np.arange(12).reshape(3, 4)
+    stored = {dtype: numbers.astype(dtype) for dtype in ("f8", "f4", "i4", "i2", "u2", "u1")}
+    savemat(path, stored | {"complex": numbers * 1j, "text": "abc", "sparse": csc_array(numbers * 1.0)}, format="4")
+    expected, found = loadmat(path), read_matrices(path)
+    assert set(found) == set(stored)
+    for name, matrix in found.items():
+        assert matrix.dtype == expected[name].dtype
+        np.testing.assert_array_equal(matrix, expected[name])
+    whole = path.read_bytes()
+    path.write_bytes(struct.pack(">5i", 1000, 1, 3, 0, 2) + b"m\0" + struct.pack(">3d", 1, 2, 3))
+    assert bw.load(path)[0].instances.tolist() == [[2.0]]
+    for content, words in [
+        (whole[:-1], "a matrix claims 288 bytes, and 287 are left"),
+        (struct.pack("<5i", 0, 10**9, 10**9, 0, 0), "claims 8,000,000,000,000,000,000 bytes, and 0 are left"),
+        (struct.pack("<5i", 60, 1, 3, 0, 0), "type 60, of 1 x 3 numbers, is none that MATLAB writes"),
+        (struct.pack("<5i", 0, -1, 3, 0, 0), "of -1 x 3 numbers"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"t.mat cannot be read.*{words}"):
+            bw.load(path)
+
+
 def test_a_real_matlab_file():
     if not (DATA / "thrombin.mat").exists():
         pytest.skip("thrombin.mat is not here")
@@ -427,6 +503,7 @@ def test_archives_cut_short(tmp_path, kept):
         bw.load(tmp_path / "t.npz")
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_the_first_call_of_the_readme(frame, expected):
     bags, y = bw.load(frame, bag="site", target="aod")
     assert len(bags) == 8 and y.tolist() == expected[1].tolist()

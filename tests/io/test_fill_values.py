@@ -12,9 +12,6 @@ import bagwise as bw
 from bagwise.cli import app
 from bagwise.io.columns import suspects
 
-# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
-
 FILLS = [-9999, -999, -99, 9999, -32768, 32767, 65535, 1e20, -3.4e38, 9.96921e36, -9999.9]
 
 
@@ -113,6 +110,7 @@ def test_single_precision_is_compared_in_single_precision():
     assert bags.dtype == np.float32 and np.isnan(bags.instances).sum() == 4
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_fill_values_in_lists_in_the_target_and_in_archives(tmp_path):
     lists = pd.DataFrame({"site": [0, 1], "red": [[0.1, -9999.0], [0.3, 0.2]], "aod": [0.5, -9999.0]})
     with pytest.raises(ValueError, match="target"):

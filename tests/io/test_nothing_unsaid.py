@@ -32,7 +32,8 @@ def test_one_warning_names_columns_and_rows(as_frame):
     lost = frame.loc[[0, 5, 9], "plot"].nunique()
     assert f"3 of 48 rows, in {lost} of 12 bags, have missing or infinite values and were dropped" in text
     assert "column 'price' is text, and left out: its numbers have decimal commas, which decimal=',' reads" in text
-    assert "'crop' (" in text and "'date' (Datetime" in text and "are not numbers, and left out" in text
+    assert "column 'crop' (String) is not numbers, and left out; categories=['crop'] takes" in text
+    assert "column 'date' is a date, and left out; dates=['date'] takes the season and the year" in text
     assert bags.feature_names == ("red", "nir", "yield")
 
 
@@ -87,7 +88,7 @@ def test_every_instance_keeps_its_row_and_what_was_kept(missing):
     naive = frame.groupby("plot", sort=False).cumcount()
     for k, row in enumerate(table["row"]):
         assert frame["red"][row] == chosen.instances[k, 0]
-        assert table["barcode"][k] == frame["barcode"][row] and table["bag"][k] == frame["plot"][row]
+        assert table["barcode"][k] == frame["barcode"][row] and table["plot"][k] == frame["plot"][row]
         assert table["instance"][k] == naive[row]
 
 
@@ -128,3 +129,14 @@ def test_check_counts_what_remains():
     bags, _ = bw.load(frame.dropna(), bag="plot", target="yield")
     assert found.rows == 45 and found.sizes == (bags.sizes.min(), np.median(bags.sizes), bags.sizes.max())
     assert "3 of 48 rows, in 3 bags, have missing values and are dropped" in [one.text for one in found.findings]
+
+
+@pytest.mark.parametrize("as_frame", [lambda frame: frame, pl.from_pandas])
+def test_decimal_commas_with_gaps_are_read(as_frame):
+    frame = field()
+    texts = [f"{value}".replace(".", ",") for value in frame["red"]]
+    texts[3], texts[5] = "", "NA"
+    bags, _ = bw.load(as_frame(frame.assign(red=texts)), bag="plot", target="yield", decimal=",", missing="keep")
+    expected = frame["red"].to_numpy().copy()
+    expected[[3, 5]] = np.nan
+    np.testing.assert_array_equal(bags.instances[:, 0], expected[bags.kept["row"]])

@@ -10,9 +10,6 @@ import bagwise as bw
 from bagwise.io import readers as reading
 from bagwise.io.paths import find_files
 
-# What is told on the way is tested in tests/io/test_nothing_unsaid.py.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
-
 
 @pytest.fixture
 def frame():

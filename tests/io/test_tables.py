@@ -13,9 +13,6 @@ import pytest
 
 from bagwise import check_table, from_table, load
 
-# What is told on the way is tested in test_nothing_unsaid.py.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
-
 NAN, INF = float("nan"), float("inf")
 BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
 
@@ -131,6 +128,7 @@ def test_a_large_arrow_table_keeps_its_rows_in_order():
     assert (y == bags.ids.astype(int) % 7).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_input_is_left_alone_and_order_of_rows_inside_a_bag_kept(build):
     data = long_table()
     frame = build(data)
@@ -192,6 +190,7 @@ def test_numbers_of_any_type_beside_lists():
     assert from_table(frame, bag="site")[0].instances.tolist() == [[1, 4], [2, 4], [3, 5]]
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 @pytest.mark.parametrize(
     ("column", "words"),
     [
@@ -226,6 +225,7 @@ def test_text_that_is_none_of_numbers_is_left_out_with_a_word(build, column):
     assert bags.feature_names == ("x",)
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_roles_and_ignore(build):
     data = long_table()
     only = from_table(build(data), bag="site", target="aod", ignore="count")[0]
@@ -247,6 +247,7 @@ def test_missing_refused(holes):
         from_table(holes, bag="site")
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_missing_dropped(holes):
     bags, _ = from_table(holes, bag="site", missing="drop-instances")
     assert bags.ids.tolist() == ["a", "b", "c"] and not bags.has_missing
@@ -259,6 +260,7 @@ def test_missing_kept(holes):
     assert bags.has_missing
 
 
+@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 def test_infinite_values_are_dropped_or_refused(build):
     frame = build({"site": ["a", "a", "b"], "x": [1.0, INF, 3.0]})
     for missing in ("refuse", "keep"):
@@ -390,9 +392,9 @@ def test_records_cannot_be_ids():
             from_table(frame, bag="site")
 
 
-def test_a_lazy_frame_is_to_be_collected():
-    with pytest.raises(TypeError, match="not LazyFrame; collect"):
-        from_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site")
+def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
+    [finding] = check_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site").findings
+    assert finding.level == "error" and "not LazyFrame; collect() a lazy frame first" in finding.text
 
 
 def test_a_target_that_cannot_be_squared_is_named():

@@ -84,7 +84,7 @@ def test_the_catalogue_differs_from_instance_kme_in_the_weights():
     quick = {"instances__regressor__epochs": (2, 4), "instances__regressor__hidden": (8,)}
     model = bw.method("instance-kme-attention").set_params(**quick, powers=(0.0,), attention=ATTENTION)
     # The one other difference: its second stage adds nothing to the mean, which would have to be weighted, too.
-    plain = bw.method("instance-kme").set_params(**quick, head__offset="none", instances__judge__offset="none")
+    plain = bw.method("instance-kme:single").set_params(**quick, head__offset="none", instances__judge__offset="none")
     np.testing.assert_array_equal(model.fit(BAGS, Y).predict(NEW), plain.fit(BAGS, Y).predict(NEW))
     uses = {p: bw.method("instance-kme-attention", preset=p).use for p in ("default", "loss", "embedding")}
     assert uses == {"default": "both", "loss": "loss", "embedding": "embedding"}

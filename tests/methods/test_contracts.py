@@ -9,6 +9,8 @@ from bagwise.testing import bag_estimator_checks
 
 # Methods whose fit takes a second or so: every run checks what is most easily broken, the slow run everything.
 COSTLY = {
+    "additive",
+    "aggregate-gp",
     "attention",
     "auto",
     "instance-kme-attention",
@@ -25,17 +27,32 @@ REPEATS = "repeated_instances_change_nothing"
 COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of the bag"}
 
 
+# A training cut short makes and keeps the same promises; the slow run trains in full.
+BRIEF = {"epochs": 2, "restarts": 1, "draws": 10, "warmup": 10}
+
+
+def brief(model):
+    for name, value in model.get_params().items():
+        if (key := name.split("__")[-1]) in BRIEF:
+            model.set_params(**{name: (1, BRIEF[key]) if isinstance(value, tuple) else BRIEF[key]})
+    return model
+
+
 def cases():
     for name in bw.method_names():
         needs = bw.method_card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
+        skip = pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")
+        trained = any(key.split("__")[-1] in BRIEF for key in bw.method(name).get_params())
         for what, check in bag_estimator_checks(laws=() if name in COUNTS_INSTANCES else (REPEATS,)):
-            marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
-            if what in MINUTES or (name in COSTLY and what not in ALWAYS):
-                marks.append(pytest.mark.slow)
-            yield pytest.param(name, check, marks=marks, id=f"{name}-{what}")
+            rare = what in MINUTES or (name in COSTLY and what not in ALWAYS)
+            if not rare:
+                yield pytest.param(name, check, True, marks=[skip], id=f"{name}-{what}")
+            if rare or trained:
+                yield pytest.param(name, check, False, marks=[skip, pytest.mark.slow], id=f"{name}-{what}-in full")
 
 
-@pytest.mark.parametrize(("name", "check"), list(cases()))
-def test_contract(name, check):
-    check(bw.method(name))
+@pytest.mark.parametrize(("name", "check", "short"), list(cases()))
+def test_contract(name, check, short):
+    model = bw.method(name)
+    check(brief(model) if short else model)

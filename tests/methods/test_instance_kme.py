@@ -38,7 +38,7 @@ def test_networks_of_the_presets():
 
 
 def test_the_first_step_gives_instance_predictions():
-    model = bw.method("instance-kme").set_params(**QUICK).fit(BAGS, Y)
+    model = bw.method("instance-kme:single").set_params(**QUICK).fit(BAGS, Y)
     predictions = model[:1].transform(BAGS)
     assert isinstance(predictions, bw.Bags) and predictions.shape == (60, 1)
     np.testing.assert_array_equal(predictions.offsets, BAGS.offsets)
@@ -48,7 +48,7 @@ def test_the_first_step_gives_instance_predictions():
 
 def test_epochs_are_chosen_by_the_second_stage():
     """Labels that only the spread of a bag tells: bag means of any network are useless, yet its late epochs are not."""
-    model = bw.method("instance-kme").set_params(instances__regressor__epochs=(1, 2, 3)).fit(BAGS, Y)
+    model = bw.method("instance-kme:single").set_params(instances__regressor__epochs=(1, 2, 3)).fit(BAGS, Y)
     errors = model[0].candidate_errors_
     assert model[0].candidate_ == {"epochs": (1, 2, 3)[int(np.argmin(errors))]}
     column = clone(model[0]).fit_transform(BAGS, Y)
@@ -56,7 +56,7 @@ def test_epochs_are_chosen_by_the_second_stage():
 
 
 def test_inside_scikit_learn():
-    model = bw.method("instance-kme").set_params(**QUICK)
+    model = bw.method("instance-kme:single").set_params(**QUICK)
     assert cross_val_score(model, BAGS, Y, cv=3).shape == (3,)
     assert len(cross_validate(model, BAGS, Y, cv=3, return_train_score=True)["train_score"]) == 3
     assert cross_val_predict(model, BAGS, Y, cv=3).shape == (60,)
@@ -85,14 +85,26 @@ def test_instance_mean_is_the_mean_of_one_networks_predictions():
 
 
 def test_noise_labels_give_no_skill():
-    y = np.random.default_rng(0).normal(size=60)
-    assert cross_val_score(bw.method("instance-kme").set_params(**QUICK), BAGS, y, cv=5).mean() < 0.1
+    y = np.random.default_rng(1).normal(size=60)  # not 0, the seed from which the targets of the bags were drawn
+    assert cross_val_score(bw.method("instance-kme"), BAGS, y, cv=5).mean() < 0.1
+    assert cross_val_score(bw.method("instance-kme:single").set_params(**QUICK), BAGS, y, cv=5).mean() < 0.1
 
 
 def test_refusals():
     with pytest.raises(ValueError, match="no method 'instance-kne'; did you mean 'instance-kme'"):
         bw.method("instance-kne")
-    with pytest.raises(ValueError, match="instance-kme has no preset 'quick'; it has 'default', 'paper', 'notebook'"):
+    with pytest.raises(
+        ValueError, match="instance-kme has no preset 'quick'; it has 'default', 'single', 'paper', 'notebook'"
+    ):
         bw.method("instance-kme", preset="quick")
     with pytest.raises(ValueError, match="50 folds need at least 50 bags, and there are 20; ask for fewer folds"):
         bw.method("instance-kme", preset="paper").fit(BAGS[:20], Y[:20])
+
+
+def test_the_paper_preset_warns_of_predictions_far_outside_those_of_training():
+    model = bw.method("instance-kme:paper").set_params(**QUICK).fit(BAGS, Y)
+    low, high = model[-1].feature_range_in_[:, 0]
+    inside, outside = (bw.from_arrays([np.full((3, 1), high + part * (high - low))]) for part in (0.05, 0.2))
+    model[-1].predict(inside)
+    with pytest.warns(UserWarning, match=r"bag 0 has instance predictions of up to .*use KernelMean\(beyond='clip'\)"):
+        model[-1].predict(outside)

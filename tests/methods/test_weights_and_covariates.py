@@ -15,10 +15,12 @@ from bagwise.kernels import Gaussian
 from bagwise.regressors import EmbeddingRidge, PoolPredictions, RidgePath
 from bagwise.testing.contract_checks import sample
 
-COSTLY = {"attention", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir", "auto"}
-HONOUR = {"instance-mean", "instance-median", "instance-kme", "aggregated", "statistics"}
+COSTLY = {
+    *("additive", "attention", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir", "auto")
+}
+HONOUR = {"additive", "instance-mean", "instance-median", "instance-kme", "aggregated", "statistics"}
 HONOUR |= {"input-kme", "phase", "quantile", "sliced-wasserstein", "auto"}
-HONOUR |= {"blr", "shrinkage", "bdr", "instance-kme-shrinkage"}
+HONOUR |= {"blr", "shrinkage", "bdr", "instance-kme-shrinkage", "aggregate-gp"}
 BAGS, Y = sample(50, feature_names=["a", "b", "c"])
 rng = np.random.default_rng(0)
 C = rng.normal(size=(50, 2)) * [1.0, 100.0]

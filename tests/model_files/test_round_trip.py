@@ -32,7 +32,10 @@ from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contract_checks import sample
 
 # The default preset of every method is a contract (check_saves). Those whose fit takes longer wait for the slow run.
-COSTLY = {"attention", "instance-kme", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage", "bdr", "bmir"}
+COSTLY = {
+    *("additive", "attention", "instance-kme", "instance-kme-attention", "instance-kme-shrinkage", "shrinkage"),
+    *("bdr", "bmir"),
+}
 
 
 def presets():
@@ -43,7 +46,7 @@ def presets():
             marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
             marks += (
                 [pytest.mark.slow]
-                if name in COSTLY or preset in ("best", "ensemble", "forest", "second-kernel")
+                if name in COSTLY or preset in ("additive", "best", "ensemble", "forest", "second-kernel")
                 else []
             )
             yield pytest.param(name, preset, marks=marks)

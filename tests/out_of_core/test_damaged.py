@@ -60,7 +60,7 @@ class Harmed:
 @pytest.fixture(scope="module")
 def client():
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
         yield client
 

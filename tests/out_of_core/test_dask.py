@@ -15,7 +15,7 @@ from bagwise.out_of_core import fit_scan, predict_scan
 def client():
     """Two workers in this process: what they do is what workers do elsewhere, and they start at once."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as workers,
         Client(workers, set_as_default=False) as client,
     ):
         yield client

@@ -25,10 +25,10 @@ from bagwise.out_of_core import fit_scan, predict_scan, summable_methods
 def test_however_the_rows_are_cut_the_model_is_that_of_memory(name, table, tmp_path):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     expected = small(name).fit(bags, y).predict(bags)
-    for seed in range(4):
+    for seed in range(2):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        source = scanned(cut(table, folder, seed), chunk_rows=[100, 333, 10**6, 57][seed])
+        source = scanned(cut(table, folder, seed), chunk_rows=[10**6, 57][seed])
         model = fit_scan(source, small(name))
         assert_allclose(model.predict(bags), expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
         found = predict_scan(model, source)
@@ -87,6 +87,23 @@ def test_landmarks_leave_the_same_noise(table):
     assert_allclose(mine.embedding_.noise_, ordinary.embedding_.noise_, rtol=1e-9, atol=1e-12)
     for one, other in zip(mine.predict(bags, return_std=True), ordinary.predict(bags, return_std=True), strict=True):
         assert_allclose(one, other, rtol=1e-9)
+
+
+def test_sums_of_instances_are_fitted_and_predicted_as_in_memory(table):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    expected = small("aggregate-gp").set_params(aggregate="sum").fit(bags, y * bags.sizes)
+    total = pa.array(
+        np.asarray(table["y"]) * bags.sizes[[bags.ids.tolist().index(one) for one in table["bag"].to_pylist()]]
+    )
+    source = scanned(table.set_column(table.schema.get_field_index("y"), "y", total), chunk_rows=70)
+    model = fit_scan(source, small("aggregate-gp").set_params(aggregate="sum"))
+    for one, other in zip(model.predict(bags, return_std=True), expected.predict(bags, return_std=True), strict=True):
+        assert_allclose(one, other, rtol=1e-8)
+    found = predict_scan(model, source)
+    order = [found.ids.tolist().index(one) for one in bags.ids]
+    assert_allclose(found.values[order], expected.predict(bags), rtol=1e-8)
+    with pytest.raises(ValueError, match="AggregateGP cannot be fitted from sums"):
+        fit_scan(source, small("aggregate-gp").set_params(likelihood="poisson"))
 
 
 @pytest.mark.parametrize("options", [{"predictor": "refit"}, {"predictor": "last-fold"}, {"weighting": "instance"}])
@@ -246,7 +263,7 @@ def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatc
 def same_in_memory_and_in_pieces(table, name):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     expected = small(name).fit(bags, y).predict(bags)
-    for rows in (7, 333, 10**6):
+    for rows in (29, 10**6):
         found = fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags)
         assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
@@ -279,7 +296,7 @@ def test_a_column_that_varies_by_rounding_alone_is_constant(name, table):
     nearly = 0.1 * (1 + np.arange(table.num_rows) % 3 * 2.0**-52)
     table = table.set_column(table.column_names.index("same"), "same", pa.array(nearly))
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
-    one, other = (fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags) for rows in (7, 10**6))
+    one, other = (fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags) for rows in (29, 10**6))
     assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(one).max())
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from bagwise.io.conditions import as_where
 from bagwise.out_of_core import scan
-from bagwise.out_of_core.table_scan import as_where
 
 
 @pytest.fixture

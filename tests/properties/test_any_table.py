@@ -13,7 +13,7 @@ from tests.helpers.generating import effort, finite, numbers, told, try_all
 import bagwise as bw
 
 # What is told on the way is tested in tests/io/test_nothing_unsaid.py.
-pytestmark = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+told_on_the_way = pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
 
 ids = st.one_of(
     st.sampled_from(["a", "b", "c", "", " a", "é", "<script>", "2020-01-01", "1"]).map(lambda x: x),
@@ -60,6 +60,7 @@ LIBRARIES = {
 }
 
 
+@told_on_the_way
 @pytest.mark.parametrize("library", LIBRARIES)
 @effort
 def test_a_table_is_a_dictionary_of_bags(effort, library):
@@ -79,6 +80,7 @@ def test_a_table_is_a_dictionary_of_bags(effort, library):
 
 
 @effort
+@told_on_the_way
 @pytest.mark.filterwarnings("ignore:.*looks like a fill value")
 def test_a_look_at_a_table_agrees_with_loading_it(effort):
     def check(columns):

@@ -37,6 +37,8 @@ STRICT, MARGIN, FLOOR, CHAOTIC = 1e-10, 100.0, 1e-7, 1e-3
 SHORT = {
     "instance-kme:paper": {"instances__folds": 4, "instances__regressor__epochs": 10},
     "instance-kme:notebook": {"instances__folds": 4, "instances__regressor__epochs": 5},
+    "additive": {"folds": 2, "epochs": 30},
+    "additive:sum": {"folds": 2, "epochs": 30},
     "attention": {"restarts": 2, "epochs": 30},
     "attention:gated": {"restarts": 2, "epochs": 30},
     "attention:moments": {"restarts": 2, "epochs": 30},

@@ -28,14 +28,16 @@ from reference_cases import (
 import bagwise as bw
 
 # A second or so on the larger sets; the first set has them in every run.
-COSTLY = ("attention", "instance-kme-attention", "bdr", "shrinkage", "bmir:paper")
+COSTLY = ("additive", "attention", "instance-kme-attention", "bdr", "shrinkage", "bmir:paper")
 KEPT, KEPT_MODELS = read(VALUES), read(ANSWERS)
 
 
 def cases():
     for data in data_sets():
         for case in method_cases():
-            slow = case.startswith(COSTLY) and data != "equal" and not (data == "beside" and ":" not in case)
+            preset = ":" in case
+            slow = case.startswith(COSTLY) and data != "equal" and (data != "beside" or preset)
+            slow |= (preset and data == "ragged") or (case == "auto:best" and data != "equal")
             yield pytest.param(data, case, marks=[*marks(case), *[pytest.mark.slow] * slow])
 
 

@@ -1,8 +1,9 @@
-"""Write the reference files again: ``python tests/reference/write_reference.py [values] [signatures] [models]``.
+"""Write the reference files again: ``write_reference.py [values [METHOD ...]] [signatures] [models]``.
 
-Without arguments all three. Do so only when numbers, signatures or the model file are meant to change, and say so in
-CHANGES.md; model files are kept from the version that wrote them, so that files of users are seen to open.
-The values are computed once more on each of the KERNELS, for how far they differ there (minutes, mostly compiling).
+Without arguments all three; with names of methods, the values of those alone. Do so only when numbers, signatures or
+the model file are meant to change, and say so in CHANGES.md; model files are kept from the version that wrote them, so
+that files of users are seen to open. The values are computed once more on each of the KERNELS, for how far they differ
+there (minutes, mostly compiling).
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ SMALL = {
 TARGETS = {"auto of skewed targets": lambda y: np.exp(3.0 * y), "auto of noise": lambda y: np.sin(1e4 * y)}
 
 
-def values() -> dict:
-    """The answers of every method on every set."""
-    cases = [(data, case) for data in data_sets() for case in method_cases()]
+def values(names: list[str]) -> dict:
+    """The answers of these methods (all, if none are named) on every set."""
+    cases = [(data, case) for data in data_sets() for case in names or method_cases()]
     return {
         f"{data} {case}": answers(fitted(case, data), split(case, data)[2], std=gives_std(case)) for data, case in cases
     }
@@ -125,16 +126,22 @@ def _parts() -> dict:
     }
 
 
-def write_values() -> None:
-    kept, others = values(), [_elsewhere(kernel) for kernel in KERNELS]
+def write_values(names: list[str]) -> None:
+    """Those of the methods named, the others as they are; or all of them anew."""
+    kept, others = values(names), [_elsewhere(kernel, names) for kernel in KERNELS]
     far = {case: float(f"{max(distance(other[case], kept[case]) for other in others):.1e}") for case in kept}
-    write(VALUES, {"fingerprint": fingerprint(), "between kernels": far, "cases": kept})
+    before = json.loads(VALUES.read_text()) if names else {"between kernels": {}, "cases": {}}
+    if names and before["fingerprint"] != fingerprint():
+        raise SystemExit("the values that stay were written with other kernels of linear algebra; write all of them")
+    both = {key: before[key] | new for key, new in (("between kernels", far), ("cases", kept))}
+    write(VALUES, {"fingerprint": fingerprint()} | both)
 
 
-def _elsewhere(kernel: dict) -> dict:
+def _elsewhere(kernel: dict, names: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "values.json"
-        subprocess.run([sys.executable, __file__, "elsewhere", path], env={**os.environ, **kernel}, check=True)
+        call = [sys.executable, __file__, "elsewhere", path, *names]
+        subprocess.run(call, env={**os.environ, **kernel}, check=True)
         return json.loads(path.read_text())
 
 
@@ -153,9 +160,9 @@ def write_models() -> None:
 if __name__ == "__main__":
     asked = sys.argv[1:] or ["values", "signatures", "models"]
     if asked[0] == "elsewhere":
-        Path(asked[1]).write_text(json.dumps(values()))
+        Path(asked[1]).write_text(json.dumps(values(asked[2:])))
     if "values" in asked:
-        write_values()
+        write_values([case for case in asked if case not in ("values", "signatures", "models")])
     if "signatures" in asked:
         write(SIGNATURES, signatures())
     if "models" in asked:

@@ -75,13 +75,13 @@ def test_kept_coordinates_make_maps(frame, tmp_path):
     bags, y = bw.load(frame, bag="site", target="y", keep=["lon", "lat"], ignore=["gaps"])
     model = bw.method("aggregated").fit(bags, y)
     report = Report(write_model_report(tmp_path / "model.html", model, bags, y))
-    assert report.explorer["axes"] == ["lon", "lat"]
+    assert [report.explorer["kept"][column] for column in report.explorer["axes"]] == ["lon", "lat"]
     places = [a for tag, a in report.tags if tag == "circle" and a.get("class", "").startswith("place ")]
     assert len(places) == 30
-    names = report.words("bag-table", "bag")
+    names = report.words("bag-table", "site")
     for name, bag in zip(names, report.explorer["bags"], strict=True):
         mine = frame[frame.site == int(name)]
-        np.testing.assert_allclose(bag["place"], mine[["lon", "lat"]].to_numpy().T, atol=2e-3)
+        np.testing.assert_allclose(np.array(bag["kept"], dtype=float), mine[["lon", "lat"]].to_numpy().T, rtol=1e-6)
     without, _ = bw.load(frame, bag="site", target="y", ignore=["gaps", "lon", "lat"])
     assert coordinates_of(without) is None
 

@@ -9,8 +9,9 @@ from tests.helpers.toy_runs import MeanOfFirst, instance_kme
 import bagwise as bw
 from bagwise.explanations import explain
 from bagwise.intervals import Intervals
-from bagwise.reports import write_model_report
-from bagwise.reports.explorer import explain_bags, learned_function
+from bagwise.regressors import AggregateGP
+from bagwise.reports import charts, write_model_report
+from bagwise.reports.explorer import explain_bags, learned_function, values_section
 from bagwise.reports.text import shown
 from bagwise.testing.contract_checks import sample
 
@@ -168,3 +169,56 @@ def test_bags_too_large_to_leave_out_are_refused_in_words():
     bags = bw.from_arrays([np.zeros(401), np.ones(500)])
     with pytest.raises(ValueError, match="every bag has more than 400 instances"):
         explain_bags(MeanOfFirst().fit(bags, np.array([0.0, 1.0])), bags)
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum"])
+def test_methods_that_aggregate_values_show_them(tmp_path, aggregate):
+    rng = np.random.default_rng(0)
+    bags, y = sample(30, feature_names=["x", "y", "rain"])
+    bags = bags.with_weights(rng.uniform(1.0, 3.0, bags.n_instances))
+    model = AggregateGP(aggregate=aggregate, grid={}).fit(bags, y)
+    report = write(tmp_path, model, bags, y, method="aggregate-gp")
+    assert f"predicts a bag by the {aggregate} of the values of its instances" in report.text
+    section = values_section("aggregate-gp", model, bags, y)
+    against, *maps = (str(plot["svg"]) for plot in section["plots"])
+    assert [one.count("h0") for one in (against, *maps)] == [30, bags.n_instances, bags.n_instances]
+    for numbers, plot in zip(model.predict_instances(bags, return_std=True), section["plots"][1:], strict=True):
+        ends = f"from {shown(numbers.min())} to {shown(numbers.max())}"
+        assert ends in plot["caption"] and ends in report.text
+
+
+def test_the_chart_of_values_has_means_over_targets(monkeypatch):
+    bags, y = sample(30)
+    model, drawn = AggregateGP(aggregate="sum", grid={}).fit(bags, y), {}
+    monkeypatch.setattr(charts, "values_against_targets", lambda *numbers: drawn.update(numbers=numbers))
+    assert len(values_section("aggregate-gp", model, bags, y)["plots"]) == 1  # no places, no map
+    rates, mean, low, high, _ = drawn["numbers"]
+    np.testing.assert_allclose(rates, y / bags.sizes)
+    np.testing.assert_allclose(mean, model.predict(bags) / bags.sizes)
+    parts = np.split(model.predict_instances(bags), bags.offsets[1:-1])
+    np.testing.assert_allclose(low, [np.quantile(part, 0.1) for part in parts])
+    np.testing.assert_allclose(high, [np.quantile(part, 0.9) for part in parts])
+
+
+def test_other_methods_have_no_section_of_values(tmp_path):
+    bags, y = sample(30)
+    assert values_section("aggregated", bw.method("aggregated").fit(bags, y), bags, y) is None
+
+
+def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
+    bags, y = sample(40)
+    model = Intervals("aggregated", folds=4).fit(bags, y)
+    report = write(tmp_path, model, bags, y, held_out=y - model.residuals_, fold=model.fold_)
+    found = bw.importance(model, bags, y, repeats=3)
+    assert report.values("features", "whole") == found.table()["whole"]
+    judged = [bw.novelty(bags[model.fold_ != k], bags[model.fold_ == k]) for k in range(4)]
+    counts = [sum(one.counts()[verdict] for one in judged) for verdict in ("inside", "edge", "outside")]
+    assert report.values("verdicts", "bags") == counts
+    inside = np.concatenate([one.ids[one.verdict == "inside"] for one in judged])
+    assert report.values("verdicts", "RMSE")[0] == pytest.approx(np.sqrt(np.mean(model.residuals_[inside] ** 2)))
+
+
+def test_features_are_not_measured_in_sample(tmp_path):
+    bags, y = sample(30)
+    report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
+    assert "Which features matter" not in report.text and "Unusual bags" in report.text

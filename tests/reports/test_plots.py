@@ -112,7 +112,7 @@ def test_bag_distributions_of_predictions_show_the_targets(axis):
 
 
 def test_learned_function(axis):
-    model = bw.method("instance-kme").fit(BAGS, Y)
+    model = bw.method("instance-kme:single").fit(BAGS, Y)
     predictions = model[:-1].transform(BAGS)
     assert plots.learned_function(axis, model[-1], predictions) is axis
     grid, h = axis.lines[1].get_data()
@@ -124,7 +124,7 @@ def test_learned_function(axis):
 
 def test_learned_function_of_bags_with_covariates_is_at_their_mean(axis):
     bags = BAGS.with_covariates(Y + rng.normal(size=40), ["angle"])
-    model = bw.method("instance-kme").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
+    model = bw.method("instance-kme:single").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
     predictions = model[:-1].transform(bags)
     plots.learned_function(axis, model[-1], predictions)
     grid, h = axis.lines[1].get_data()
@@ -210,3 +210,21 @@ def test_without_matplotlib_the_extra_is_named():
     code = "import sys; sys.modules['matplotlib'] = None; import bagwise.reports.plots"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode and "pictures need matplotlib: pip install matplotlib" in done.stderr
+
+
+def test_importance(axis):
+    found = bw.importance(bw.method("aggregated").fit(BAGS, Y), BAGS, Y, repeats=1)
+    plots.importance(axis, found, most=1)
+    assert [label.get_text() for label in axis.get_yticklabels()] == [found.names[0]]
+    drawn = [container.lines[0].get_xdata()[0] for container in axis.containers]
+    assert drawn == [found.rise[part][0] for part in ("whole", "mean", "spread")]
+    assert "rise of the RMSE" in axis.get_xlabel()
+
+
+def test_a_learning_curve_is_drawn_as_measured_and_beyond(axis):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    curve = bw.learning_curve("aggregated", bags, y, repeats=1, folds=2, sizes=[8, 11, 15, 20])
+    assert plots.learning_curve(axis, curve) is axis
+    law, measured, now = axis.lines[0], axis.lines[1], axis.lines[-1]
+    assert measured.get_ydata().tolist() == curve.errors.tolist() and now.get_xdata()[0] == 40
+    assert law.get_xdata()[-1] == pytest.approx(80) and law.get_ydata()[-1] == pytest.approx(curve.predict(80)[0])

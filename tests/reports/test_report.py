@@ -308,3 +308,31 @@ def test_a_changed_method_is_told(tmp_path):
     assert "has changed since" not in write(results, tmp_path).text
     results.record["methods"]["aggregated"]["estimator"] = "another"
     assert "aggregated has changed since the run was made" in write(results, tmp_path).text
+
+
+def test_coverage_for_every_kind_of_bag_and_scores_by_label(data, tmp_path):
+    bags, y = data
+    site = np.arange(40) % 2
+    results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=4, by={"site": site}, name="toy")
+    page = write(results, tmp_path, explore=False)
+    rows = results.scores_by()
+    assert page.values("by", "RMSE") == sorted(rows["rmse"], reverse=True) and page.values("by", "bags") == [20, 20]
+    assert "2 of 2 labels of site had bags in training" in page.text
+    kinds = page.words("coverage", "bags of")
+    assert kinds[0] == "all bags" and kinds[-2:] == ["group 0", "group 1"] and any(k.startswith("size ") for k in kinds)
+    counts, inside = page.values("coverage", "bags"), page.values("coverage", "inside")
+    assert counts[0] == 40 and counts[-2:] == [20, 20]
+    assert inside[0] == pytest.approx((inside[-2] + inside[-1]) / 2)
+
+
+def test_a_model_with_intervals_shows_its_own_by_group(data, tmp_path):
+    from bagwise.reports import write_model_report
+
+    bags, y = data
+    grouped = bw.Bags(bags.instances, bags.offsets, groups=np.arange(40) // 2)
+    model = bw.Intervals("aggregated", folds=5).fit(grouped, y)
+    page = Report(write_model_report(tmp_path / "m.html", model, grouped, y, held_out=y - model.residuals_))
+    bounds = model.held_out_interval(grouped, y, 0.9)
+    assert page.values("coverage", "width")[0] == pytest.approx(np.ptp(bounds, axis=1).mean())
+    assert page.values("coverage", "inside")[0] == np.mean((bounds[:, 0] <= y) & (y <= bounds[:, 1]))
+    assert sum(one.startswith("group ") for one in page.words("coverage", "bags of")) == 20

@@ -1,7 +1,8 @@
 """One default for every problem: methods tried on the same folds of bags, and an honest blend of them."""
 
 from bagwise.auto.auto_regressor import AutoRegressor
-from bagwise.auto.blend import blend, blend_weights
+from bagwise.auto.blend import blend
 from bagwise.auto.members import Member
+from bagwise.regressors.prediction_blend import blend_weights
 
 __all__ = ["AutoRegressor", "Member", "blend", "blend_weights"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
+
+from bagwise.regressors.prediction_blend import least_absolute, least_squares, root_weights
 
 METRICS = ("rmse", "mae")
-ROUNDS = 30  # of reweighted least squares, for absolute errors
 
 
 @dataclass(frozen=True)
@@ -25,69 +25,6 @@ class Blend:
 def losses(predictions: np.ndarray, y: np.ndarray, metric: str = "rmse") -> np.ndarray:
     """Squared errors, or absolute ones for "mae"."""
     return np.abs(predictions - y) if metric == "mae" else (predictions - y) ** 2
-
-
-def blend_weights(
-    Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None, metric: str = "rmse"
-) -> np.ndarray:
-    r"""Weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1; or of least absolute error.
-
-    As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
-    of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v points where w does, and w = v / Σ v exactly. Absolute errors are squared errors whose weight is
-    one over the absolute residual: a few rounds of the same, each with the weights of the round before.
-
-    Parameters
-    ----------
-    Z : array (bags, members), held-out predictions
-    y : the targets
-    sample_weight : one weight per bag, optional
-    metric : {"rmse", "mae"}
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> y = np.array([0.0, 1.0, 2.0, 3.0])
-    >>> Z = np.column_stack([y + [1, -1, 1, -1], y - [1, -1, 1, -1], 9 - y])
-    >>> blend_weights(Z, y).round(6).tolist()  # two errors that cancel, and a member that is wrong
-    [0.5, 0.5, 0.0]
-
-    References
-    ----------
-    Breiman (1996), Stacked regressions. Lawson, Hanson (1974), Solving least squares problems.
-    """
-    errors = y[:, None] - Z
-    if metric == "mae":
-        return _least_absolute(errors, np.ones(len(y)) if sample_weight is None else sample_weight)
-    return _least_squares(errors * _root(sample_weight, len(y))[:, None])
-
-
-def _least_squares(errors: np.ndarray) -> np.ndarray:
-    return _least(np.linalg.qr(errors, mode="r") if len(errors) > errors.shape[1] else errors)
-
-
-def _least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """By reweighted least squares; the best of the rounds, as the last need not be."""
-    found = np.ones(errors.shape[1]) / errors.shape[1]
-    best, least = found, np.inf
-    smallest = 1e-6 * np.abs(errors).mean() or 1.0
-    for _ in range(ROUNDS):
-        residual = np.abs(errors @ found)
-        loss = float(np.average(residual, weights=weight))
-        if loss < least * (1 - 1e-9):
-            best, least = found, loss
-        elif loss > least * (1 + 1e-9):
-            break
-        found = _least_squares(errors * np.sqrt(weight / np.maximum(residual, smallest))[:, None])
-    return best
-
-
-def _least(errors: np.ndarray) -> np.ndarray:
-    """The direction of the simplex in which the errors are smallest."""
-    scale = np.sqrt((errors**2).sum(axis=0).min()) or 1.0
-    rows = np.vstack([errors / scale, np.ones(errors.shape[1])])
-    found = nnls(rows, np.append(np.zeros(len(errors)), 1.0))[0]
-    return found / found.sum()
 
 
 def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
@@ -153,7 +90,7 @@ class _Ladder:
     """Blends of fewer and fewer members. A fold is known by R with RᵀR = EᵀE: a few numbers, however many bags."""
 
     def __init__(self, Z, y, fold, sample_weight):
-        errors = (y[:, None] - Z) * _root(sample_weight, len(y))[:, None]
+        errors = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None]
         grams = [errors[fold == k].T @ errors[fold == k] for k in np.unique(fold)]
         total = np.sum(grams, axis=0)
         self.folds = [_triangle(gram) for gram in grams]
@@ -181,7 +118,7 @@ class _Ladder:
         weights = (self.least(without[:, members]) for without in self.without)
         return sum(self.total(own[:, members] @ w) for own, w in zip(self.folds, weights, strict=True))
 
-    least = staticmethod(_least)
+    least = staticmethod(least_squares)
     total = staticmethod(lambda errors: float((errors**2).sum()))
 
 
@@ -189,11 +126,11 @@ class _AbsoluteLadder(_Ladder):
     """The same for absolute errors, which no Gram matrix knows: errors of all bags, times their weights."""
 
     def __init__(self, Z, y, fold, sample_weight):
-        self.whole = (y[:, None] - Z) * _root(sample_weight, len(y))[:, None] ** 2
+        self.whole = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None] ** 2
         self.folds = [self.whole[fold == k] for k in np.unique(fold)]
         self.without = [self.whole[fold != k] for k in np.unique(fold)]
 
-    least = staticmethod(lambda errors: _least_absolute(errors, np.ones(len(errors))))
+    least = staticmethod(lambda errors: least_absolute(errors, np.ones(len(errors))))
     total = staticmethod(lambda errors: float(np.abs(errors).sum()))
 
 
@@ -201,7 +138,3 @@ def _triangle(gram: np.ndarray) -> np.ndarray:
     """R with RᵀR = gram, of as many rows as there are members; eigenvalues lost to rounding are zero."""
     values, vectors = np.linalg.eigh(gram)
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-
-
-def _root(sample_weight, n: int) -> np.ndarray:
-    return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))

@@ -19,11 +19,12 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.auto.blend import blend_weights, losses
+from bagwise.auto.blend import losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.threads import one_thread
+from bagwise.regressors.prediction_blend import blend_weights
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by

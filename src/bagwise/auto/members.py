@@ -19,11 +19,8 @@ from bagwise.auto.preparation import Components, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics
-from bagwise.instances import OutOfFold
-from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.methods.catalogue import NamedMethod, method
 from bagwise.methods.distributions import sliced
-from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import BagPipeline
 
 MEAN = "mean"  # the name of the member that every other has to beat
@@ -164,7 +161,6 @@ class Menu:
             "statistics": self.boosting,
             "instance-kme": self.instance_kme,
             "em": self._by_networks("em"),
-            "instance-kme:ridge": self.instance_kme_ridge,
             "shrinkage:between": self.shrinkage,
         }
         members = [Member(name, make, costly=True) for name, make in found.items()]
@@ -182,8 +178,8 @@ class Menu:
         kernel_mean = Member(
             "input-kme:linear", lambda seed: self._short(method("input-kme:linear", random_state=seed), seed)
         )
-        others = {"instance-kme": self.instance_kme, "instance-kme:ridge": self.instance_kme_ridge}
-        return [*found, kernel_mean, *(Member(name, make, costly=True) for name, make in others.items())]
+        second = Member("instance-kme:additive", lambda seed: self._second_stage("additive", seed), costly=True)
+        return [*found, kernel_mean, second]
 
     def attention(self) -> Member:
         """Five networks; two to see on the first fold whether they are worth it."""
@@ -227,22 +223,17 @@ class Menu:
     def shrinkage(self, seed: int):
         return self._short(method("shrinkage", preset="between", random_state=seed), seed)
 
-    def instance_kme_ridge(self, seed: int):
-        """instance-kme with a ridge on random features of the instance for its networks."""
-        return self._second_stage(RandomFeatureRidge(random_state=seed), seed)
-
     def instance_kme(self, seed: int):
-        return self._second_stage(default_network(random_state=seed), seed)
+        return self._second_stage("default", seed)
 
     def _by_networks(self, name: str) -> Callable[[int], Any]:
         return lambda seed: self._seen_by_networks(method(name, random_state=seed), seed)
 
-    def _second_stage(self, learner, seed: int):
+    def _second_stage(self, preset: str, seed: int):
         """Five inner folds for ten: half the fits. Of few groups, each is a fold."""
-        folds = 5 if self.units >= 10 else "auto"
-        head, judge = second_stage(KERNELS), second_stage(KERNELS[:5:2])
-        stage = OutOfFold(learner, folds=folds, judge=judge, random_state=seed)
-        return self._seen_by_networks(BagPipeline([("instances", stage), ("head", head)]), seed)
+        model, folds = method("instance-kme", preset=preset, random_state=seed), 5 if self.units >= 10 else "auto"
+        learners = [f"instances__{name}__folds" for name, _ in model[0].learners]
+        return self._seen_by_networks(model.set_params(**dict.fromkeys(learners, folds)), seed)
 
     # What goes before them ------------------------------------------------------------------------------------------
 

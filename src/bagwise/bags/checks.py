@@ -13,7 +13,7 @@ import numpy as np
 
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import NUMBERS, differences, is_known, plain_number
+from bagwise.bags.frames import NUMBERS, differences, is_known, plain_number, unframe
 from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, bags_of, label, name_bags, unmask
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
@@ -64,15 +64,23 @@ def check_bags(
     return bags
 
 
-def check_targets(y, bags: Bags) -> np.ndarray:
-    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order."""
+def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
+    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order.
+
+    With ``some``, NaN stands for a bag without one.
+    """
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y = _aligned(y, bags)
+    y, _ = unframe(_aligned(y, bags), "y")
     if type(y) is not np.ndarray or y.dtype == object:
         y = unmask(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
+    if y.ndim == 2 and len(y) == len(bags):
+        raise ValueError(
+            f"y has {y.shape[1]} targets per bag, and a method learns one; choose a column, or fit "
+            "bw.MultiTarget(method), one model per target"
+        )
     if y.ndim != 1:
         raise ValueError(f"y must be one number per bag, not an array of shape {y.shape}")
     if len(y) != len(bags):
@@ -81,7 +89,7 @@ def check_targets(y, bags: Bags) -> np.ndarray:
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y must be numbers, not {y.dtype}")
     y = y.astype(np.float64)
-    unknown = ~np.isfinite(y)
+    unknown = np.isinf(y) if some else ~np.isfinite(y)
     if unknown.any():
         raise ValueError(f"{name_bags(bags.ids, unknown)} a missing or infinite target; drop such bags before fitting")
     large = np.abs(y) > LARGEST
@@ -146,6 +154,20 @@ def remember_columns(estimator, bags: Bags) -> None:
     _remember_names(estimator, "feature_names_in_", bags.feature_names)
     _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
     remember_ranges(estimator, bags)
+    if hasattr(type(estimator), "predict"):
+        remember_profile(estimator, bags)
+
+
+def remember_profile(estimator, bags: Bags) -> None:
+    """Note on the estimator what `bagwise.novelty` compares new bags with.
+
+    Once for a model: its parts, and the models of its folds, are given bags that are marked as compared.
+    """
+    estimator.__dict__.pop("profile_", None)
+    if not bags.compared:
+        from bagwise.bags.training_profile import TrainingProfile
+
+        estimator.profile_ = TrainingProfile(bags)
 
 
 def compare_columns(bags: Bags, fitted) -> None:
@@ -156,7 +178,7 @@ def compare_columns(bags: Bags, fitted) -> None:
         raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
     known = getattr(fitted, "feature_names_in_", None)
     if known is not None and bags.feature_names is not None:
-        _refuse_other_names(list(bags.feature_names), [str(name) for name in known])
+        refuse_other_names(list(bags.feature_names), [str(name) for name in known])
     _compare_covariates(bags, fitted)
     if bags.n_features != fitted.n_features_in_:
         raise ValueError(
@@ -246,7 +268,7 @@ def _compare_covariates(bags: Bags, fitted) -> None:
         )
 
 
-def _refuse_other_names(names: list[str], known: list[str]) -> None:
+def refuse_other_names(names: list[str], known: list[str]) -> None:
     if names == known:
         return
     other = differences(names, known)

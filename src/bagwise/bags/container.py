@@ -59,7 +59,9 @@ class Bags:
     ['b', 'a']
 
     ``kept`` holds columns that travel with the instances and are no features, by name: `load` sets ``row``, the
-    position of the instance in the table, counted from 0, and the columns that its ``keep`` names.
+    position of the instance in the table, counted from 0, and the columns that its ``keep`` names. `load` also sets
+    ``id_name`` and ``target_name``, what the table calls the bag id and the target, which tables of results use, and
+    ``categories``, the columns of categories with the names of the features that stand for their levels.
     """
 
     __slots__ = (
@@ -74,6 +76,9 @@ class Bags:
         "covariate_names",
         "compared",
         "kept",
+        "id_name",
+        "target_name",
+        "categories",
     )
 
     instances: np.ndarray
@@ -87,6 +92,9 @@ class Bags:
     covariate_names: tuple[str, ...] | None
     compared: bool  # whether an estimator has compared the values with those of its training
     kept: dict[str, np.ndarray] | None  # columns that travel with the instances, set by `load`; never features
+    id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
+    target_name: str | tuple[str, ...] | None
+    categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
 
     def __init__(
         self,
@@ -116,10 +124,11 @@ class Bags:
             validation.refuse_unlabelled(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
         names = validation.as_feature_names(names, instances.shape[1])
-        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing)
+        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, False, None)
+        values = (instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
+        self._set(*values, *[None] * (len(self.__slots__) - len(values)))  # the others are set by `load`
 
     def _set(self, *values):
         for name, value in zip(self.__slots__, values, strict=True):
@@ -337,7 +346,8 @@ class Bags:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
         names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
         missing = "keep" if self.has_missing else "refuse"
-        has_missing = not _usable(instances) and validation.check_values(instances, self.offsets, self.ids, missing)
+        usable = _usable(instances)
+        has_missing = not usable and validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
 
     def _fits(self, array) -> bool:

@@ -20,6 +20,7 @@ KNOWN: tuple[float, ...] = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, 
 KNOWN += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
+NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
 DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
 NUMBERS = (Real, Decimal, np.bool_)
 
@@ -47,17 +48,21 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
 class FrameColumns:
     """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
 
+    of_bags: tuple = ()
+    siblings: dict = {}
+
     def __init__(self, frame, fill_values=(), decimal: str = "."):
-        self.frame, self.fill_values, self._decimal = as_frame(frame), as_fill_values(fill_values), decimal
+        self.frame, self.fill_values, self.decimal = as_frame(frame), as_fill_values(fill_values), decimal
         self.names = self.frame.columns
         self.n_rows = len(self.frame)
+        self.origin: np.ndarray | None = None  # the positions of these rows in the table they were selected from
         self._columns: dict = {}
 
     def column(self, name) -> nw.Series:
         """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
         if name not in self._columns:
             series = _plain(self.frame.get_column(name))
-            self._columns[name] = _with_points(series) if self._decimal == "," else series
+            self._columns[name] = _with_points(series) if self.decimal == "," else series
         return self._columns[name]
 
     def kind(self, name) -> str:
@@ -87,6 +92,12 @@ class FrameColumns:
         """A column as it is."""
         return self.frame.get_column(name).to_numpy()
 
+    def rows(self, positions: np.ndarray) -> FrameColumns:
+        """The table of some rows."""
+        some = FrameColumns(self.frame[positions], self.fill_values, self.decimal)
+        some.origin = positions
+        return some
+
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
         series = self.frame.get_column(name)
@@ -108,10 +119,14 @@ class ArrayColumns:
     array([0.5, nan])
     """
 
+    of_bags: tuple = ()
+    siblings: dict = {}
+
     def __init__(self, arrays: dict[str, np.ndarray], fill_values=()):
         self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
         self.names = list(arrays)
         self.n_rows = len(next(iter(arrays.values())))
+        self.origin: np.ndarray | None = None
 
     def kind(self, name) -> str:
         dtype = self.arrays[name].dtype
@@ -126,12 +141,49 @@ class ArrayColumns:
     def values(self, name) -> np.ndarray:
         return self.arrays[name]
 
+    def rows(self, positions: np.ndarray) -> ArrayColumns:
+        some = ArrayColumns({name: values[positions] for name, values in self.arrays.items()}, self.fill_values)
+        some.origin = positions
+        return some
+
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         labels, first, codes = np.unique(self.arrays[name], return_index=True, return_inverse=True)
         order = np.argsort(first)
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return rank[codes], labels[order]
+
+
+class ExtendedColumns:
+    """A table with further columns, which answer for themselves: of a second table, or made of others.
+
+    ``of_bags`` are those of them that belong to the bags, not to the instances; ``siblings`` of a column are those made
+    of the same one, with which it stays.
+    """
+
+    def __init__(self, table, more: dict, *, of_bags=(), siblings=None):
+        self.table, self.more, self.fill_values = table, more, table.fill_values
+        self.names, self.n_rows, self.origin = [*table.names, *more], table.n_rows, table.origin
+        self.of_bags, self.siblings = [*table.of_bags, *of_bags], siblings or {}
+
+    def column(self, name) -> nw.Series:
+        more = self.more.get(name)
+        return self.table.column(name) if more is None else more.table.column(more.name)
+
+    def kind(self, name) -> str:
+        return self.more[name].kind if name in self.more else self.table.kind(name)
+
+    def single(self, name) -> bool:
+        return self.more[name].single if name in self.more else self.table.single(name)
+
+    def numbers(self, name) -> np.ndarray:
+        return self.more[name].numbers() if name in self.more else self.table.numbers(name)
+
+    def values(self, name) -> np.ndarray:
+        return self.more[name].values() if name in self.more else self.table.values(name)
+
+    def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
+        return self.more[name].factorise() if name in self.more else self.table.factorise(name)
 
 
 def as_fill_values(fill_values) -> tuple[float, ...]:
@@ -225,9 +277,15 @@ def _plain(series: nw.Series) -> nw.Series:
 
 def _with_points(series: nw.Series) -> nw.Series:
     """Texts that are all numbers with a decimal comma, as numbers; any other series as it is."""
-    if series.dtype != nw.String or not series.drop_nulls().str.contains(DECIMAL_COMMA).all():
+    if series.dtype != nw.String:
         return series
-    return series.str.replace_all(",", ".", literal=True).cast(nw.Float64)
+    known = series.drop_nulls()
+    known = known.filter(~known.is_in(NULLS))
+    if len(known) == 0 or not known.str.contains(DECIMAL_COMMA).all():
+        return series
+    names = nw.col(series.name)
+    texts = series.to_frame().select(nw.when(~names.is_in(NULLS)).then(names)).get_column(series.name)
+    return texts.str.replace_all(",", ".", literal=True).cast(nw.Float64)
 
 
 def _unboxed(series: nw.Series) -> np.ndarray | None:

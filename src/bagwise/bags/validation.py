@@ -219,33 +219,45 @@ def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
         raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
 
 
-def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str) -> bool:
+def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str, names=None) -> bool:
     """Refuse infinite values, those too large to be squared and, unless it may be kept, NaN; True where NaN is kept."""
     infinite = np.isinf(instances).any(axis=1)
     if infinite.any():
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values; "
+            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values{_in(np.isinf(instances), names)}; "
             "clip them, or leave those instances out, which load does with ",
             Parameter("missing", "drop-instances"),
         )
-    large = (np.abs(instances) > FLOATS[instances.dtype]).any(axis=1)
+    large = np.abs(instances) > FLOATS[instances.dtype]
     if large.any():
         raise ValueError(
-            f"{name_bags(ids, bags_of(large, offsets))} feature values beyond {LARGEST:g}, whose squares are infinite; "
-            "rescale the feature, or look for a fill value"
+            f"{name_bags(ids, bags_of(large.any(axis=1), offsets))} feature values beyond {LARGEST:g}"
+            f"{_in(large, names)}, whose squares are infinite; rescale the feature, or look for a fill value"
         )
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, unknown)} missing feature values (NaN); leave those instances out, which load does with ",
+            f"{name_bags(ids, unknown)} missing feature values (NaN){_in(np.isnan(instances), names)}; leave those "
+            "instances out, which load does with ",
             Parameter("missing", "drop-instances"),
             ", or keep them with ",
             Parameter("missing", "impute"),
             " for a method that fills them in",
         )
     return True
+
+
+def _in(marked: np.ndarray, names) -> str:
+    """Which column holds the first marked value, where columns have names."""
+    if names is None:
+        return ""
+    others = np.count_nonzero(marked.any(axis=0)) - 1
+    first = int(marked[marked.any(axis=1).argmax()].argmax())
+    return f" in column {str(names[first])!r}" + (
+        f" (and {others:,} other{'s' if others > 1 else ''})" if others else ""
+    )
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
+from bagwise.cli.arrays import arrays
 from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
 from bagwise.cli.evaluate import evaluate
 from bagwise.cli.fit import fit
+from bagwise.cli.importance import importance
+from bagwise.cli.learning_curve import learning_curve
 from bagwise.cli.methods import methods
 from bagwise.cli.predict import predict
+from bagwise.cli.raster import raster
 from bagwise.cli.report import report
 from bagwise.cli.reproduce import reproduce
 
@@ -24,7 +28,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (demo, check, fit, predict, evaluate, report, reproduce, methods, datasets):
+for verb in (
+    *(demo, check, fit, predict, importance, evaluate, learning_curve),
+    *(report, reproduce, methods, datasets, raster, arrays),
+):
     app.command()(verb)
 
 

@@ -25,6 +25,9 @@ def check(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     as_json: o.Json = False,
 ) -> None:
     """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
@@ -62,8 +65,8 @@ def describe(found) -> list[str]:
         lines.append(f"Features: {names}{more}; {missing:,} missing values.")
     if found.bag_features:
         lines.append(f"Properties of the bag: {', '.join(found.bag_features)}.")
-    if found.target:
-        lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**found.target))
+    for target in [found.target, *found.further_targets] if found.target else []:
+        lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
     if found.groups is not None:
         lines.append(f"Groups: {found.groups:,}.")
     if found.left_out:

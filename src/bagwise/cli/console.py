@@ -23,7 +23,7 @@ ASCII = str.maketrans("±²×–—", "~2x--")
 # What is wrong with the data or the request: one message, no traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 # Options that are not called as the parameter: they are given once for every value.
-OPTIONS = {"features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
+OPTIONS = {"label_column": "by", "features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 
 
 class Terminal(Console):
@@ -171,7 +171,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
             yield messages
         except EXPECTED as error:
             # The last argument of an error that carries a parameter is its message.
-            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error))
+            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error) or type(error).__name__)
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # releases what filled the memory: printing takes some too

@@ -47,7 +47,7 @@ def demo(
         except ImportError as error:
             console.print(f"No picture: {error}")
             return
-        model = bw.method("instance-kme", random_state=seed, n_jobs=-1).fit(data, y)
+        model = bw.method("instance-kme:single", random_state=seed, n_jobs=-1).fit(data, y)
         replace_file(out / "demo.png", lambda path: demo_picture(path, data, y, held_out["instance-kme"], model))
         console.print(f"Wrote {out / 'demo.png'}")
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import typer
 
 from bagwise.cli import options as o
@@ -76,7 +77,9 @@ def _shown(value) -> str:
 
 
 Selection = Literal["nested", "paper"]
-Metric = Literal["rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"]
+Metric = Literal[
+    *("rmse", "mae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90", "coverage90")
+]
 
 
 def evaluate(
@@ -94,6 +97,10 @@ def evaluate(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    keep: o.Keep = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,
@@ -107,6 +114,7 @@ def evaluate(
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
     metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
+    by: Annotated[str | None, typer.Option(help="Column to score apart by, and no feature. Example: --by site")] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
@@ -125,7 +133,8 @@ def evaluate(
 
     fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
     columns = o.columns(context)
-    labels = {what: name for what, name in (("fold", fold_column), ("split", split_column)) if name is not None}
+    named = {"fold": fold_column, "split": split_column, "label": None if by == groups else by}
+    labels = {what: name for what, name in named.items() if name is not None}
     # what a report needs to load the same bags again
     options = columns | {"groups": groups, "ignore": list(dict.fromkeys([*(ignore or []), *labels.values()]))}
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
@@ -134,49 +143,78 @@ def evaluate(
         o.refuse_folder(out)
         if resume:
             refuse_unbegun(out)
-        bags, y, fold, split = _load(o.sources(table), dict(columns), labels)
+        if "targets" in options:
+            options["targets"] = str(Path(options["targets"]).resolve())
+        if by is not None and by == bag:
+            raise ValueError(f"--by {by} names the column of bag ids, and every bag is one label; name what bags share")
+        bags, y, labelled = _load(o.sources(table), dict(columns), labels)
         messages.show(f"{o.stem(table)}: {bags}.")
-        with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
-            results = run(
-                bags,
-                y,
-                method,
-                repeats=repeats,
-                folds=folds,
-                fold=fold,
-                split=split,
-                selection=selection,
-                tune=tune,
-                metric=metric,
-                out=out,
-                n_jobs=n_jobs,
-                device=device,
-                random_state=seed,
-                name=o.stem(table),
-                origin={"path": [str(path.resolve()) for path in o.files(table)], "options": options}
-                | {"command": command_text(context, but=("resume",))},
-                progress=progress,
-                retry_failed=retry_failed,
-            )
+        found = {}
+        for name, (some, known, own_labels) in _by_target(bags, y, labelled).items():
+            place = out if name is None else out / name
+            own = options if name is None else options | {"target": name}
+            with interruptible(messages, place), messages.evaluation_progress(metric) as progress:
+                found[name] = run(
+                    some,
+                    known,
+                    method,
+                    repeats=repeats,
+                    folds=folds,
+                    fold=own_labels.get("fold"),
+                    split=own_labels.get("split"),
+                    selection=selection,
+                    tune=tune,
+                    metric=metric,
+                    by=None if by is None else {by: some.groups if by == groups else own_labels["label"]},
+                    out=place,
+                    n_jobs=n_jobs,
+                    device=device,
+                    random_state=seed,
+                    name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
+                    origin={"path": [str(path.resolve()) for path in o.files(table)], "options": own}
+                    | {"command": command_text(context, but=("resume",))},
+                    progress=progress,
+                    retry_failed=retry_failed,
+                )
     if as_json:
-        typer.echo(json.dumps(_plain(results, out), indent=1))
+        plain = {name: _plain(results, out if name is None else out / name) for name, results in found.items()}
+        typer.echo(json.dumps(plain.get(None, plain), indent=1))
     else:
-        left_out = print_scores(results, result_console())
-        if left_out:
-            messages.show(f"Too narrow for {', '.join(left_out)}; all is in {out}/summary.csv")
-        messages.show(f"Wrote {out}/results.csv, summary.csv, comparisons.csv")
-    exit_if_failed(messages, results)
+        for name, results in found.items():
+            place = out if name is None else out / name
+            left_out = print_scores(results, result_console())
+            if left_out:
+                messages.show(f"Too narrow for {', '.join(left_out)}; all is in {place}/summary.csv")
+            if by is not None:
+                _print_by(results, result_console())
+            more = "" if by is None else ", scores_by.csv"
+            messages.show(f"Wrote {place}/results.csv, summary.csv, comparisons.csv{more}")
+    exit_if_failed(messages, *found.values())
+
+
+def _by_target(bags, y, labelled: dict) -> dict:
+    """What is evaluated, by target: None for a single one. Of several, each has the bags that know it."""
+    if y.ndim == 1:
+        return {None: (bags, y, labelled)}
+    found = {}
+    for name, column in zip(bags.target_name, y.T, strict=True):
+        if "/" in name or name in (".", ".."):
+            raise ValueError(f"the results of target {name!r} cannot have a folder of that name; rename the column")
+        known = ~np.isnan(column)
+        labels = {what: values[known] for what, values in labelled.items()}
+        found[name] = (bags[known]._with(target_name=name), column[known], labels)
+    return found
 
 
 def _load(path, columns: dict, labels: dict):
-    """Bags and targets, and the fixed fold or split of every bag."""
+    """Bags and targets, and further labels of every bag: its fixed fold or split, what it is scored apart by."""
     from bagwise.io.columns import Roles
     from bagwise.io.load import load_labels
 
     how = {name: columns.pop(name) for name in ("missing", "fill_values", "decimal") if name in columns}
     bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
     o.refuse_no_target(y)
-    return bags, y, labels.get("fold"), labels.get("split")
+    return bags, y, labels
 
 
 def print_scores(results, console) -> list[str]:
@@ -189,6 +227,27 @@ def print_scores(results, console) -> list[str]:
     return left_out
 
 
+BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage90")
+MOST_LABELS = 20
+
+
+def _print_by(results, console) -> None:
+    """The best method's scores apart, the labels with the largest RMSE first, and what to know about them."""
+    from bagwise.io.table_output import as_text, from_rows, to_rows
+
+    best, name = results.best_method() or results.methods[0], results.by["name"]
+    rows = [row for row in to_rows(results.scores_by()) if row["method"] == best]
+    rows.sort(key=lambda row: -row["rmse"])
+    shown = [column for column in BY if any(row[column] is not None for row in rows)]
+    table = from_rows([{name: row[name]} | {column: row[column] for column in shown} for row in rows[:MOST_LABELS]])
+    if rows:
+        many = f", the {MOST_LABELS} of {len(rows)} with the largest RMSE" if len(rows) > MOST_LABELS else ""
+        console.print(f"\n{best} by {name}{many}:", soft_wrap=True, highlight=False, markup=False)
+        console.print(as_text(table), soft_wrap=True, highlight=False, markup=False)
+    for note in results.by_notes():
+        console.print(f"Note: {note}", soft_wrap=True, highlight=False, markup=False)
+
+
 def _plain(results, out: Path) -> dict:
     """Everything, for machines; NaN is null."""
     from bagwise.io.table_output import to_rows
@@ -199,7 +258,8 @@ def _plain(results, out: Path) -> dict:
         "metric": results.metric,
         "summary": to_rows(results.summary()),
         "comparisons": to_rows(results.compare()),
-        "notes": results.notes(),
+        "scores_by": None if results.by is None else to_rows(results.scores_by()),
+        "notes": results.notes() + ([] if results.by is None else results.by_notes()),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),
     }

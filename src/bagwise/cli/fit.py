@@ -6,7 +6,7 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
@@ -28,6 +28,10 @@ def fit(
     intervals: Annotated[
         bool, typer.Option(help="Whether predictions get intervals; they cost a fit per fold.")
     ] = True,
+    scores: Annotated[
+        Literal["absolute", "quantile"],
+        typer.Option(help="What intervals are made of; quantile: asymmetric ones. Example: --scores quantile"),
+    ] = "absolute",
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
@@ -38,8 +42,15 @@ def fit(
     missing: o.Missing = "refuse",
     fill_value: o.FillValues = None,
     weights: o.Weights = None,
+    aggregate: o.Aggregate = None,
+    exposure: o.Exposure = None,
+    likelihood: o.Likelihood = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
+    keep: o.Keep = None,
+    categories: o.Categories = None,
+    dates: o.Dates = None,
+    targets: o.Targets = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -56,38 +67,49 @@ def fit(
     from bagwise.cli import scans
     from bagwise.cli.console import command_text, messages_of, print_text
 
-    columns = o.columns(context)
     with messages_of("fit", quiet=quiet) as messages, o.workers(scheduler if engine == "memory" else None):
+        columns = o.columns(context)
+        kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
             method = scans.method_for(context, method, messages)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                bw.model_files.try_saving(bw.method(method))
+                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
+                bw.model_files.try_saving(unfitted)
+                unfitted = unfitted if any(kind.values()) else method  # messages name it
                 scan = scans.open_scan(table, columns, where, messages)
                 with messages.spinner(f"fitting {method}"):
-                    model, training, summary = scans.fit(method, scan, executor, seed=seed)
+                    model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
                 training |= {"where": where}
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
+            how |= kind | {"scores": scores}
+            if scores != "absolute" and not intervals:
+                raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
                 n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
+            if y.ndim == 2 and method.partition(":")[0] == "auto":  # the time is for all of them
+                how["time_budget"] = (time_budget or BUDGET) / y.shape[1]
             model = build(method, n_jobs=n_jobs, **how)
+            model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):
                 model.fit(bags, y)
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)
+            columns["target"] = list(bags.target_name) if y.ndim == 2 else bags.target_name  # also where it was found
         training |= {"columns": columns, "table": o.stem(table)}
-        save(model, out, method=method, target=target, training=training)
+        named = ", ".join(o.as_names(columns.get("target"))) or None
+        save(model, out, method=method, target=named, training=training)
         if report is not None:
             from bagwise.reports import write_model_report
 
-            about = {"name": o.stem(table), "method": method, "command": command_text(context)}
+            about: dict = {"name": o.stem(table), "method": method, "command": command_text(context)}
             with messages.spinner("writing the report"):
                 write_model_report(report, model, bags, y, held_out=held_out(model, y), **about)
     if as_json:
@@ -106,7 +128,9 @@ def load(tables: list[str], columns: dict, messages):
     from bagwise.io.table_report import examine
     from bagwise.io.tables import read_files
 
-    named = {name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal")}
+    named = {
+        name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal", "targets")
+    }
     frame = read_files(o.sources(tables), Roles(**named), decimal=columns.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
     # What `load` warns of in a frame is among the findings below.
@@ -122,7 +146,15 @@ def load(tables: list[str], columns: dict, messages):
 
 
 def build(
-    name: str, *, level: float | None, time_budget: float | None, n_jobs: int | None, seed: int, missing: str = "refuse"
+    name: str,
+    *,
+    level: float | None,
+    time_budget: float | None,
+    n_jobs: int | None,
+    seed: int,
+    missing: str = "refuse",
+    scores: str = "absolute",
+    **kind: str | None,
 ):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
@@ -134,8 +166,21 @@ def build(
         raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
     options = {"time_budget": time_budget or BUDGET} if limited else {}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
-    model = bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options)
-    return model if level is None else bw.Intervals(model, level=level, random_state=seed, n_jobs=n_jobs)
+    model = with_options(bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options), name, kind)
+    if level is None:
+        return model
+    return bw.Intervals(model, level=level, scores=scores, random_state=seed, n_jobs=n_jobs)
+
+
+def with_options(model, name: str, kind: dict[str, str | None]):
+    """The model with the options that were given, wherever in it a parameter of that name is."""
+    for option, value in kind.items():
+        if value is not None:
+            found = [key for key in model.get_params() if key.split("__")[-1] == option]
+            if not found:
+                raise ValueError(f"--{option} means nothing to {name}; use it with --method aggregate-gp")
+            model.set_params(**dict.fromkeys(found, value))
+    return model
 
 
 def save(model, out: Path, **header) -> None:
@@ -158,8 +203,22 @@ def save(model, out: Path, **header) -> None:
         ) from error
 
 
+_SCORES = {
+    "absolute": "scaled by bag size and spread",
+    "quantile": "around quantiles of the error (Romano et al. 2019) given size, spread, prediction and feature means",
+}
+
+
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
     """Predictions of the training bags by models that never saw them, where they are known."""
+    if y.ndim == 2:
+        found = np.full(y.shape, np.nan)
+        for k, (one, column) in enumerate(zip(model.estimators_, y.T, strict=True)):
+            values = held_out(one, column[~np.isnan(column)])
+            if values is None:
+                return None
+            found[~np.isnan(column), k] = values
+        return found
     if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
         return y[model.calibration_] - model.residuals_
     return getattr(model, "held_out_", None)
@@ -167,6 +226,14 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def summarise(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
+    if y.ndim == 2:  # one for every target, and their texts below each other
+        known = ~np.isnan(y)
+        parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
+        of = {target: summarise(one, name, column[here]) for target, one, column, here in parts}
+        texts = {
+            what: _titled(of, what) for what in ("paragraph", "summary") if any(what in one for one in of.values())
+        }
+        return {"method": name, "bags": len(y), "targets": of} | texts
     found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
         found["held_out"] |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
@@ -175,9 +242,13 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
     if getattr(model, "lacking_", "no intervals at all") is None:
         found["paragraph"] += (
             f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
-            "folds of bags, scaled by bag size and spread."
+            f"folds of bags, {_SCORES[model.scores]}."
         )
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
+
+
+def _titled(summaries: dict[str, dict], what: str) -> str:
+    return "\n\n".join(f"{target}: {one[what]}" for target, one in summaries.items() if what in one)
 
 
 def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:

@@ -15,7 +15,17 @@ Tables = Annotated[
     ),
 ]
 Bag = Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag site")]
-Target = Annotated[str | None, typer.Option(help="Column of targets. Example: --target aod")]
+Target = Annotated[
+    list[str] | None, typer.Option(help="Column of targets; given again, of further ones. Example: --target aod")
+]
+Targets = Annotated[
+    Path | None,
+    typer.Option(help="A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"),
+]
+Categories = Annotated[
+    list[str] | None, typer.Option(help="Column of levels, such as a crop; or auto. Example: --categories crop")
+]
+Dates = Annotated[list[str] | None, typer.Option(help="Column of dates, as season and year. Example: --dates sown")]
 Groups = Annotated[str | None, typer.Option(help="Column of what bags share. Example: --groups patient")]
 Features = Annotated[
     list[str] | None,
@@ -31,6 +41,20 @@ FillValues = Annotated[
     typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
+Exposure = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of what an instance adds to a sum, or how many it stands for. Example: --exposure people"
+    ),
+]
+Aggregate = Annotated[
+    Literal["mean", "sum"] | None,
+    typer.Option(help="What a target is of its instances, for aggregate-gp. Example: --aggregate sum"),
+]
+Likelihood = Annotated[
+    Literal["gaussian", "poisson", "binomial"] | None,
+    typer.Option(help="Whether targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson"),
+]
 Keep = Annotated[
     list[str] | None,
     typer.Option(help="Column that goes into --instances, and is no feature. Example: --keep barcode"),
@@ -102,15 +126,36 @@ Resume = Annotated[
 # Options, and the names that `bagwise.load` has for them.
 COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "decimal")}
 COLUMNS |= {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
+COLUMNS |= {name: name for name in ("keep", "categories", "dates", "targets")}
 
 
 def columns(context: typer.Context) -> dict:
     """The options that were given of how a table is read, as keywords of `bagwise.load`."""
     given = {keyword: context.params.get(option) for option, keyword in COLUMNS.items()}
-    if list(given["bag_features"] or []) == ["auto"]:
-        given["bag_features"] = "auto"
+    exposure = context.params.get("exposure")
+    if exposure and given["weights"]:
+        raise ValueError("--exposure and --weights are both weights of the instances; give one of them")
+    given["weights"] = given["weights"] or exposure
+    for keyword in ("bag_features", "categories"):
+        if list(given[keyword] or []) == ["auto"]:
+            given[keyword] = "auto"
+    if isinstance(given["target"], list | tuple):
+        given["target"] = one_or_several(given["target"])
     # Of several values click makes a list or a tuple, empty where there are none.
-    return {keyword: value if isinstance(value, str) else list(value) for keyword, value in given.items() if value}
+    return {
+        keyword: list(value) if isinstance(value, list | tuple) else str(value)
+        for keyword, value in given.items()
+        if value
+    }
+
+
+def one_or_several(names) -> str | list[str] | None:
+    """A target, or several."""
+    return None if not names else names[0] if len(names) == 1 else list(names)
+
+
+def as_names(names) -> list[str]:
+    return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
 def workers(scheduler: str | None):
@@ -122,7 +167,7 @@ def workers(scheduler: str | None):
 
 def refuse_no_target(y) -> None:
     if y is None:
-        raise ValueError("there is no target to learn: name its column with --target")
+        raise ValueError("there is no target to learn: name its column with --target, or its table with --targets")
 
 
 def sources(tables: list[str]) -> list[str] | str:

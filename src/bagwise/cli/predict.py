@@ -14,7 +14,8 @@ import typer
 from bagwise.cli import options as o
 
 # Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "weights": "weight", "contributions": "contribution", "effects": "effect"}
+ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+ONE |= {"contributions": "contribution", "effects": "effect"}
 
 
 def predict(
@@ -23,15 +24,29 @@ def predict(
     table: o.Tables,
     bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Predictions as .csv or .parquet, or a folder; default: csv on stdout.")
+        Path | None, typer.Option(help="Predictions as .csv, .parquet or .gpkg, or a folder; default: csv on stdout.")
     ] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="A row per instance, with its contribution. Example: --instances pixels.csv")
+        Path | None, typer.Option(help="Contributions, a row per instance, or as .tif. Example: --instances pixels.csv")
+    ] = None,
+    zones: Annotated[
+        Path | None, typer.Option(help="Polygons of the bags, for --out with .gpkg. Example: --zones fields.gpkg")
+    ] = None,
+    raster: Annotated[
+        Path | None, typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif")
     ] = None,
     level: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of known targets, to score against.")] = None,
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+    ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option(help="Column of this quantile of the target's distribution. Example: --quantile 0.1"),
+    ] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Column of known targets, to score against.")] = None,
+    targets: o.Targets = None,
     missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
     fill_value: o.FillValues = None,
     keep: o.Keep = None,
@@ -51,87 +66,172 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import scans
+    from bagwise.cli import maps, scans
     from bagwise.cli.console import messages_of, print_text
+    from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
     with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
-        o.refuse_outputs(*outputs, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        mapped = maps.mapped(out, zones, instances, raster, engine)
+        inputs = [model, *o.files(table), *(path for path in (zones, raster) if path is not None)]
+        endings = ".csv", ".parquet", *(path.suffix.lower() for path in mapped)
+        o.refuse_outputs(*outputs, inputs=inputs, endings=endings)
         if parts:
             refuse_place(out)
+        keep = [*dict.fromkeys([*(keep or []), "x", "y"])] if instances in mapped else keep
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y = _columns(header, table) | new, None, None
+        how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
-            scans.refuse_options(context, "instances", "level", "target", "missing", "fill_value", "keep", "decimal")
+            in_memory = (
+                "instances",
+                "level",
+                "novelty",
+                "quantile",
+                "target",
+                "targets",
+                "missing",
+                "fill_value",
+                "keep",
+            )
+            scans.refuse_options(context, *in_memory, "decimal")
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                columns = scans.predict(fitted, table, how, where, out, executor, messages)
+                asked = _known(header) | how  # with what cannot be read chunk by chunk
+                columns = scans.predict(fitted, table, asked | {"target": None}, where, out, executor, messages)
         else:
             scans.refuse_where(where)
-            with warnings.catch_warnings():  # predict names the bag that holds one
+            with warnings.catch_warnings(), maps.placed(instances in mapped):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
-                bags, y = bw.load(o.sources(table), **how, target=target)
+                bags, y = _load(header, table, how, targets, o.one_or_several(target))
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
-                columns = predictions(fitted, bags, y, level=level)
+                columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
+                crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
+            if novelty or has_profile(fitted):
+                found = bw.novelty(fitted, bags)
+                messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
+                judged = {name: list(map(_plain, column)) for name, column in found.table().items() if name != "bag"}
+                columns |= judged if novelty else {}
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
-                    found = bw.explain(fitted, bags).table()
-                    rows = {ONE.get(name, name): list(map(_plain, column)) for name, column in found.items()}
+                    rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
         # Both tables are known before either is written.
         if out is not None and not parts:
-            write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
+            if out in mapped:
+                bw.geo.to_zones(out, zones, columns, id=how.get("bag"))
+            else:
+                write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {out}")
         if rows is not None:
-            write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
+            if instances in mapped:
+                maps.write_contributions(instances, raster, rows)
+            else:
+                write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
-    found = None if y is None else scores(columns, y)
+    found = None if y is None else scores(columns, y, fitted) | ({} if crps is None else {"crps": float(crps)})
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
         return
     if out is None:
         _print(without_formulas(columns) if spreadsheet_safe else columns)
-    if found is not None:  # a result, printed even when quiet; on stderr if the table is on stdout
-        text = f"Against the known targets: RMSE {found['rmse']:.4g}, MAE {found['mae']:.4g}"
-        inside = f"; {found['coverage']:.0%} of them inside their intervals" if "coverage" in found else ""
-        print_text(text + inside, stderr=out is None)
+    several = {"the known targets": found} if found is None or "rmse" in found else found
+    for what, one in several.items() if found is not None else ():  # a result, printed even when quiet
+        text = f"Against {what}: RMSE {one['rmse']:.4g}, MAE {one['mae']:.4g}"
+        text += f", CRPS {one['crps']:.4g}" if "crps" in one else ""
+        inside = f"; {one['coverage']:.0%} of them inside their intervals" if "coverage" in one else ""
+        print_text(text + inside, stderr=out is None)  # where the table is on stdout
 
 
-def predictions(model, bags, y=None, *, level: float | None = None) -> dict[str, list]:
-    """A row per bag: its id, prediction, interval where the model gives one, and the known target."""
-    columns = {"bag": list(map(_plain, bags.ids)), "prediction": model.predict(bags).tolist()}
-    if no_intervals(model, level) is None:
-        lower, upper = model.predict_interval(bags, level=level).T
-        columns |= {"lower": lower.tolist(), "upper": upper.tolist()}
-    elif level is not None:
-        raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
-    return columns if y is None else columns | {"target": y.tolist()}
+def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
+    """A row per bag: its id, prediction, interval where the model gives one, quantiles, and the known target.
+
+    The id and the target are called as in the user's table; of several targets, each has its own ``yield_prediction``.
+    """
+    from bagwise.io.table_output import own_name
+
+    if len(quantiles) and hasattr(model, "target_names_"):
+        raise ValueError("--quantile is for a model of one target; this one has several: fit one for the target alone")
+    if len(quantiles) and not hasattr(model, "predict_distribution"):
+        raise ValueError(
+            "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
+        )
+    models, heads = _parts(model)
+    lists = {head: model.predict(bags).tolist() for head, model in zip(heads["prediction"], models, strict=True)}
+    for k, one in enumerate(models):
+        if no_intervals(one, level) is None:
+            lower, upper = one.predict_interval(bags, level=level).T
+            lists |= {heads["lower"][k]: lower.tolist(), heads["upper"][k]: upper.tolist()}
+        elif level is not None:
+            raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+    if len(quantiles):
+        found = model.predict_distribution(bags).quantile(list(quantiles))
+        lists |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, found.T, strict=True)}
+    bag = own_name(bags.id_name, "bag", [*lists, *(name for names in heads.values() for name in names)])
+    known: dict[str, list] = {}
+    names = [] if y is None else o.as_names(bags.target_name) or ["target"]
+    for name, column in zip(names, [] if y is None else np.reshape(y, (len(bags), -1)).T, strict=True):
+        known[own_name(name, "target", [bag, *lists, *known])] = [
+            None if np.isnan(one) else one for one in column.tolist()
+        ]
+    return {bag: list(map(_plain, bags.ids))} | lists | known
+
+
+def _parts(model) -> tuple[list, dict[str, list[str]]]:
+    """The model of every target, and what its columns are called."""
+    kinds = ("prediction", "lower", "upper")
+    if not hasattr(model, "target_names_"):
+        return [model], {kind: [kind] for kind in kinds}
+    return model.estimators_, {kind: [f"{name}_{kind}" for name in model.target_names_] for kind in kinds}
+
+
+def explained(model, bags) -> dict[str, np.ndarray]:
+    """A row per instance, with what each has to do with the prediction; of several targets, with each in turn."""
+    import bagwise as bw
+
+    if bags.id_name in ONE.values():  # a column of this table is called so
+        bags = bags._with(id_name=None)
+    if not hasattr(model, "target_names_"):
+        return {ONE.get(name, name): column for name, column in bw.explain(model, bags).table().items()}
+    rows: dict[str, np.ndarray] = {}
+    for target, one in zip(model.target_names_, model.estimators_, strict=True):
+        found = bw.explain(one, bags).table()
+        rows |= {f"{target}_{ONE[name]}" if name in ONE else name: column for name, column in found.items()}
+    return rows
 
 
 def no_intervals(model, level: float | None) -> str | None:
     """Why the predictions have none; None if they have, or if the level that was asked for decides."""
+    if hasattr(model, "target_names_"):
+        return next(filter(None, (no_intervals(one, level) for one in model.estimators_)), None)
     if not hasattr(model, "predict_interval"):
         return "the model was fitted without them"
     return model.lacking_ if level is None else None
 
 
-def scores(columns: dict, y: np.ndarray) -> dict[str, float]:
+def scores(columns: dict, y: np.ndarray, model) -> dict:
     """The predictions against known targets; ``coverage`` is the share of targets inside their intervals."""
     from bagwise.evaluation.metrics import mae, rmse
 
-    predicted = np.asarray(columns["prediction"])
-    found = {"rmse": rmse(y, predicted), "mae": mae(y, predicted)}
-    if "lower" not in columns:
-        return found
-    inside = (np.asarray(columns["lower"]) <= y) & (y <= np.asarray(columns["upper"]))
-    return found | {"coverage": float(inside.mean())}
+    _, heads = _parts(model)
+    found = {}
+    for k, column in enumerate(np.reshape(y, (len(y), -1)).T):
+        known = ~np.isnan(column)
+        predicted, target = np.asarray(columns[heads["prediction"][k]])[known], column[known]
+        one = {"rmse": rmse(target, predicted), "mae": mae(target, predicted)}
+        if heads["lower"][k] in columns:
+            ends = [np.asarray(columns[heads[end][k]])[known] for end in ("lower", "upper")]
+            one["coverage"] = float(((ends[0] <= target) & (target <= ends[1])).mean())
+        found[k] = one
+    return (
+        found[0] if not hasattr(model, "target_names_") else dict(zip(model.target_names_, found.values(), strict=True))
+    )
 
 
 def _plain(value):
@@ -141,17 +241,57 @@ def _plain(value):
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _columns(header: dict, tables: list[str]) -> dict:
-    """How the table was read at fit: the same columns are needed again, without targets and groups."""
+def _known(header: dict) -> dict:
+    return dict((header.get("training") or {}).get("columns") or {})
+
+
+def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = ()) -> dict:
+    """How the table was read at fit: the same columns are needed again, targets and groups only if asked for."""
     from bagwise.io.array_files import holds_bags
 
-    known = dict((header.get("training") or {}).get("columns") or {})
+    known = _known(header)
     if tables[0].lower().endswith(".npz") and Path(tables[0]).is_file() and holds_bags(Path(tables[0])):
         return {name: known[name] for name in ("missing", "fill_values") if name in known}
     names = header.get("feature_names")
-    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
+    remembered = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal", *more)
     kept = {name: known[name] for name in remembered if name in known}
     return kept | ({} if names is None else {"features": list(names)})
+
+
+def _load(header: dict, tables: list[str], how: dict, path: Path | None, target) -> tuple:
+    """Bags, and known targets if asked for; of a second table the bag features, and targets, which a bag may lack."""
+    import bagwise as bw
+    from bagwise.bags.validation import ParameterError
+    from bagwise.io.columns import Roles
+    from bagwise.io.second_table import known_targets
+    from bagwise.io.tables import read_files
+
+    if path is None:
+        try:
+            return bw.load(o.sources(tables), **how, target=target)
+        except ParameterError as error:
+            if error.parameter == "bag_features" and "targets" in _known(header):
+                raise ParameterError(
+                    "targets", error.args[-1], "; the model was fitted with a second table: give one with --targets"
+                ) from None
+            raise
+    frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
+    if frame is None:
+        raise ParameterError("targets", f"{path.name} is no table with named columns; give a .csv or .parquet")
+    wanted = {how.get("bag"), *_of_bag(how)}
+    needed = frame.select([name for name in frame.columns if name in wanted])
+    bags, y = bw.load(o.sources(tables), **how, **({"targets": needed} if len(needed.columns) > 1 else {}))
+    if target is None:
+        return bags, y
+    names = o.as_names(target)
+    y = known_targets(frame, Roles(bag=how.get("bag"), target=names), bags.ids, how.get("fill_values", ()))
+    return bags._with(target_name=names[0] if len(names) == 1 else tuple(names)), y[:, 0] if len(names) == 1 else y
+
+
+def _of_bag(how: dict) -> list[str]:
+    """The columns that covariates are made of: crop of crop=wheat, sown of sown_year."""
+    names = o.as_names(how.get("bag_features"))
+    return [*names, *(name.partition("=")[0] for name in names), *(name.rpartition("_")[0] for name in names)]
 
 
 def _print(columns: dict) -> None:
@@ -159,5 +299,6 @@ def _print(columns: dict) -> None:
     from bagwise.io.table_output import write_csv
 
     if sys.stdout.isatty():  # elsewhere a program reads the ids again
-        columns = columns | {"bag": [without_controls(str(one)) for one in columns["bag"]]}
+        bag = next(iter(columns))
+        columns = columns | {bag: [without_controls(str(one)) for one in columns[bag]]}
     write_csv(sys.stdout, columns)

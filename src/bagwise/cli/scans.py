@@ -14,12 +14,16 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
-    *("level", "intervals", "time_budget", "report", "missing", "weights", "bag_feature", "fill_value", "decimal"),
+    *("level", "intervals", "scores", "time_budget", "report", "missing", "weights", "exposure", "bag_feature"),
+    *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {
     "weights": "instance weights",
     "bag_features": "covariates of bags",
     "fill_values": "numbers that stand for missing values",
+    "targets": "a second table",
+    "categories": "categories",
+    "dates": "dates",
 }
 
 
@@ -55,6 +59,8 @@ def refuse_where(where: str | None) -> None:
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     import bagwise as bw
 
+    if isinstance(columns.get("target"), list):
+        raise ValueError("several targets are fitted in memory only: use --engine memory, or one --target at a time")
     scan = bw.scan(o.sources(tables), **{name: columns[name] for name in COLUMNS if name in columns}, where=where)
     messages.show(f"{o.stem(tables)}: {scan}.")
     return scan
@@ -68,23 +74,26 @@ def method_for(context: typer.Context, name: str, messages) -> str:
     return METHOD
 
 
-def fit(method: str, scan, executor, *, seed: int) -> tuple:
+def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_scores
     from bagwise.model_files.model_file import describe_counts
     from bagwise.out_of_core.scan_fit import fit_and_survey
 
-    model, found = fit_and_survey(scan, method, executor=executor, random_state=seed)
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
     last = model[-1] if hasattr(model, "steps") else model
     held_out = found.y - last.residuals_ if hasattr(last, "residuals_") else None
     training = describe_counts(found.bags.n_features, found.sizes, found.y)
-    return model, training, summarise_scores(method, found.y, held_out)
+    return model, training, summarise_scores(name, found.y, held_out)
 
 
 def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:
     """A row per bag; to a folder of Parquet files if ``out`` has no ending."""
     import bagwise as bw
+    from bagwise.io.table_output import own_name
 
+    if hasattr(model, "target_names_"):
+        raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
     for name, what in NOT_SCANNED.items():  # without it the prediction would be another one
         if columns.get(name):
             raise ValueError(f"the model was fitted with {what}, which are read in memory only: use --engine memory")
@@ -94,4 +103,7 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
         found = bw.predict_scan(model, scan, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
-    return {"bag": found.ids.tolist(), "prediction": found.values.tolist()}
+    return {
+        own_name(columns.get("bag"), "bag", ["prediction"]): found.ids.tolist(),
+        "prediction": found.values.tolist(),
+    }

@@ -12,6 +12,9 @@ ASYMMETRY = 0.55  # of aerosol: it scatters forward (a little less than real: on
 VEGETATION = np.array([0.02, 0.05, 0.03, 0.35])  # reflectance of the two pure surfaces in the four bands
 SOIL = np.array([0.06, 0.11, 0.16, 0.25])
 MOST_CLOUDY = 0.6  # a scene with more cloud than this would not be used
+CLOUDS = {"clear": 0.1, "mixed": 0.4, "cloudy": 0.55}  # shares of cloudy pixels, by name
+UNITS = ("reflectance", "sensor")
+GAIN = 1230.0  # sensor units of a reflectance of one: columns have medians of 150 to 425 then (MISR1: 152 to 415)
 FEATURE_NAMES = (*(f"reflectance_{i}" for i in range(1, 13)), *(f"angle_{i}" for i in range(1, 5)))
 
 
@@ -20,9 +23,10 @@ def make_aerosol(
     *,
     instances: int = 100,
     ragged: bool = False,
-    cloud_fraction: float = 0.4,
+    cloud_fraction: float | str = 0.4,
     noise: float = 0.03,
     stations: int | None = None,
+    units: str = "reflectance",
     random_state=0,
 ) -> tuple[Bags, np.ndarray]:
     r"""Aerosol optical depth from satellite pixels, some of them cloudy: the problem this library grew up with.
@@ -64,19 +68,31 @@ def make_aerosol(
     ragged : bool
         Drop the pixels that a cloud mask would flag (more than half covered) and those outside the satellite's swath,
         which sees 20 to 100 percent of a scene. The pixels that stay are those of the same seed without this option.
-    cloud_fraction : float
-        Mean share of the pixels touched by cloud, from 0 to below 0.6.
+    cloud_fraction : float or {"clear", "mixed", "cloudy"}
+        Mean share of the pixels touched by cloud, from 0 to below 0.6; or by name 0.1, 0.4, 0.55: how difficult it is.
     noise : float
         Relative standard deviation of a reflectance: the sensor, and cameras that do not see quite the same ground.
     stations : int, optional
         Number of ground stations. The bags of a station share its kind of surface, and `Bags.groups` names it. By
         default every bag has a place of its own and there are no groups.
+    units : {"reflectance", "sensor"}
+        Reflectances from 0 to 1 and the angles above; or what the 740 pixels of MISR1 that are published without labels
+        look like: reflectances as whole numbers, their medians about 150 to 425 (there 152 to 415), and four angles,
+        the zenith of the sun and the angles by which light turns on its way to the three cameras (fore, nadir, aft),
+        with medians near 35, 76, 145 and 123 degrees.
     random_state : int, Generator or None
 
     Returns
     -------
     bags : Bags
     y : array of shape (n_bags,)
+
+    Notes
+    -----
+    Physics: single scattering by air and aerosol, the way through the haze, the spectra of air, soil and vegetation;
+    so neighbouring visible bands are correlated by 0.98, red and near infrared by 0.6. Guesses: how targets, greenness
+    and clouds are distributed, the gain of the sensor (one for all bands), and which four angles the published file
+    holds (there, the third has a median of 133).
 
     References
     ----------
@@ -92,6 +108,13 @@ def make_aerosol(
     >>> bags
     Bags: 50 bags of ... instances (... in all), 16 features, 5 groups
     """
+    if units not in UNITS:
+        raise ValueError(f"units must be 'reflectance' or 'sensor', not {units!r}")
+    if isinstance(cloud_fraction, str):
+        if cloud_fraction not in CLOUDS:
+            named = ", ".join(map(repr, CLOUDS))
+            raise ValueError(f"cloud_fraction must be a share, or one of {named}, not {cloud_fraction!r}")
+        cloud_fraction = CLOUDS[cloud_fraction]
     if not 0 <= cloud_fraction < MOST_CLOUDY:
         raise ValueError(f"cloud_fraction must be a share from 0 to below {MOST_CLOUDY}, not {cloud_fraction!r}")
     if noise < 0:
@@ -100,10 +123,10 @@ def make_aerosol(
         raise ValueError(f"stations must be from 1 to the number of bags ({n_bags}), not {stations!r}")
     rng = np.random.default_rng(random_state)
     aod = np.minimum(rng.lognormal(np.log(0.18), 0.65, n_bags), 2.0)
-    angles = _draw_angles(rng, n_bags)
+    angles = _draw_angles(rng, n_bags, units)
     groups = None if stations is None else rng.permutation(np.arange(n_bags) % stations)
     surface = _draw_surface(rng, np.arange(n_bags) if groups is None else groups, instances)
-    path, transmission = _draw_air(rng, aod, angles)
+    path, transmission, turn = _draw_air(rng, aod, angles)
     cover, cloud = _draw_clouds(rng, (n_bags, instances), cloud_fraction)
 
     # (bags, pixels, cameras, bands)
@@ -111,6 +134,9 @@ def make_aerosol(
     reflectance += cover[..., None, None] * (cloud[..., None, None] - reflectance)
     reflectance *= 1 + noise * rng.standard_normal(reflectance.shape)
 
+    if units == "sensor":
+        reflectance = np.rint(GAIN * reflectance)
+        angles = np.column_stack([angles[:, 0], np.degrees(np.arccos(turn[:, [1, 0, 2]]))])
     kept = _draw_kept(rng, cover) if ragged else np.ones(cover.shape, dtype=bool)
     sizes = kept.sum(axis=1)
     pixels = np.column_stack([reflectance.reshape(n_bags, instances, 12)[kept], np.repeat(angles, sizes, axis=0)])
@@ -118,10 +144,13 @@ def make_aerosol(
     return Bags(pixels, offsets, groups=groups, feature_names=FEATURE_NAMES), aod
 
 
-def _draw_angles(rng, n_bags: int) -> np.ndarray:
+def _draw_angles(rng, n_bags: int, units: str) -> np.ndarray:
     """(bags, 4), degrees; an azimuth of 0 looks towards the sun, and the two oblique cameras look in about opposite
     directions.
     """
+    if units == "sensor":
+        ends = np.array([[20, 50], [68, 73], [5, 35], [100, 140]])
+        return rng.uniform(*ends.T, (n_bags, 4))
     sun = rng.uniform(30, 55, n_bags)
     view = rng.uniform(50, 60, n_bags)
     fore = rng.uniform(20, 80, n_bags)
@@ -138,8 +167,8 @@ def _draw_surface(rng, place: np.ndarray, instances: int) -> np.ndarray:
     return bright * (green * VEGETATION + (1 - green) * SOIL)
 
 
-def _draw_air(rng, aod: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Path reflectance and two-way transmission, (bags, cameras, bands) each."""
+def _draw_air(rng, aod: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Path reflectance and two-way transmission, (bags, cameras, bands) each; cosines of the scattering angles."""
     exponent = rng.uniform(0.9, 1.5, len(aod))[:, None, None]
     albedo = rng.uniform(0.92, 0.97, len(aod))[:, None, None]
     depth = aod[:, None, None] * (BANDS / 0.55) ** -exponent
@@ -157,7 +186,7 @@ def _draw_air(rng, aod: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.
     lost = (1 - albedo * (1 + ASYMMETRY) / 2) * depth + RAYLEIGH / 2
     transmission = np.exp(-lost * slant)
     path = (albedo * depth * by_aerosol + RAYLEIGH * by_air) * (1 - transmission) / (4 * (sun + view) * lost)
-    return path, transmission
+    return path, transmission, turn[..., 0]
 
 
 def _draw_clouds(rng, shape: tuple[int, int], cloud_fraction: float) -> tuple[np.ndarray, np.ndarray]:

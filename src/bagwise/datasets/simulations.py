@@ -10,6 +10,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean
 from bagwise.datasets.aerosol import make_aerosol
+from bagwise.datasets.districts import make_districts
 from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
 
 N_FEATURES = 8
@@ -94,6 +95,7 @@ KINDS = {"noisy": _noisy, "mean": _mean, "shape": _shape, "prime": _prime}
 
 SIMULATIONS = {
     "aerosol": (partial(make_aerosol, ragged=True), "satellite pixels around ground stations, clouds included"),
+    "districts": (make_districts, "the share of supporters in districts of people; ecological inference"),
     "gaussian": (make_gaussian, "noisy copies of a hidden value (Wang et al. 2012)"),
     "outlier": (make_outlier2, "the same with outliers among the instances (Wang et al. 2012)"),
     "primary": (make_bmir, "one primary instance hidden among others (Park et al. 2020)"),

@@ -180,10 +180,12 @@ class LandmarkMean(Embedding):
         return means, second
 
 
-def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState) -> np.ndarray:
-    """The centres of n clusters of the rows, by k-means from `_distant_rows`."""
+def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState, *, starts: int = 1) -> np.ndarray:
+    """The centres of n clusters of the rows, by k-means from `_distant_rows`: the best of some starts, or the first."""
     with one_thread():  # sums over threads round differently from run to run
-        return KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X).cluster_centers_
+        runs = [KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X) for _ in range(starts)]
+    least = min(run.inertia_ for run in runs)
+    return next(run.cluster_centers_ for run in runs if run.inertia_ <= least * (1 + 1e-9))  # not the luck of rounding
 
 
 def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int]:

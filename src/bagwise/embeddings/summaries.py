@@ -118,13 +118,24 @@ class Statistics(Pool):
     work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
     scikit-learn's regressors would refuse with errors about rows.
 
+    A level of a category (``crop=wheat``, see `bagwise.load`) is 1 or 0, and its mean is its share in the bag: that is
+    all there is to say of it, so it has no quantiles and no extremes.
+
     Parameters
     ----------
     statistics, quantiles : as in `Pool`
+    by : name of a category, or names, optional
+        For every level, the mean of every other feature over the instances of that level: the mean brightness of the
+        cells of each type. A bag without instances of the level has the mean of all its instances there.
+    missing : {"refuse", "keep"}
+        "keep" takes missing values (NaN): a statistic is that of the values a bag has, and NaN if it has none, for
+        heads that read NaN, as trees do.
 
     Attributes
     ----------
-    varies_ : mask over the columns of `Pool`: which are kept (the first, when none varies)
+    varies_ : mask over the columns: which are kept (the first, when none varies)
+    levels_ : mask over the features: which stand for a level of a category
+    by_ : for every level of ``by``, the position of its feature and the value above which an instance is of the level
 
     Examples
     --------
@@ -132,34 +143,131 @@ class Statistics(Pool):
     >>> bags = bw.from_arrays([np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([[5.0, 0.0]])])
     >>> Statistics(("mean", "max")).fit_transform(bags).tolist()
     [[2.0, 3.0], [5.0, 5.0]]
+
+    The share of two types of cell, and the mean size of each:
+
+    >>> import pandas as pd
+    >>> cells = pd.DataFrame({"donor": [1, 1, 1, 2], "size": [2.0, 4.0, 9.0, 5.0], "type": ["T", "T", "B", "B"]})
+    >>> bags, _ = bw.load(cells, bag="donor", categories="type")
+    >>> Statistics(("mean",), by="type").fit_transform(bags).round(2).tolist()
+    [[0.33, 0.67, 9.0, 3.0], [1.0, 0.0, 5.0, 5.0]]
     """
 
-    def __init__(self, statistics=STATISTICS, *, quantiles=(0.25, 0.5, 0.75)):
+    by: str | tuple[str, ...] = ()  # as in files that were written before there was one
+    missing: str = "refuse"
+
+    def __init__(self, statistics=STATISTICS, *, quantiles=(0.25, 0.5, 0.75), by=(), missing="refuse"):
         super().__init__(statistics, quantiles=quantiles)
+        self.by = by
+        self.missing = missing
 
     def fit(self, bags, y=None) -> Statistics:
         self.fit_transform(bags, y)
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        options = {"allow_weights": True, "apart": True}
+        if self.missing not in ("refuse", "keep"):
+            raise ValueError(f"missing must be 'refuse' or 'keep', not {self.missing!r}")
+        options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
         self._check()
         remember_columns(self, bags)
+        names = {name: j for j, name in enumerate(bags.feature_names or ())}
+        levels = [names[one] for some in (bags.categories or {}).values() for one in some if one in names]
+        self.levels_ = np.isin(np.arange(bags.n_features), levels)
+        middle = self.feature_range_in_.mean(axis=0)
+        self.by_ = [(names[one], float(middle[names[one]])) for some in self._levels_by(bags) for one in some]
         return self.keep_varying(self._rows(bags))
+
+    def _levels_by(self, bags) -> list[tuple[str, ...]]:
+        wanted = [self.by] if isinstance(self.by, str) else list(self.by)
+        known = bags.categories or {}
+        for name in wanted:
+            if name not in known or known[name][0] not in (bags.feature_names or ()):
+                there = ", ".join(map(repr, known)) or "none"
+                raise ValueError(
+                    f"by={name!r} is no category of the instances (there is {there}); load the bags with "
+                    f"categories=[{name!r}]"
+                )
+        return [known[name] for name in wanted]
 
     def keep_varying(self, rows: np.ndarray) -> np.ndarray:
         """Learn which columns vary over the training bags, and keep those."""
-        self.varies_ = np.ptp(rows, axis=0) > 0
+        unknown = np.isnan(rows)
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # of what is known
+        self.varies_ = (high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0))
         self.varies_[0] |= not self.varies_.any()
         return rows[:, self.varies_]
 
     def transform(self, bags) -> np.ndarray:
-        return self._rows(check_bags(bags, fitted=self, allow_weights=True, apart=True))[:, self.varies_]
+        options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
+        return self._rows(check_bags(bags, fitted=self, **options))[:, self.varies_]
 
     def _rows(self, bags) -> np.ndarray:
-        rows = super()._rows(bags)
-        return rows if bags.covariates is None else np.column_stack([rows, bags.covariates])
+        levels = getattr(self, "levels_", None)  # not in files of an earlier version
+        levels = np.zeros(bags.n_features, dtype=bool) if levels is None else levels
+        plain = bags if not levels.any() else _columns(bags, ~levels)
+        parts = []
+        for name in self.statistics:
+            of = bags if name == "mean" else plain
+            if of.n_features or name == "size":
+                parts.append(self._one(name, of) if name == "size" or not of.has_missing else self._known(name, of))
+        if levels.any() and "mean" not in self.statistics:
+            parts.append(self._one("mean", _columns(bags, levels)))
+        parts += [_mean_where(plain, bags.instances[:, j] > above) for j, above in getattr(self, "by_", ())]
+        return np.column_stack(parts if bags.covariates is None else [*parts, bags.covariates])
+
+    def _known(self, name: str, bags) -> np.ndarray:
+        """A statistic of the values that are known, column by column; NaN for a bag that has none."""
+        columns = []
+        for j in range(bags.n_features):
+            known = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
+            counts = segment_sum(known.astype(np.int64), bags.offsets)
+            offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
+            if len(offsets) == 1:
+                some, width = None, len(self.quantiles) if name == "quantiles" else 1
+            else:
+                weights = None if bags.weights is None else bags.weights[known]
+                some = self._one(name, _Known(bags.instances[known, j : j + 1], offsets, weights))
+                width = some.shape[1]
+            column = np.full((len(bags), width), np.nan)
+            if some is not None:
+                column[counts > 0] = some
+            columns.append(column)
+        # in the order of complete bags: all columns for the first quantile, then for the second
+        return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
+
+
+class _Known:
+    """Instances of one column that are known, bag after bag, with what statistics ask of bags."""
+
+    def __init__(self, instances, offsets, weights):
+        self.instances, self.offsets, self.weights = instances, offsets, weights
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def expand(self, per_bag) -> np.ndarray:
+        return np.repeat(per_bag, np.diff(self.offsets), axis=0)
+
+
+def _columns(bags, chosen: np.ndarray):
+    """The bags with some of their features."""
+    return bags._with(instances=bags.instances[:, chosen], feature_names=None)
+
+
+def _mean_where(bags, chosen: np.ndarray) -> np.ndarray:
+    """The mean of every feature over the chosen instances of a bag; over all where none is chosen, or none is known."""
+
+    def mean(shares):
+        weights = np.where(np.isnan(bags.instances), 0.0, shares[:, None])
+        sums = segment_sum(np.where(weights > 0, bags.instances, 0.0) * weights, bags.offsets)
+        total = segment_sum(weights, bags.offsets)
+        return np.where(total > 0, sums / np.where(total > 0, total, 1.0), np.nan)
+
+    shares = bags.shares()
+    of_level = mean(shares * chosen)
+    return np.where(np.isnan(of_level), mean(shares), of_level)
 
 
 ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it

@@ -7,17 +7,29 @@ from bagwise.first_use import exported
 if TYPE_CHECKING:
     from bagwise.evaluation.comparison import corrected_t_test, holm
     from bagwise.evaluation.evaluation import evaluate
+    from bagwise.evaluation.learning_curves import LearningCurve, learning_curve
     from bagwise.evaluation.metrics import METRICS
     from bagwise.evaluation.results import Results
     from bagwise.evaluation.splits import Split, make_splits
 
-__all__ = ["METRICS", "Results", "Split", "corrected_t_test", "evaluate", "holm", "make_splits"]
+__all__ = [
+    "METRICS",
+    "LearningCurve",
+    "Results",
+    "Split",
+    "corrected_t_test",
+    "evaluate",
+    "holm",
+    "learning_curve",
+    "make_splits",
+]
 
 __getattr__, __dir__ = exported(
     __name__,
     {
         "comparison": ("corrected_t_test", "holm"),
         "evaluation": ("evaluate",),
+        "learning_curves": ("LearningCurve", "learning_curve"),
         "metrics": ("METRICS",),
         "results": ("Results",),
         "splits": ("Split", "make_splits"),

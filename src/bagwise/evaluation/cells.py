@@ -9,7 +9,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.validation import name_bags
-from bagwise.evaluation.metrics import METRICS, score
+from bagwise.evaluation.metrics import METRICS, score, uncertainty_of
 from bagwise.evaluation.plan import Cell
 from bagwise.evaluation.selection import choose_inside, fit, predict, predict_settings
 from bagwise.execution.tasks import Watch
@@ -34,22 +34,32 @@ def finish(cell: Cell, outcome: dict) -> dict:
     """An outcome with the name of its cell, and every field there is."""
     result = {"key": cell.key, "method": cell.method, "repeat": cell.repeat, "fold": cell.fold}
     result |= {"selection": cell.selection, "n_train": len(cell.train), "n_test": len(cell.test), "error": None}
-    empty = {"bags": [], "targets": [], "predictions": None, "std": None, "settings": [], "scores": {}}
+    empty = {
+        "bags": [],
+        "targets": [],
+        "predictions": None,
+        "std": None,
+        "uncertainty": None,
+        "settings": [],
+        "scores": {},
+    }
     return result | empty | {"seconds": float("nan"), "memory_mb": float("nan")} | outcome
 
 
 def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
-    train, target, settings = bags[cell.train], y[cell.train], cell.settings
+    train, target, settings, uncertainty = bags[cell.train], y[cell.train], cell.settings, None
     if cell.selection == "paper":
         predictions = predict_settings(cell.estimator, settings, train, target, bags[cell.test])
     else:
         how = {"metric": cell.metric, "random_state": cell.seed}
         settings = [choose_inside(cell.estimator, settings, train, target, **how)]
-        predictions = [predict(fit(cell.estimator, settings[0], train, target), bags[cell.test])]
+        model = fit(cell.estimator, settings[0], train, target)
+        predictions = [predict(model, bags[cell.test])]
+        uncertainty = uncertainty_of(model, bags[cell.test], y[cell.test])
     scores: dict[str, list[float]] = {name: [] for name in METRICS}
     for prediction, std in predictions:
         _refuse_odd(prediction, std, bags.ids[cell.test])
-        for name, value in score(y[cell.test], prediction, std).items():
+        for name, value in score(y[cell.test], prediction, std, uncertainty).items():
             scores[name].append(value)
     kept = len(settings) == 1  # with hundreds of settings the file would not be small
     return {
@@ -57,6 +67,7 @@ def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
         "targets": y[cell.test].tolist(),
         "predictions": prediction.tolist() if kept else None,
         "std": std.tolist() if kept and std is not None else None,
+        "uncertainty": None if uncertainty is None else uncertainty.as_lists(),
         "settings": [describe_setting(setting) for setting in settings],
         "scores": scores,
     }

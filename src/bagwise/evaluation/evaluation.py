@@ -19,10 +19,10 @@ from bagwise.evaluation.plan import Cell, Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.progress import Display, Step, Tracker
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import inner_splits
-from bagwise.evaluation.splits import make_splits
+from bagwise.evaluation.splits import as_labels, make_splits
 from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import Lost, executor_for
-from bagwise.instances import OutOfFold
+from bagwise.instances import OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 
 LARGEST = 2**28  # numbers in the training rows of one group of cells whose networks are trained together
@@ -40,6 +40,7 @@ def evaluate(
     selection: str = "nested",
     tune: bool = True,
     metric: str = "rmse",
+    by=None,
     out=None,
     n_jobs: int | None = None,
     executor=None,
@@ -72,8 +73,14 @@ def evaluate(
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
         are used as they come. A search space given with an estimator is always searched.
-    metric : {"rmse", "mae", "r2", "pearson", "nll", "crps", "coverage90"}
-        The one to choose and rank by. All are computed; the last three where a method gives standard deviations.
+    metric : {"rmse", "mae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90",
+        "coverage90"}
+        The one to choose and rank by. All are computed; the last five where a method gives standard deviations or
+        (NLL aside) is an `Intervals`. "pinball" is the mean pinball loss of the deciles, "interval90" Winkler's score
+        of the 90 % intervals.
+    by : one label per bag, {name: labels} or "groups", optional
+        What to score apart: the site, the year. No number of the evaluation depends on it; ``results.scores_by()``
+        has a row for every label, and with ``out`` the file scores_by.csv.
     out : folder, optional
         Its tables are of the methods named in the last call; cells of others are kept for a call that names them again.
     n_jobs : int, optional
@@ -113,9 +120,14 @@ def evaluate(
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune, missing=missing)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
-    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin)
-    executor = executor or executor_for(n_jobs)
+    plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
     store = Memory() if out is None else Folder(out)
+    return run_plan(plan, bags, y, store, executor or executor_for(n_jobs), progress, retry_failed)
+
+
+def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, retry_failed: bool = False) -> Results:
+    """Run the cells of a plan that the store does not have; the results of all of them."""
+    metric = plan.record["metric"]
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
         run = _Run(plan, store, watch, retry_failed)
@@ -191,9 +203,19 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
 def _begins_with_networks(cell: Cell) -> bool:
     if not isinstance(cell.estimator, Pipeline):
         return False
-    name, stage = cell.estimator.steps[0]
+    name = cell.estimator.steps[0][0]
     searched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
-    return isinstance(stage, OutOfFold) and can_train_ahead(stage.regressor) and not searched
+    return _networks(cell) is not None and not searched
+
+
+def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
+    """The out-of-fold networks at the beginning of a method, and the name of their parameters."""
+    name, stage = cell.estimator.steps[0]
+    stages = {name: stage}
+    if isinstance(stage, OutOfFoldUnion):
+        stages = {f"{name}__{learner}": one for learner, one in stage.learners}
+    found = (pair for pair in stages.items() if isinstance(pair[1], OutOfFold) and can_train_ahead(pair[1].regressor))
+    return next(found, None)
 
 
 def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
@@ -215,7 +237,7 @@ def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
     seconds = (time.perf_counter() - start) / len(cells)
     made = []
     for cell, several in zip(cells, problems, strict=True):
-        name, stage = cell.estimator.steps[0]
+        name, stage = _networks(cell)
         regressor = TrainedAhead.of(stage.regressor, dict(filter(None, (next(trained) for _ in several))))
         estimator = clone(cell.estimator).set_params(**{f"{name}__regressor": regressor})
         made.append(replace(cell, estimator=estimator, ahead=seconds))
@@ -223,5 +245,5 @@ def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
 
 
 def _problem(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
-    stage = cell.estimator.steps[0][1]
+    _, stage = _networks(cell)
     return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))

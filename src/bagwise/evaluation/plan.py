@@ -139,6 +139,7 @@ def make_plan(
     random_state: int = 0,
     name: str = "data",
     origin: dict | None = None,
+    by: dict | None = None,
 ) -> Plan:
     """The cells of every method on every split, repeat by repeat, so that all methods advance together.
 
@@ -171,6 +172,7 @@ def make_plan(
         "random_state": random_state,
         "versions": versions(),
         "origin": origin,
+        "by": by,
         "splits": digest(*[part for split in splits for part in (split.train, split.test)]),
         "cells": [_written(cell) for cell in cells],
     }
@@ -197,7 +199,8 @@ def differences(old: dict, new: dict) -> list[str]:
 
 def _bag_list(bags: Bags) -> dict:
     ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
-    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()}
+    names = {"id_name": bags.id_name, "target_name": bags.target_name}
+    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()} | names
 
 
 def _written(cell: Cell) -> dict:

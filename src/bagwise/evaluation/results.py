@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
-from bagwise.evaluation.metrics import METRICS, best_of, get_metric
+from bagwise.evaluation.metrics import METRICS, Uncertainty, best_of, get_metric, score
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
-from bagwise.io.table_output import as_text, from_rows, shown_cell, to_rows, write_table
+from bagwise.io.table_output import as_text, from_rows, own_name, shown_cell, to_rows, write_table
 
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
@@ -38,6 +38,7 @@ class Results:
     metric : the one that methods are compared by
     selection : "nested" or "paper", for methods that have several settings to choose among
     splits : list of (repeat, fold)
+    by : what scores are given apart by, {"name": ..., "labels": a label for every bag}, or None
     missing : number of cells that have no result yet
     failures : (method, repeat, fold, error) of every cell that failed
 
@@ -57,6 +58,7 @@ class Results:
         keys = {cell["key"]: (cell["method"], cell["repeat"], cell["fold"]) for cell in record["cells"]}
         self.splits = list(dict.fromkeys(where[1:] for where in keys.values()))
         self._cells = {keys[cell["key"]]: cell for cell in cells if cell["key"] in keys}
+        self.by = record.get("by")
         self.missing = len(keys) - len(self._cells)
         self.failures = [(*at, cell["error"]) for at, cell in self._cells.items() if cell["error"]]
 
@@ -93,7 +95,8 @@ class Results:
         name = get_metric(metric or self.metric).name
         found = [self.cell(method, split) for split in self.splits]
         width = max([len(cell["settings"]) for cell in found if cell], default=1)
-        return np.array([cell["scores"][name] if cell else [np.nan] * width for cell in found], dtype=np.float64)
+        blank = [np.nan] * width  # also of a metric that the version that ran the cell did not have
+        return np.array([cell["scores"].get(name, blank) if cell else blank for cell in found], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
         """Which setting the results are of: with several scored on the same folds, the one with the best mean.
@@ -111,12 +114,35 @@ class Results:
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """One value per repeat: the score of the predictions of all its folds taken together."""
-        rows = {name: np.array(column) for name, column in self.predictions(method).items()}
-        if not rows:
-            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
         of = get_metric(metric or self.metric).of
-        parts = [rows["repeat"] == repeat for repeat in np.unique(rows["repeat"])]
-        return np.array([of(rows["target"][at], rows["prediction"][at], rows["std"][at]) for at in parts])
+        return np.array([of(*self._forecast(method, repeat)[1:]) for repeat in self._repeats(method)])
+
+    def _repeats(self, method: str) -> list[int]:
+        """The repeats with predictions of a method; refuses where none are kept."""
+        kept = self._kept(method)
+        if not kept:
+            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
+        return kept
+
+    def _kept(self, method: str) -> list[int]:
+        found = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
+        return list(dict.fromkeys(found))
+
+    def _forecast(self, method: str, repeat: int) -> tuple:
+        """Of one repeat: positions of the bags, targets, predictions, std (or None), uncertainty (or None)."""
+        found = [self.cell(method, split) for split in self.splits if split[0] == repeat]
+        found = [cell for cell in found if cell and cell["predictions"]]
+
+        def joined(name: str, needed: bool = True) -> np.ndarray | None:
+            if not needed and any(cell.get(name) is None for cell in found):
+                return None
+            return np.concatenate([np.asarray(cell[name]) for cell in found])
+
+        own = [cell.get("uncertainty") for cell in found]
+        uncertainty = None
+        if all(one is not None for one in own):
+            uncertainty = Uncertainty.of_lists({key: sum((one[key] for one in own), []) for key in own[0]})
+        return joined("bags"), joined("targets"), joined("predictions"), joined("std", False), uncertainty
 
     # Tables -------------------------------------------------------------------------------------------------
 
@@ -138,7 +164,7 @@ class Results:
                 # By the plan, not by the cell: another plan, whose repeats are other ones, may have made it.
                 row = about | {"repeat": repeat, "fold": fold, "n_train": cell["n_train"], "n_test": cell["n_test"]}
                 row |= {"settings": len(cell["settings"]), "setting": None if blank else cell["settings"][chosen]}
-                row |= {name: float("nan") if blank else cell["scores"][name][chosen] for name in METRICS}
+                row |= {name: float("nan") if blank else _scored(cell, name, chosen) for name in METRICS}
                 rows.append(row | {name: cell[name] for name in ("seconds", "memory_mb", "error")})
         return from_rows(rows)
 
@@ -191,22 +217,96 @@ class Results:
     def predictions(self, method: str) -> dict[str, list]:
         """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
 
+        The id and the target are called as in the table that the bags were loaded from, if they were.
         Empty where many settings were scored on the same folds: those predictions are not kept.
         """
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
+        bag_name, target_name = self.own_names()
         rows = []
         for repeat, fold in self.splits:
             cell = self.cell(method, (repeat, fold))
             if cell and cell["predictions"]:
                 std = cell["std"] or [float("nan")] * len(cell["bags"])
                 for bag, *numbers in zip(cell["bags"], cell["targets"], cell["predictions"], std, strict=True):
-                    where = {"repeat": repeat, "fold": fold, "bag": ids[bag], "size": sizes[bag]}
-                    rows.append(where | dict(zip(("target", "prediction", "std"), numbers, strict=True)))
+                    where = {"repeat": repeat, "fold": fold, bag_name: ids[bag], "size": sizes[bag]}
+                    rows.append(where | dict(zip((target_name, "prediction", "std"), numbers, strict=True)))
         return from_rows(rows)
 
+    def own_names(self) -> tuple[str, str]:
+        """What the table of the data calls the bag id and the target; "bag" and "target" where it has no names."""
+        data, others = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
+        bag = own_name(data.get("id_name"), "bag", others)
+        return bag, own_name(data.get("target_name"), "target", [*others, bag])
+
+    def scores_by(self, labels=None) -> dict[str, list]:
+        """Scores apart by label (site, year): a row per method and label, with its number of bags.
+
+        Every metric is that of the label's held-out bags taken together, the mean over repeats; ``bias`` is the mean of
+        prediction minus target, ``rmse_sd_repeats`` the deviation over repeats. A label of one bag has no R² and no
+        correlation, and its RMSE is the error of one bag. `by_notes` has what to know before believing the rest.
+        Methods whose predictions are not kept (many settings scored on the same folds) have no rows.
+
+        Parameters
+        ----------
+        labels : one label per bag, in the order of the data, optional
+            Default: those given to `evaluate` as ``by``.
+        """
+        name, labels = self._labels(labels)
+        rows = []
+        for method in self.methods:
+            repeats = [self._forecast(method, repeat) for repeat in self._kept(method)]
+            for label in np.unique(labels).tolist():
+                found = [_apart(*forecast, labels == label) for forecast in repeats]
+                found = [one for one in found if one is not None]
+                if not found:
+                    continue
+                errors = [one["rmse"] for one in found]
+                row = {"method": method, name: label, "bags": found[0]["bags"], "repeats": len(found)}
+                row |= {key: float(np.mean([one[key] for one in found])) for key in ("bias", *METRICS)}
+                deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else float("nan")
+                rows.append(row | {"rmse_sd_repeats": deviation})
+        return from_rows(rows, names=("method", name, "bags"))
+
+    def by_notes(self, labels=None) -> list[str]:
+        """What to know before believing scores apart: labels of few bags, and labels trained on while scored."""
+        name, labels = self._labels(labels)
+        values, counts = np.unique(labels, return_counts=True)
+        found = [
+            f"{method} has no scores by {name}: its predictions are not kept, as many settings were scored on the same "
+            "folds (choose them with selection='nested'), or every cell failed."
+            for method in self.methods
+            if not self._kept(method)
+        ]
+        if (counts == 1).any():
+            first = values[counts == 1][0]
+            found.append(
+                f"{int((counts == 1).sum())} of {len(values)} labels of {name} have one bag (first: {first!s}): their "
+                "RMSE is the error of one bag, and they have no R² and no correlation."
+            )
+        scored = [cell["bags"] for method in self.methods for cell in self._done(method)]
+        torn = {label for bags in scored for label in values[_torn(labels, bags, values, counts)].tolist()}
+        if torn:
+            found.append(
+                f"{len(torn)} of {len(values)} labels of {name} had bags in training while others of them were scored: "
+                f"scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
+            )
+        return found
+
+    def _labels(self, labels) -> tuple[str, np.ndarray]:
+        if labels is None:
+            if self.by is None:
+                raise ValueError("there is nothing to score apart by; give labels, or evaluate(..., by=labels)")
+            return self.by["name"], np.asarray(self.by["labels"])
+        labels = np.asarray(labels)
+        if labels.shape != (self.record["data"]["bags"],):
+            raise ValueError(f"give one label for each of {self.record['data']['bags']} bags, not shape {labels.shape}")
+        return "label", labels
+
     def write(self, folder) -> None:
-        """Write results.csv (and .parquet where pyarrow is), summary.csv and comparisons.csv."""
+        """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
         tables = {"results": self.table(), "summary": self.summary(), "comparisons": self.compare()}
+        if self.by is not None:
+            tables["scores_by"] = self.scores_by()
         for name, columns in tables.items():
             write_table(Path(folder) / f"{name}.csv", columns)
         if find_spec("pyarrow") is not None:
@@ -341,3 +441,24 @@ class Results:
         body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(one))}</td>' for one in row)}</tr>" for row in rows)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
         return f"<p>{escape(self.title())}</p><table><tr>{head}</tr>{body}</table>{notes}"
+
+
+def _scored(cell: dict, name: str, chosen: int) -> float:
+    """A score of a cell; NaN of a metric that the version that ran it did not have."""
+    return cell["scores"][name][chosen] if name in cell["scores"] else float("nan")
+
+
+def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> dict | None:
+    """Scores of the bags that are mine; None if none of them was scored."""
+    rows = np.flatnonzero(mine[bags])
+    if not len(rows):
+        return None
+    y, predicted = targets[rows], predictions[rows]
+    found = score(y, predicted, None if std is None else std[rows], None if uncertainty is None else uncertainty[rows])
+    return found | {"bags": len(rows), "bias": float(np.mean(predicted - y))}
+
+
+def _torn(labels: np.ndarray, scored, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Which labels have some, but not all, of their bags among those scored."""
+    inside = np.bincount(np.searchsorted(values, labels[scored]), minlength=len(values))
+    return (inside > 0) & (inside < counts)

@@ -116,6 +116,25 @@ def _fixed_folds(bags: Bags, fold) -> tuple[list, np.ndarray]:
     return labels.tolist(), codes
 
 
+def as_labels(bags: Bags, by) -> dict | None:
+    """What scores are given apart by, as it is written down: its name, and a label for every bag."""
+    if by is None:
+        return None
+    if isinstance(by, str):
+        if by != "groups":
+            raise ValueError(f"by must be one label per bag, {{name: labels}} or 'groups', not {by!r}")
+        if bags.groups is None:
+            raise ValueError("by='groups' needs bags that carry groups; load them with groups=, or give labels")
+        by = {"group": bags.groups}
+    by = by if isinstance(by, dict) else {"label": by}
+    if len(by) != 1:
+        raise ValueError(
+            f"by takes one set of labels, not {len(by)}; evaluate once and call results.scores_by for others"
+        )
+    ((name, labels),) = by.items()
+    return {"name": str(name), "labels": _plain(_one_per_bag(bags, labels, "by")).tolist()}
+
+
 def _train_test(bags: Bags, split) -> tuple[np.ndarray, np.ndarray]:
     split = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
     found = sorted(set(split.tolist()))

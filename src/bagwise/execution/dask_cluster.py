@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -86,8 +86,12 @@ def _of_this_machine(distributed, n_workers):
             f"the workers did not start ({error}); a script must start them below `if __name__ == '__main__':`, for "
             "every worker imports it"
         ) from error
-    with local, distributed.Client(local, set_as_default=False) as client:
-        yield client
+    try:
+        with distributed.Client(local, set_as_default=False) as client:
+            yield client
+    finally:
+        with suppress(TimeoutError):  # a worker of a busy machine may take longer to end; what it did is done
+            local.close()
 
 
 def _opened(distributed, address: str):

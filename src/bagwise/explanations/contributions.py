@@ -6,17 +6,19 @@ asked through its last step, on the bags as that step sees them; an average of a
 
 from __future__ import annotations
 
+from inspect import signature
+
 import numpy as np
 from sklearn.ensemble import VotingRegressor
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_sum
-from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
 
 WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
 BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
-VALUES = ("contributions", "weights", "instance_predictions")
+VALUES = ("contributions", "weights", "instance_predictions", "instance_std")
 
 
 def unwrapped(model):
@@ -29,7 +31,7 @@ def unwrapped(model):
 
 
 def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
-    """Contributions, weights and predictions of every instance; None for what the model does not have."""
+    """Contributions, weights, predictions of every instance and their deviations; None for what the model has not."""
     last, bags, column = _last_step(unwrapped(model), bags)
     if not isinstance(bags, Bags):
         return dict.fromkeys(VALUES)
@@ -38,7 +40,10 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     known = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
     if getattr(last, "additive_", None) is False:
         return known
-    alone = _ask(last, "predict_instances", bags)
+    if hasattr(last, "predict_instances") and "return_std" in signature(last.predict_instances).parameters:
+        alone, known["instance_std"] = last.predict_instances(bags, return_std=True)
+    else:
+        alone = _ask(last, "predict_instances", bags)
     # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
     parts = alone * bags.shares() if hasattr(last, "additive_") else _ask(last, "contributions", bags)
     return known | {"contributions": parts, "instance_predictions": alone if column is None else column}
@@ -46,7 +51,7 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
 
 def by_rows(stage) -> bool:
     """Whether a stage looks at every instance by itself, whatever bag it is in."""
-    return isinstance(stage, EachInstance | OutOfFold)
+    return isinstance(stage, EachInstance | OutOfFold | OutOfFoldUnion)
 
 
 def _last_step(model, bags):
@@ -58,8 +63,10 @@ def _last_step(model, bags):
                 continue
             bags = stage.transform(bags)
             if _predicts(stage):
-                column = bags.instances[:, 0].astype(np.float64)
+                column = bags.instances.astype(np.float64)
         model = unwrapped(model.steps[-1][1])
+    if column is not None:  # of several learners, by their weights in the blend
+        column = column @ getattr(model, "learner_weights_", np.full(column.shape[1], 1 / column.shape[1]))
     return model, bags, column
 
 

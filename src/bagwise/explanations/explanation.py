@@ -18,10 +18,12 @@ from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.explanations.contributions import by_rows, instance_values, unwrapped
+from bagwise.io.table_output import own_name
+from bagwise.regressors.pipeline import last_step
 
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
-COLUMNS = ("instance_predictions", "contributions", "weights", "effects")
+COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")
 MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
 BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
@@ -47,6 +49,11 @@ class Explanation:
         What the method predicts of the instance, in units of the target.
     effects : array (instances,) or None
         The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
+    instance_std : array (instances,) or None
+        The standard deviation of the instance predictions, of methods that know it ("aggregate-gp").
+    additive_share : float or None
+        Of a blend that is no sum over instances as a whole: the weight of its parts that are. The effects are of the
+        whole blend.
 
     Examples
     --------
@@ -67,6 +74,8 @@ class Explanation:
     weights: np.ndarray | None = None
     instance_predictions: np.ndarray | None = None
     effects: np.ndarray | None = None
+    instance_std: np.ndarray | None = None
+    additive_share: float | None = None
 
     @property
     def values(self) -> np.ndarray:
@@ -81,16 +90,21 @@ class Explanation:
     def table(self) -> dict[str, np.ndarray]:
         """Equally long columns: the id of the bag, the position of the instance in it, and what is known of it.
 
+        The id is called as in the table that the bags were loaded from, or "bag".
         For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
         0, and rows that were dropped count.
         """
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
-        place = {"bag": self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
+        bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])
+        place = {bag: self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
         return place | (self.bags.kept or {}) | known
 
     def __repr__(self) -> str:
-        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
+        part = (
+            "" if self.additive_share is None else f"; {self.additive_share:.0%} of the blend is a sum over instances"
+        )
+        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}{part}"
 
 
 def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
@@ -131,6 +145,11 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     """
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
+    if hasattr(model, "estimators_") and hasattr(model, "target_names_"):
+        raise ValueError(
+            f"this model has {len(model.estimators_)} targets ({', '.join(model.target_names_[:5])}), and an "
+            "explanation is of one; explain(model.estimators_[0], bags) is that of the first"
+        )
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned
@@ -140,7 +159,8 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
         known["contributions"] = _balanced(known["contributions"], predictions, bags)
     if kind == "leave-one-out":
         known["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
-    return Explanation(kind, bags, predictions, **known)
+    share = None if known["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
+    return Explanation(kind, bags, predictions, **known, additive_share=share)
 
 
 def _chosen(kind: str, known: dict, model) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
@@ -197,6 +199,75 @@ class OutOfFold(BaseEstimator):
             errors = [np.average(square, weights=weight) for square in squares]
         self.candidate_errors_ = np.array(errors)
         return int(np.argmin(errors))
+
+
+class OutOfFoldUnion(_BaseComposition):
+    """Several learners, each out of fold on the same folds of bags: a column of instance predictions for each.
+
+    A learner that fails is left out with a warning that names it; if all fail, the error of the last is raised.
+
+    Parameters
+    ----------
+    learners : list of (name, OutOfFold)
+        With the same ``folds`` and ``random_state``, the same bags are left out for all of them.
+
+    Attributes
+    ----------
+    learners_ : dict, name -> the fitted stage
+    fold_ : the fold of every training bag
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.instances import OutOfFold, OutOfFoldUnion
+    >>> from sklearn.linear_model import Ridge
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=(4, 2)) + i for i in range(8)])
+    >>> OutOfFoldUnion([("plain", OutOfFold()), ("ridge", OutOfFold(Ridge()))]).fit_transform(bags, np.arange(8.0))
+    Bags: 8 bags of 4 instances (32 in all), 2 features
+    """
+
+    def __init__(self, learners):
+        self.learners = learners
+
+    def get_params(self, deep: bool = True) -> dict:
+        """Parameters, those of the learners by name: ``network__regressor__epochs``."""
+        return self._get_params("learners", deep=deep)
+
+    def set_params(self, **params) -> OutOfFoldUnion:
+        return self._set_params("learners", **params)
+
+    def fit(self, bags, y, sample_weight=None) -> OutOfFoldUnion:
+        self.fit_transform(bags, y, sample_weight)
+        return self
+
+    def fit_transform(self, bags, y, sample_weight=None) -> Bags:
+        """Fit all learners, and return their out-of-fold predictions of the training instances."""
+        bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+        self.learners_, columns, failed = {}, [], None
+        for name, stage in self.learners:
+            stage = clone(stage)
+            try:
+                columns.append(stage.fit_transform(bags, y, sample_weight))
+            except (ValueError, np.linalg.LinAlgError) as error:
+                failed = error
+                if len(self.learners) > 1:
+                    warnings.warn(f"the learner {name!r} is left out: {error}", UserWarning, stacklevel=2)
+                continue
+            self.learners_[name], self.fold_ = stage, stage.fold_
+        if failed is not None and not columns:
+            raise failed
+        remember_columns(self, bags)
+        return self._joined(columns)
+
+    def transform(self, bags) -> Bags:
+        """Predictions of the final predictors, a column for each learner."""
+        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
+        return self._joined([stage.transform(compared(bags)) for stage in self.learners_.values()])
+
+    def _joined(self, columns: list[Bags]) -> Bags:
+        values = np.column_stack([column.instances[:, 0] for column in columns])
+        return columns[0].replace(values, feature_names=list(self.learners_))
 
 
 class EachInstance(BaseEstimator):

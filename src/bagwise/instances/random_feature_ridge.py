@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -58,6 +58,43 @@ def trace(gram: np.ndarray, origin: np.ndarray) -> float:
 def uncentred(coef: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """β and the intercept counted from zero instead of the origin."""
     return coef[1:], coef[0] + origin[-1] - origin[1:-1] @ coef[1:]
+
+
+SPARSE = 0.9  # the share of zeros from which on a column is sparse
+
+
+class ColumnScaler(TransformerMixin, BaseEstimator):
+    """Columns of mean 0 and variance 1; sparse ones are divided by one number, so that rare values stay small.
+
+    A column of which more than nine in ten values are zero (a word of a tf-idf table, a rare level) would be blown up
+    the more the rarer it is. All such columns are divided by the root of their mean variance instead.
+
+    Attributes
+    ----------
+    mean_, scale_ : of every column; the scale of a constant column is 1
+    sparse_ : which columns are sparse
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.column_stack([np.arange(20.0), np.eye(20)[0], 3 * np.eye(20)[1]])
+    >>> ColumnScaler().fit(X).sparse_.tolist()
+    [False, True, True]
+    """
+
+    def fit(self, X, y=None) -> ColumnScaler:
+        X = validate_data(self, X, dtype=FLOATS)
+        self.mean_ = X.mean(axis=0, dtype=np.float64)
+        scale = X.std(axis=0, dtype=np.float64)
+        scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(self.mean_)] = 0.0
+        self.sparse_ = ((X == 0).mean(axis=0) > SPARSE) & (scale > 0)
+        scale[self.sparse_] = np.sqrt((scale[self.sparse_] ** 2).mean()) if self.sparse_.any() else 0.0
+        self.scale_ = np.where(scale > 0, scale, 1.0)
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        return (validate_data(self, X, reset=False, dtype=FLOATS) - self.mean_) / self.scale_
 
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))

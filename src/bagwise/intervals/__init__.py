@@ -6,16 +6,36 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.intervals.conformal import Intervals
-    from bagwise.intervals.order_statistics import coverage, coverage_by_size, gaussian_coverage, units_needed
+    from bagwise.intervals.order_statistics import (
+        coverage,
+        coverage_by,
+        coverage_by_size,
+        gaussian_coverage,
+        units_needed,
+    )
+    from bagwise.intervals.predictive_distribution import PredictiveDistribution
+    from bagwise.intervals.quantile_regression import BagQuantiles
     from bagwise.intervals.scales import BagScale
 
-__all__ = ["BagScale", "Intervals", "coverage", "coverage_by_size", "gaussian_coverage", "units_needed"]
+__all__ = [
+    "BagQuantiles",
+    "BagScale",
+    "Intervals",
+    "PredictiveDistribution",
+    "coverage",
+    "coverage_by",
+    "coverage_by_size",
+    "gaussian_coverage",
+    "units_needed",
+]
 
 __getattr__, __dir__ = exported(
     __name__,
     {
         "conformal": ("Intervals",),
-        "order_statistics": ("coverage", "coverage_by_size", "gaussian_coverage", "units_needed"),
+        "order_statistics": ("coverage", "coverage_by", "coverage_by_size", "gaussian_coverage", "units_needed"),
+        "predictive_distribution": ("PredictiveDistribution",),
+        "quantile_regression": ("BagQuantiles",),
         "scales": ("BagScale",),
     },
 )

@@ -19,16 +19,20 @@ from bagwise.intervals.order_statistics import (
     SortedScores,
     around,
     check_level,
+    conformal_quantile,
     plus_interval,
     unit_shares,
     units_needed,
 )
+from bagwise.intervals.predictive_distribution import PredictiveDistribution
+from bagwise.intervals.quantile_regression import quantiles_within_training, quantiles_without_folds
 from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
 from bagwise.regressors.pipeline import first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
 SCALES = ("bag", "std", "none")
+SCORES = ("absolute", "quantile")
 # Missing values, instance weights and covariates are for the method to take or to refuse.
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
@@ -66,6 +70,12 @@ class Intervals(RegressorMixin, BaseEstimator):
         "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
         "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
         With "none" all intervals are about equally wide.
+    scores : {"absolute", "quantile"}
+        "absolute" is the score R above: both sides of an interval are equally wide before the folds disagree.
+        "quantile" is conformalised quantile regression: `BagQuantiles` gives a lower and an upper quantile of the error
+        from the size and spread of the bag, its prediction, covariates and feature means, and the score is how far the
+        target lies outside (negative: inside) of the two. Intervals are asymmetric where errors are, and wide where
+        errors are. There is no scale then.
     folds : int or "auto"
         "auto" is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out, and
         "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
@@ -85,11 +95,18 @@ class Intervals(RegressorMixin, BaseEstimator):
     left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
     lacking_ : why there are no intervals of ``level``; None if there are
     scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
+    quantiles_ : for scores="quantile", the quantiles of every fold, ``quantiles_.predict_folds(bags, predictions)``
 
     Notes
     -----
-    *Scores are absolute*, so both sides of the interval share their errors, and half as many bags suffice as for
-    one-sided bounds; for very skewed targets fit on a transformed target.
+    *Absolute scores* let both sides of the interval share their errors, and half as many bags suffice as for one-sided
+    bounds.
+
+    *Quantile scores.* With l and u the two quantiles of the error, fitted without fold k on the held-out residuals of
+    the others, and :math:`l'_k = \mu_{-k} + l_{-k}`, :math:`u'_k = \mu_{-k} + u_{-k}`, the scores are
+    :math:`E_i = \max\{l'_{k(i)}(x_i) - y_i,\; y_i - u'_{k(i)}(x_i)\}` and the interval is
+    :math:`[q^-_i\{l'_{k(i)}(x) - E_i\},\; q^+_i\{u'_{k(i)}(x) + E_i\}]`. The quantiles are those of ``level``; another
+    level of `predict_interval` is covered as well, by the same two quantiles and another E.
 
     *Scales.* The theory asks that the scale of a fold be fitted without its bags. For "split", "std" and "none" that is
     exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
@@ -117,6 +134,7 @@ class Intervals(RegressorMixin, BaseEstimator):
     ----------
     R. F. Barber, E. J. Candès, A. Ramdas, R. J. Tibshirani, "Predictive inference with the jackknife+", Annals of
     Statistics, 2021. Y. Lee, R. F. Barber, R. Willett, "Distribution-free inference with hierarchical data", 2023.
+    Y. Romano, E. Patterson, E. J. Candès, "Conformalized quantile regression", NeurIPS, 2019.
 
     Examples
     --------
@@ -129,6 +147,8 @@ class Intervals(RegressorMixin, BaseEstimator):
     True
     """
 
+    scores: str = "absolute"  # of models in files that know no other
+
     def __init__(
         self,
         method="aggregated",
@@ -136,6 +156,7 @@ class Intervals(RegressorMixin, BaseEstimator):
         level: float = 0.9,
         kind: str = "cv+",
         scale="bag",
+        scores: str = "absolute",
         folds: int | str = "auto",
         refit: bool | str = "auto",
         random_state: int = 0,
@@ -145,6 +166,7 @@ class Intervals(RegressorMixin, BaseEstimator):
         self.level = level
         self.kind = kind
         self.scale = scale
+        self.scores = scores
         self.folds = folds
         self.refit = refit
         self.random_state = random_state
@@ -169,8 +191,12 @@ class Intervals(RegressorMixin, BaseEstimator):
         self.method_, self.left_out_ = found.method, found.left_out
         self.calibration_, self.fold_ = counted[found.positions], found.fold
         self.residuals_ = y[found.positions] - found.held_out
-        self.scale_ = self._fit_scale(method, bags, y, weights, found)
-        self._score(bags[found.positions])
+        if self.scores == "quantile":
+            self.quantiles_ = self._fit_quantiles(method, bags, y, weights, found)
+            self._score_quantiles(bags[found.positions], found.held_out)
+        else:
+            self.scale_ = self._fit_scale(method, bags, y, weights, found)
+            self._score(bags[found.positions])
         return self
 
     def predict(self, bags) -> np.ndarray:
@@ -189,8 +215,57 @@ class Intervals(RegressorMixin, BaseEstimator):
         bounds = np.concatenate([self._bounds(part, scores, level) for part in self._parts(bags)])
         return around(self.method_.predict(bags), bounds)
 
+    def predict_distribution(self, bags) -> PredictiveDistribution:
+        """The distribution of every bag's target, from the same held-out errors: quantiles, cdf, CRPS.
+
+        Unlike intervals it looks at the sign of errors, so quantiles are asymmetric whatever the scores are. It holds
+        a number for every fold and bag.
+        """
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
+        if self.left_out_ is None:
+            raise ValueError(self.lacking_)
+        centre = self.left_out_.predict_folds(bags)
+        if self.scores == "quantile":
+            centre, scale = self.quantiles_.middle_and_half(self.quantiles_.predict_folds(bags, centre))
+            signed = self.signed_scores_
+        else:
+            given, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
+            scale = given[np.arange(len(centre)) % len(given)]
+        return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_)
+
+    def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
+        """Intervals (bags, 2) of the training bags ``calibration_``, each by the model and the scores of other folds.
+
+        What coverage can be measured with when there are no new bags: the model of the bag's fold never saw it, and
+        its own score is not among those that make it wide. None where the other folds have too few scores for the
+        level. With one fold (a split) every bag (group) is left out of the scores in turn.
+        """
+        bags, y = check_fit(bags, y, **EVERYTHING)
+        level = check_level(self.level if level is None else level)
+        if self.left_out_ is None:
+            return None
+        bags, held_out = compared(bags[self.calibration_]), y[self.calibration_] - self.residuals_
+        if self.scores == "quantile":
+            bounds, scale = self.quantiles_.held_out(bags, self.fold_, held_out), np.ones(len(bags))
+        else:
+            given = self.scale_.predict_folds(bags)
+            bounds, scale = np.stack([held_out] * 2, axis=1), given[self.fold_ % len(given), np.arange(len(bags))]
+        unit = units_of(bags)
+        part = self.fold_ if self.fold_.any() else unit
+        half = np.empty(len(bags))
+        for k in range(part.max() + 1):
+            others = part != k
+            if len(np.unique(unit[others])) < units_needed(level):
+                return None
+            half[~others] = conformal_quantile(self.scores_[None, others], self.shares_[others], level)[0]
+        return around(held_out, bounds + np.stack([-half * scale, half * scale], axis=1))
+
     def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
-        return plus_interval(self.left_out_.predict_folds(bags), self.scale_.predict_folds(bags), scores, level)
+        centre = self.left_out_.predict_folds(bags)
+        if self.scores == "quantile":
+            lower, upper = np.moveaxis(self.quantiles_.predict_folds(bags, centre), -1, 0)
+            return plus_interval(lower, upper, Constant().predict_folds(bags), scores, level)
+        return plus_interval(centre, centre, self.scale_.predict_folds(bags), scores, level)
 
     def _parts(self, bags) -> Iterator:
         """Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags."""
@@ -211,6 +286,21 @@ class Intervals(RegressorMixin, BaseEstimator):
                 return found
         kept = self.kind == "cv+" and not self._scale_is("std")
         return by_folds(method, bags, y, weights, fold, kept=kept, n_jobs=self.n_jobs)
+
+    def _fit_quantiles(self, method, bags, y, weights, found: Calibration):
+        if self.kind != "split":
+            return quantiles_without_folds(self.level, bags, self.residuals_, found.held_out, found.fold)
+        train = np.setdiff1d(np.arange(len(bags)), found.positions)
+        weights = None if weights is None else weights[train]
+        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+        return quantiles_within_training(self.level, method, bags[train], y[train], weights, **options)
+
+    def _score_quantiles(self, bags, held_out: np.ndarray) -> None:
+        self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
+        bounds, y = self.quantiles_.held_out(bags, self.fold_, held_out), held_out + self.residuals_
+        self.scores_ = np.maximum(bounds[:, 0] - y, y - bounds[:, 1])
+        middle, half = self.quantiles_.middle_and_half(bounds)
+        self.signed_scores_ = (y - middle) / half
 
     def _fit_scale(self, method, bags, y, weights, found: Calibration):
         if self._scale_is("none"):
@@ -246,13 +336,20 @@ def _counted(bags, y, weights) -> tuple:
 
 
 def check_options(intervals) -> None:
-    """Refuse an unknown kind, level, scale or refit."""
+    """Refuse an unknown kind, level, scale, scores or refit."""
     check_level(intervals.level)
     if intervals.kind not in FEWEST:
         raise ValueError(f"kind must be one of {', '.join(map(repr, FEWEST))}, not {intervals.kind!r}")
     scale = intervals.scale
     if scale not in SCALES if isinstance(scale, str) else not hasattr(scale, "predict"):
         raise ValueError(f"scale must be 'bag', 'std', 'none' or an object such as BagScale(), not {scale!r}")
+    if intervals.scores not in SCORES:
+        raise ValueError(f"scores must be 'absolute' or 'quantile', not {intervals.scores!r}")
+    if intervals.scores == "quantile" and not (isinstance(scale, str) and scale == "bag"):
+        raise ValueError(
+            f"scale={scale!r} is for absolute scores; with scores='quantile' the width comes from the quantiles, so "
+            "leave the scale out"
+        )
     if intervals.refit not in ("auto", True, False):
         raise ValueError(f"refit must be 'auto', True or False, not {intervals.refit!r}")
 

@@ -9,7 +9,7 @@ from math import ceil
 from numbers import Real
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 ROUNDING = 1e-9  # 0.9 * (9 + 1) must not ask for the tenth of nine scores
 VALUES_AT_ONCE = 2**21
@@ -155,26 +155,27 @@ class SortedScores:
         return low
 
 
-def plus_interval(centre, scale, scores: SortedScores, level) -> np.ndarray:
+def plus_interval(lower, upper, scale, scores: SortedScores, level) -> np.ndarray:
     r"""The CV+ interval of every new bag.
 
-    From the quantile of :math:`\mu_{-k(i)}(x) - h_i` at the bottom to that of :math:`\mu_{-k(i)}(x) + h_i` at the
+    From the quantile of :math:`l_{-k(i)}(x) - h_i` at the bottom to that of :math:`u_{-k(i)}(x) + h_i` at the
     top, over the calibration bags i, where k(i) is the fold of i and :math:`h_i = s_{-k(i)}(x)` times its score.
 
     Parameters
     ----------
-    centre : array (folds, new bags), the prediction of every fold's model
+    lower, upper : array (folds, new bags)
+        What the model of every fold gives; both its prediction where scores are absolute, else its two quantiles.
     scale : array (scales, new bags); fold k has ``scale[k % len(scale)]``
     scores : SortedScores, those of the calibration bags
     """
-    n_new, folds = centre.shape[1], np.arange(scores.n_folds)
+    n_new, folds = lower.shape[1], np.arange(scores.n_folds)
     bounds = np.empty((n_new, 2))
     step = max(1, VALUES_AT_ONCE // scores.values_per_bag)
     for start in range(0, n_new, step):
         rows = slice(start, start + step)
-        middle, width = centre[folds, rows].T, scale[folds % len(scale), rows].T
-        bounds[rows, 0] = -scores.quantile(width, -middle, level)
-        bounds[rows, 1] = scores.quantile(width, middle, level)
+        width = scale[folds % len(scale), rows].T
+        bounds[rows, 0] = -scores.quantile(width, -lower[folds, rows].T, level)
+        bounds[rows, 1] = scores.quantile(width, upper[folds, rows].T, level)
     return bounds
 
 
@@ -219,6 +220,46 @@ def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
     low, high = np.quantile(sizes, 0.2, method="lower"), np.quantile(sizes, 0.8, method="higher")
     parts = {"all": sizes > 0, "smallest": sizes <= low, "largest": sizes >= high}
     return {name: coverage(y[part], intervals[part]) for name, part in parts.items()}
+
+
+def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
+    """Coverage for every label (site, year), as columns: label, bags, coverage, low, high, mean width.
+
+    With few bags a coverage says little: of one bag it is 0 or 1. In 95 of 100 cases that of n independent bags lies
+    from ``low`` to ``high`` where the intervals hold at ``level``.
+
+    Examples
+    --------
+    >>> found = coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])
+    >>> found["label"], found["bags"], found["coverage"], found["low"]
+    (['a', 'b'], [3, 1], [1.0, 0.0], [0.333, 0.0])
+    """
+    y, intervals, labels = np.asarray(y), np.asarray(intervals), np.asarray(labels)
+    if labels.shape != y.shape:
+        raise ValueError(f"give one label for each of {len(y)} bags, not shape {labels.shape}")
+    columns: dict[str, list] = {name: [] for name in ("label", "bags", "coverage", "low", "high", "width")}
+    for label in np.unique(labels):
+        part = labels == label
+        n = int(part.sum())
+        luck = [round(float(one) / n, 3) for one in binom.interval(0.95, n, check_level(level))]
+        width = float(np.mean(np.ptp(intervals[part], axis=1)))
+        row = (label.item(), n, coverage(y[part], intervals[part]), *luck, width)
+        for name, value in zip(columns, row, strict=True):
+            columns[name].append(value)
+    return columns
+
+
+def fifths(values) -> np.ndarray:
+    """The fifth in which every value lies, 0 to 4, equal values together; fewer where there are few distinct ones.
+
+    Examples
+    --------
+    >>> fifths([1, 2, 3, 4, 5, 5, 5, 5, 5, 5]).tolist()
+    [0, 0, 1, 1, 2, 2, 2, 2, 2, 2]
+    """
+    values = np.asarray(values)
+    edges = np.unique(np.quantile(values, [0.2, 0.4, 0.6, 0.8], method="lower"))
+    return np.unique(np.searchsorted(edges, values, side="left"), return_inverse=True)[1]
 
 
 def gaussian_coverage(y, mean, std, levels=LEVELS) -> dict[float, float]:

@@ -1,4 +1,4 @@
-"""Bags from outside: data frames, files, folders and URLs, rasters; tables and files written whole or not at all."""
+"""Bags from outside: tables, files, folders and URLs, rasters, cubes, AnnData; files written whole or not at all."""
 
 from typing import TYPE_CHECKING
 
@@ -7,9 +7,31 @@ from bagwise.io.array_files import save_npz
 from bagwise.io.load import from_table, load
 
 if TYPE_CHECKING:
+    from bagwise.io.annotated_data import from_anndata, to_anndata
+    from bagwise.io.array_folder import from_folder
+    from bagwise.io.cube import from_cube
     from bagwise.io.raster import from_raster
     from bagwise.io.table_report import check_table
 
-__all__ = ["check_table", "from_raster", "from_table", "load", "save_npz"]
+__all__ = [
+    "check_table",
+    "from_anndata",
+    "from_cube",
+    "from_folder",
+    "from_raster",
+    "from_table",
+    "load",
+    "save_npz",
+    "to_anndata",
+]
 
-__getattr__, __dir__ = exported(__name__, {"raster": ("from_raster",), "table_report": ("check_table",)})
+__getattr__, __dir__ = exported(
+    __name__,
+    {
+        "annotated_data": ("from_anndata", "to_anndata"),
+        "array_folder": ("from_folder",),
+        "cube": ("from_cube",),
+        "raster": ("from_raster",),
+        "table_report": ("check_table",),
+    },
+)

@@ -16,6 +16,7 @@ from bagwise.bags.validation import ParameterError, as_instances, as_offsets, re
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.columns import Roles, refuse_unknown, warn_of_suspects
 from bagwise.io.load import gather, rows_in_order
+from bagwise.io.matlab import read_matrices
 from bagwise.io.readers import reading
 
 DENSEST = 1040  # deflate cannot make more bytes of one
@@ -43,15 +44,16 @@ def save_npz(path, bags: Bags, y=None) -> None:
     """Save bags, and targets if given, as a NumPy archive that `load` reads back exactly, without pickle.
 
     The archive holds ``instances``, ``offsets``, ``ids``, and where there are any ``targets``, ``groups``,
-    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. It is written beside its place and moved
-    there when complete.
+    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. What `load` knows of a table goes with them:
+    the columns kept, the names of the id and the target, and the levels of categories. It is written beside its place
+    and moved there when complete.
 
     Parameters
     ----------
     path : str or path
         It must end in ``.npz``.
     bags : Bags
-    y : array, a target per bag, optional
+    y : array, a target per bag, or a column per target, optional
 
     Examples
     --------
@@ -69,19 +71,59 @@ def save_npz(path, bags: Bags, y=None) -> None:
     refuse_repeated(bags.ids)  # a selection may repeat a bag; it could not be loaded again
     arrays = {"instances": bags.instances, "offsets": bags.offsets, "ids": _storable(bags.ids, "ids")}
     if y is not None:
-        arrays["targets"] = check_targets(y, bags)
+        arrays["targets"] = _targets(y, bags)
     if bags.groups is not None:
         arrays["groups"] = _storable(bags.groups, "groups")
     for name in ("feature_names", "covariate_names"):
         if getattr(bags, name) is not None:
             arrays[name] = _storable(np.array(getattr(bags, name), dtype=object), name.replace("_", " "))
     arrays |= {name: getattr(bags, name) for name in ("weights", "covariates") if getattr(bags, name) is not None}
+    arrays |= _from_table(bags)
 
     def write(whole: Path) -> None:
         with whole.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
             np.savez(stream, **arrays)
 
     replace_file(path, write)
+
+
+def _targets(y, bags: Bags) -> np.ndarray:
+    """One target, or a column for each of several, of which a bag may lack some."""
+    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        return np.column_stack([check_targets(column, bags, some=True) for column in np.asarray(y).T])
+    return check_targets(y, bags)
+
+
+# What `load` knows of a table: dictionaries of columns as one array of their names, and one array for each.
+_COLUMNS = {"kept": "kept column {!r}", "categories": "levels of {!r}"}
+
+
+def _from_table(bags: Bags) -> dict[str, np.ndarray]:
+    arrays = {}
+    for what, text in _COLUMNS.items():
+        columns = getattr(bags, what)
+        if columns:
+            arrays[f"{what}_names"] = _storable(np.array(list(columns), dtype=object), f"names of {what}")
+            for k, (name, values) in enumerate(columns.items()):
+                arrays[f"{what}_{k}"] = _storable(np.asarray(values, dtype=None), text.format(name))
+    names = {"id_name": bags.id_name, "target_name": bags.target_name}
+    return arrays | {name: np.array(value) for name, value in names.items() if value is not None}
+
+
+def _to_table(arrays: dict) -> dict:
+    """The same, read back."""
+    found: dict = {}
+    for what in _COLUMNS:
+        if f"{what}_names" in arrays:
+            names = arrays[f"{what}_names"].tolist()
+            found[what] = {name: arrays[f"{what}_{k}"] for k, name in enumerate(names)}
+    if "categories" in found:
+        found["categories"] = {name: tuple(levels.tolist()) for name, levels in found["categories"].items()}
+    for name in ("id_name", "target_name"):
+        if name in arrays:
+            value = arrays[name].tolist()
+            found[name] = tuple(value) if isinstance(value, list) else value
+    return found
 
 
 def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple:
@@ -92,11 +134,14 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
         return gather(ArrayColumns(_as_columns(path, arrays), fill_values), roles, missing)
-    given = {name: getattr(roles, name) for name in ("features", "weights", "bag_features")}
-    if list(roles.ignore) or any(value is not None for value in given.values()):
-        parameter = next((name for name, value in given.items() if value is not None), "ignore")
+    given = ("features", "weights", "bag_features", "categories", "dates", "targets", "ignore")
+    asked = {name: getattr(roles, name) for name in given}
+    parameter = next((name for name, value in asked.items() if value is not None and len(value)), None)
+    if parameter is not None:
         raise ParameterError(
-            parameter, f"{path} holds bags, not a table; features=, ignore=, weights= and bag_features= do not apply"
+            parameter,
+            f"{path} holds bags, not a table; features=, ignore=, weights=, bag_features=, categories=, dates= and "
+            "targets= do not apply",
         )
     bags, y = _load_bags(arrays, roles, missing, as_fill_values(fill_values))
     refuse_unknown(arrays, roles.labels.values(), parameter="labels")
@@ -117,12 +162,13 @@ def _are_bags(arrays: dict) -> bool:
 
 
 def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.ndarray | None]:
-    for parameter, name in roles.single.items():
+    for parameter, name in roles.single:
         refuse_unknown(arrays, [name], parameter=parameter)
     instances, offsets = _flat(arrays)
     instances = with_missing(instances, fill_values)
     ids, groups = arrays.get(roles.bag or "ids"), arrays.get(roles.groups or "groups")
     extra = {name: arrays.get(name) for name in ("feature_names", "weights", "covariates", "covariate_names")}
+    more = _to_table(arrays)
     if missing == "drop-instances":
         names = np.arange(len(offsets) - 1) if ids is None else ids
         columns = ArrayColumns(dict(enumerate(instances.T)))
@@ -131,11 +177,20 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
         if extra["weights"] is not None and len(extra["weights"]) == len(instances):
             extra["weights"] = extra["weights"][rows]
         instances, missing = instances[rows], "refuse"
+        more["kept"] = {name: values[rows] for name, values in more.get("kept", {}).items()} or None
     bags = Bags(instances, offsets, ids, groups=groups, missing=missing, **extra)
+    wrong = [name for name, values in (more.get("kept") or {}).items() if len(values) != bags.n_instances]
+    if wrong:
+        raise ValueError(
+            f"kept column {wrong[0]!r} has {len(more['kept'][wrong[0]])} values; one per instance is needed"
+        )
+    bags = bags._with(**more)
     y = arrays.get(roles.target or ("targets" if "targets" in arrays else "y"))
-    y = None if y is None else check_targets(with_missing(np.asarray(y), fill_values), bags)
+    y = None if y is None else _targets(with_missing(np.asarray(y), fill_values), bags)
     names = bags.feature_names or range(bags.n_features)
-    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [("targets", y)])])
+    warn_of_suspects(
+        [*zip(names, bags.instances.T, strict=True), *([] if y is None or y.ndim == 2 else [("targets", y)])]
+    )
     return bags, y
 
 
@@ -180,6 +235,8 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
     """See `bagwise.io.load.load_labels`. Columns are given by name or by position, counted from the end if negative."""
     matrix = _find_matrix(path, variable)
     bag, target = 0 if roles.bag is None else roles.bag, -1 if roles.target is None else roles.target
+    if isinstance(target, list | tuple):
+        raise ParameterError("target", f"{path.name} has one target; load it once for each of several")
     names = _name_columns(path.stem.lower(), matrix.shape[1], bag, target)
 
     def named(columns):
@@ -195,6 +252,9 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         weights=_name_of(roles.weights, names),
         bag_features=covariates if covariates is None or covariates == "auto" else named(covariates),
         keep=named(roles.keep),
+        categories=roles.categories if isinstance(roles.categories, str | dict) else named(roles.categories),
+        dates=named(roles.dates),
+        targets=roles.targets,
         labels={what: _name_of(column, names) for what, column in roles.labels.items()},
     )
     columns = dict(zip(names, matrix.T, strict=True))
@@ -205,14 +265,12 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
 
 
 def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
-    from scipy.io import loadmat
-
-    with path.open("rb") as file:
-        if file.read(10) == b"MATLAB 7.3":
-            raise ValueError(f"{path} is a MATLAB 7.3 (HDF5) file, which is not read; save it again with '-v7'")
+    with reading(path), path.open("rb") as file:
+        start = file.read(10)
+    if start == b"MATLAB 7.3":
+        raise ValueError(f"{path} is a MATLAB 7.3 (HDF5) file, which is not read; save it again with '-v7'")
     with reading(path):
-        contents = loadmat(path)
-    matrices = {name: value for name, value in contents.items() if _is_matrix(value)}
+        matrices = {name: matrix for name, matrix in read_matrices(path).items() if matrix.shape[1] >= 3}
     if not matrices:
         raise ValueError(f"{path} holds no matrix of numbers with at least 3 columns (bag id, features, target)")
     if variable is None and len(matrices) > 1:
@@ -220,10 +278,6 @@ def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
     if variable is not None and variable not in matrices:
         raise ValueError(f"{path} holds no matrix {variable!r}; it holds {', '.join(matrices)}")
     return matrices[variable or next(iter(matrices))]
-
-
-def _is_matrix(value) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "fiu" and value.shape[1] >= 3
 
 
 def _name_columns(stem: str, width: int, bag, target) -> list[str]:

@@ -15,7 +15,7 @@ from unicodedata import normalize
 import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import DECIMAL_COMMA, as_list, is_known, plain_number
+from bagwise.bags.frames import DECIMAL_COMMA, NULLS, as_list, is_known, plain_number
 from bagwise.bags.validation import (
     LARGEST,
     Message,
@@ -26,7 +26,6 @@ from bagwise.bags.validation import (
     name_bags,
 )
 
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
 # An extreme is isolated if its distance from all other values is so many times their width: the second is for one
 # that is not known as a fill value, which must also be repeated.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
@@ -35,7 +34,7 @@ SAMPLE = 1000  # values that show the usual ones
 
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
-_TAKEN = ("row", "instance", "instance_predictions", "contributions", "weights", "effects")
+_TAKEN = ("row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects")
 _TAKEN += ("prediction", "contribution", "weight", "effect")
 
 
@@ -57,27 +56,61 @@ class Roles:
     weights: object = None
     bag_features: object = None
     keep: object = ()
+    categories: object = ()
+    dates: object = ()
+    targets: object = None  # a second table, with a row per bag
     labels: dict = field(default_factory=dict)
 
     @property
-    def single(self) -> dict:
-        """Parameters that name one column, and that column."""
-        named = {name: getattr(self, name) for name in ("bag", "target", "groups", "weights")}
-        named |= {f"{what}_column": column for what, column in self.labels.items()}
-        return {name: column for name, column in named.items() if column is not None}
+    def single(self) -> list[tuple[str, object]]:
+        """Parameters whose columns have that role alone, and the column: a pair for each."""
+        named = [("bag", self.bag), *[("target", name) for name in self.target_list]]
+        named += [("groups", self.groups), ("weights", self.weights)]
+        named += [(f"{what}_column", column) for what, column in self.labels.items()]
+        return [(name, column) for name, column in named if column is not None]
+
+    @property
+    def taken(self) -> list:
+        """The columns of `single`."""
+        return [column for _, column in self.single]
+
+    @property
+    def target_list(self) -> list:
+        """The targets, none, one or several."""
+        return [] if self.target is None else as_list(self.target)
 
     def asked(self) -> list:
         """Every column that is named somewhere."""
-        covariates = [] if self.bag_features is None or self.bag_features == "auto" else as_list(self.bag_features)
         features = [] if self.features is None else as_list(self.features)
-        return list(
-            dict.fromkeys([*self.single.values(), *covariates, *features, *as_list(self.keep), *as_list(self.ignore)])
-        )
+        encoded = [*self.category_list, *as_list(self.dates)]
+        others = [*encoded, *as_list(self.keep), *as_list(self.ignore)]
+        return list(dict.fromkeys([*self.taken, *self.covariate_list, *features, *others]))
+
+    @property
+    def covariate_list(self) -> list:
+        """The columns that are named as bag features; none of "auto", which finds them."""
+        automatic = self.bag_features is None or (isinstance(self.bag_features, str) and self.bag_features == "auto")
+        return [] if automatic else as_list(self.bag_features)
+
+    @property
+    def category_list(self) -> list:
+        """The columns that are named as categories; none of "auto", which finds them."""
+        return [] if isinstance(self.categories, str) and self.categories == "auto" else as_list(self.categories)
 
     def ids(self) -> list:
         """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
-        numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=()).asked()
-        labels = [self.bag, self.groups, *self.labels.values()]
+        none: dict = {
+            "bag": None,
+            "groups": None,
+            "labels": {},
+            "keep": (),
+            "ignore": (),
+            "categories": (),
+            "dates": (),
+        }
+        numbers = replace(self, **none).asked()
+        levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
+        labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
 
 
@@ -90,12 +123,12 @@ def choose_features(table, roles: Roles) -> list:
             Parameter("bag"),
             f" is needed: the column that says which bag a row belongs to; {_list(table.names)}",
         )
-    for parameter, name in roles.single.items():
+    for parameter, name in roles.single:
         refuse_unknown(table.names, [name], taken=features or (), parameter=parameter)
     keep = as_list(roles.keep)
     for parameter, names in (("ignore", ignore), ("keep", keep), ("features", features or [])):
         refuse_unknown(table.names, names, taken=features or (), parameter=parameter)
-    if roles.target == roles.bag:
+    if roles.bag in roles.target_list:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
     taken = [name for name in keep if name in _TAKEN]
     if taken:
@@ -105,7 +138,7 @@ def choose_features(table, roles: Roles) -> list:
     if features is not None:
         _refuse_features(table, features, roles)
         return features
-    kinds = {name: table.kind(name) for name in table.names if name not in {*roles.single.values(), *ignore, *keep}}
+    kinds = {name: table.kind(name) for name in table.names if name not in {*roles.taken, *ignore, *keep}}
     features = [name for name, kind in kinds.items() if kind in _USABLE]
     if not features:
         others = [f"{name} ({kind})" for name, kind in kinds.items()]
@@ -119,14 +152,17 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
         raise ParameterError(
             "features", "features is empty; name at least one column, or leave it out to take every numeric one"
         )
-    for name, role in ((roles.bag, "bag id"), (roles.target, "target"), (roles.weights, "instance weight")):
+    targets = [(name, "target") for name in roles.target_list]
+    for name, role in ((roles.bag, "bag id"), *targets, (roles.weights, "instance weight")):
         if name is not None and name in features:
             raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
     odd = {name: table.kind(name) for name in features if table.kind(name) not in _USABLE}
     if odd:
         named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
         raise ParameterTypeError(
-            "features", f"not numeric: {named}; encode them as numbers, or leave them out of features"
+            "features",
+            f"not numeric: {named}; encode them as numbers, leave them out of features, or load them with ",
+            Parameter("categories", list(odd)[:1]),
         )
 
 
@@ -165,10 +201,28 @@ def refuse_no_target(table, target) -> None:
         raise ParameterTypeError("target", f"the target must be numbers; column {target!r} is {table.kind(target)}")
 
 
-def one_target(table, target, codes, first, ids) -> np.ndarray:
+def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
+    """A column per target; NaN where a bag has some of them, but not this one."""
+    y = np.column_stack([one_target(table, name, codes, first, ids, some=True) for name in targets])
+    unknown = np.isnan(y)
+    if unknown.all(axis=1).any():
+        raise ParameterError(
+            "target",
+            f"{name_bags(ids, unknown.all(axis=1))} no target in columns {', '.join(map(repr, targets))}; drop such "
+            "bags, or leave target out to predict them",
+        )
+    if unknown.all(axis=0).any():
+        raise ParameterError(
+            "target", f"no bag has a target in column {targets[unknown.all(axis=0).argmax()]!r}; leave it out"
+        )
+    return y
+
+
+def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.ndarray:
+    """The target of every bag; with ``some``, NaN for a bag without one."""
     refuse_no_target(table, target)
     values = np.asarray(table.numbers(target), dtype=np.float64)
-    unknown = ~np.isfinite(values)
+    unknown = np.isinf(values) if some else ~np.isfinite(values)
     if unknown.any():
         raise ParameterError(
             "target",
@@ -184,7 +238,7 @@ def one_target(table, target, codes, first, ids) -> np.ndarray:
             "rescale the targets, or look for a fill value",
         )
     y = values[first]
-    differs = values != y[codes]
+    differs = (values != y[codes]) & ~(np.isnan(values) & np.isnan(y[codes]))
     if differs.any():
         marked = any_row(differs, codes, ids)
         row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
@@ -235,7 +289,7 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
     else:
         chosen = as_list(roles.bag_features)
         refuse_unknown(table.names, chosen, parameter="bag_features")
-        taken = [name for name in chosen if name in roles.single.values()]
+        taken = [name for name in chosen if name in roles.taken]
         if taken:
             raise ParameterError(
                 "bag_features", f"column {taken[0]!r} has another role; it cannot be a bag feature as well"
@@ -243,7 +297,10 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
         odd = [name for name in chosen if table.kind(name) not in ("number", "boolean")]
         if odd:
             raise ParameterTypeError(
-                "bag_features", f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}"
+                "bag_features",
+                f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}; take it as ",
+                Parameter("categories", odd[:1]),
+                " too, or leave it out",
             )
     left = [name for name in names if name not in chosen]
     if not left:
@@ -258,10 +315,12 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
 
 def _constant(table, names, codes, first) -> list:
     """The feature columns that never vary within a bag; all but the first if that would leave no instance feature."""
+    of_bags = [name for name in names if name in table.of_bags]  # a second table's
     if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
-        return []  # bags of one row: anything is constant
+        return of_bags  # bags of one row: anything is constant
     plain = [name for name in names if table.kind(name) == "number"]
-    found = [name for name in plain if not _varies(table, name, codes, first).any()]
+    found = [name for name in plain if name in of_bags or not _varies(table, name, codes, first).any()]
+    found = [name for name in found if set(table.siblings.get(name, ())) <= set(found)]
     return found[1:] if len(found) == len(names) else found
 
 
@@ -334,18 +393,43 @@ def doubtful_texts(table, used) -> dict:
     return {name: f"column {name!r} is text, and left out: " + text for name, text in found.items() if text}
 
 
+DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
+
+
+def is_date_kind(table, name) -> bool:
+    """Whether a column holds dates, or texts that all look like dates."""
+    kind = table.kind(name)
+    if kind.startswith(("Date", "datetime")):
+        return True
+    if kind not in ("String", "Object"):
+        return False
+    some = _texts(table.column(name).drop_nulls().head(1000))
+    return bool(len(some)) and bool(some.str.contains(DATES).all())
+
+
 def left_out(table, roles: Roles, names: list) -> list[Message]:
     """Which columns were not asked for by name and are no features, and why: a clause for each reason."""
     used = {*names, *roles.asked()}
     doubts = doubtful_texts(table, used)
     others = [name for name in table.names if name not in used and name not in doubts]
-    others = [f"{name!r} ({table.kind(name)})" for name in others if table.kind(name) not in _USABLE]
-    if not others:
-        return list(doubts.values())
-    more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-    are = "s {} are not numbers" if len(others) > 1 else " {} is not numbers"
-    text = f"column{are.format(', '.join(others[:5]) + more)}, and left out; encode what should count, or name it in "
-    return [*doubts.values(), Message(text, Parameter("ignore"))]
+    others = [name for name in others if table.kind(name) not in _USABLE]
+    dates = [name for name in others if is_date_kind(table, name)]
+    texts = [name for name in others if name not in dates]
+    notes = list(doubts.values())
+    if texts:
+        what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numbers", "are not numbers"))
+        way = (Parameter("categories", texts[:1]), " takes what has levels, ", Parameter("ignore", texts[:1]))
+        notes.append(Message(what, *way, " leaves it out unsaid"))
+    if dates:
+        what = _left([repr(name) for name in dates], ("is a date", "are dates"))
+        notes.append(Message(what, Parameter("dates", dates[:1]), " takes the season and the year"))
+    return notes
+
+
+def _left(names: list[str], verbs: tuple[str, str]) -> str:
+    several = len(names) > 1
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]}, and left out; "
 
 
 def _doubt(series: nw.Series) -> Message | None:

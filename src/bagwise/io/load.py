@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, name_bags
+from bagwise.io import lazy_frames
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -19,9 +20,11 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     one_target,
+    several_targets,
     split_covariates,
     warn_of_suspects,
 )
+from bagwise.io.encodings import derived, encode
 
 
 def load(
@@ -39,6 +42,9 @@ def load(
     variable=None,
     keep=(),
     decimal=".",
+    categories=(),
+    dates=(),
+    targets=None,
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame, or from files by the endings of their names.
 
@@ -59,11 +65,17 @@ def load(
     is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
     larger than memory is read by `scan`.
 
+    Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
+
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
-    bag, target, features, ignore, groups, missing, fill_values, weights, bag_features
+    bag, target, features, ignore, groups, missing, fill_values, weights, bag_features, categories, dates
         As for `from_table`. ``bag`` is needed for every table.
+    targets : data frame or path, optional
+        A second table with a row per bag, joined by the column ``bag``: the target, groups, weights and bag features
+        may be columns of it. The target need not be named if it is the only column of numbers left. Bags without a
+        target are left out, and a warning counts and names them and the rows that have no bag.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
     keep : columns, optional
@@ -75,7 +87,7 @@ def load(
     Returns
     -------
     bags : Bags
-    y : array of float64, one target per bag, or None if there is no target
+    y : array of float64, one target per bag, or None if there is no target; a column each for several targets
 
     Examples
     --------
@@ -85,7 +97,7 @@ def load(
     >>> bags
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep)
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep, categories, dates, targets)
     how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
     bags, y, _ = load_labels(source, roles, **how)
     return bags, y
@@ -98,12 +110,14 @@ def load_labels(
     if decimal not in (".", ","):
         raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
+        source, roles = lazy_frames.collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
     from bagwise.io.paths import find_files
     from bagwise.io.tables import read_files
 
-    table = read_files(source, roles, only=roles.features is not None and roles.bag is not None, decimal=decimal)
+    only = roles.features is not None and roles.bag is not None and roles.targets is None and not derived(roles)
+    table = read_files(source, roles, only=only, decimal=decimal)
     path = None if table is not None else find_files(source)[0]
     if path is not None and path.suffix.lower() == ".mat":
         return load_mat(path, roles, missing=missing, fill_values=fill_values, variable=variable)
@@ -128,6 +142,9 @@ def from_table(
     fill_values=(),
     weights=None,
     bag_features=None,
+    categories=(),
+    dates=(),
+    targets=None,
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
 
@@ -139,10 +156,12 @@ def from_table(
     Parameters
     ----------
     frame : data frame
+        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
     bag : column of bag ids
         Text, integers, dates or categories; never null.
     target : column of targets, optional
-        The same number on every row of a bag.
+        The same number on every row of a bag. Several columns give several targets (see `MultiTarget`); then a bag may
+        lack some of them, but not all.
     features : columns, optional
         Default: every column of numbers or booleans that has no other role and is not ignored. A warning names the
         columns that are left out.
@@ -160,12 +179,23 @@ def from_table(
         Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
         and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
         feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
+    categories : columns, "auto", or dict of column -> levels, optional
+        Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
+        ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
+        table (the 50 most frequent of more), or those given: a model of these features needs them again, which
+        ``features=list(model.feature_names_in_)`` does. "auto" takes columns of text with 2 to 20 levels that come back
+        in several bags, and a warning names them.
+    dates : columns, optional
+        Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
+        the year, as an angle, so that December is next to January; and ``sown_year``.
+    targets : data frame or path, optional
+        A second table with a row per bag, see `load`.
 
     Returns
     -------
     bags : Bags
         float32 if every feature column is, else float64.
-    y : array of float64, one target per bag, or None without ``target``
+    y : array of float64, one target per bag, or None without ``target``; a column each for several targets
 
     Examples
     --------
@@ -175,7 +205,8 @@ def from_table(
     >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features)
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
+    frame, roles = lazy_frames.collect(frame, roles)
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
@@ -186,14 +217,23 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         raise ParameterError("missing", f"{what}, not {missing!r}")
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
+    notes: list = []
+    if roles.targets is not None:
+        from bagwise.io.second_table import join
+
+        table, roles, notes = join(table, roles)
+    table, roles, categories, more = encode(table, roles)
     names = choose_features(table, roles)
-    notes = left_out(table, roles, names) if roles.features is None else []
+    notes = [*more, *notes, *(left_out(table, roles, names) if roles.features is None else [])]
     codes, ids = find_bags(table, roles.bag)
     if doubt := alike_ids(ids):
         warnings.warn(doubt, stacklevel=4)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    y = None if roles.target is None else one_target(table, roles.target, codes, first, ids)
+    targets = roles.target_list
+    y = None if not targets else one_target(table, targets[0], codes, first, ids) if len(targets) == 1 else None
+    if len(targets) > 1:
+        y = several_targets(table, targets, codes, first, ids)
     groups = None if roles.groups is None else one_label(table, roles.groups, codes, first, ids)
     labels = {
         what: one_label(table, column, codes, first, ids, what=what, parameter=f"{what}_column")
@@ -201,7 +241,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
     weights = [] if roles.weights is None else [roles.weights]
-    whole, at = table, np.arange(len(codes))  # the row of every instance
+    whole, at = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)  # rows of instances
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.list_columns import spread_lists
 
@@ -215,7 +255,8 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
             f"{len(codes) - offsets[-1]:,} of {len(codes):,} rows, in {np.count_nonzero(lost):,} of {len(ids):,} bags, "
             "have missing or infinite values and were dropped"
         )
-    kept = {"row": at[rows]} | {name: whole.values(name)[at[rows]] for name in as_list(roles.keep)}
+    origin = at if whole.origin is None else whole.origin[at]
+    kept = {"row": origin[rows]} | {name: whole.values(name)[at[rows]] for name in as_list(roles.keep)}
     if offsets[-1] < len(codes):  # the position in the bag counts the rows that were dropped
         order, starts = rows_in_order(table, names, codes, ids, "refuse")
         place = np.empty(len(codes), dtype=np.int64)
@@ -233,8 +274,11 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         weights=table.numbers(roles.weights)[rows] if weights else None,
         **covariates,
     )
-    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *([] if y is None else [(roles.target, y)])])
-    return bags._with(kept=kept), y, labels
+    named = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
+    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *named])
+    texts = tuple(map(str, targets))
+    called = {"id_name": str(roles.bag), "target_name": texts if len(texts) > 1 else next(iter(texts), None)}
+    return bags._with(kept=kept, **called, categories=categories or None), y, labels
 
 
 def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:

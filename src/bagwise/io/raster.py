@@ -27,6 +27,7 @@ STRIP = 1 << 22  # numbers read at a time
 def strips(polygon, stack) -> Iterator[Window]:
     """The window of a polygon inside the raster, cut into strips of rows that hold about ``STRIP`` numbers.
 
+    Of the stack this asks for its ``shape``, its ``transform`` and its ``depth``, the numbers that a pixel has.
     A pixel wider on all sides, so that what lies exactly on a pixel's edge is judged as over the whole raster.
     None at all when the polygon lies outside.
     """
@@ -38,7 +39,7 @@ def strips(polygon, stack) -> Iterator[Window]:
     left, right = _clip(columns, width)
     if left >= right:
         return
-    step = max(1, STRIP // ((right - left) * len(stack.names)))
+    step = max(1, STRIP // ((right - left) * stack.depth))
     for row in range(top, bottom, step):
         yield Window(left, row, right - left, min(step, bottom - row))
 
@@ -112,9 +113,9 @@ def read_zone(polygon, stack, *, all_touched: bool, weighted: bool, missing: str
     """The instances under a polygon: pixels inside, not hidden by the mask, with values as ``missing`` wants them."""
     width = len(stack.names) + (2 if coordinates else 0)
     nothing = Pixels(np.empty((0, width), dtype=np.float64 if coordinates else stack.dtype), np.empty(0, dtype=bool))
-    reason, parts = _no_shape(polygon), [nothing]
+    reason, parts = no_shape(polygon), [nothing]
     for window in () if reason else strips(polygon, stack):
-        shares = _shares(polygon, window, stack.transform, all_touched, weighted)
+        shares = shares_of(polygon, window, stack.transform, all_touched, weighted)
         if shares.any():
             parts.append(_read_strip(stack, window, shares, missing, coordinates))
         reason = "holding no pixel centre"
@@ -123,13 +124,13 @@ def read_zone(polygon, stack, *, all_touched: bool, weighted: bool, missing: str
     return Pixels(values, shares, n_inside, "all no-data or masked" if n_inside else reason or "outside the raster")
 
 
-def _no_shape(polygon) -> str:
+def no_shape(polygon) -> str:
     if polygon is None or polygon.is_empty:
         return "without a polygon"
     return "" if np.isfinite(polygon.bounds).all() else "beyond the raster's map projection"
 
 
-def _shares(polygon, window, transform, all_touched: bool, weighted: bool) -> np.ndarray:
+def shares_of(polygon, window, transform, all_touched: bool, weighted: bool) -> np.ndarray:
     if not weighted:
         return covered(polygon, window, transform, all_touched=all_touched)
     shares = fractions(polygon, window, transform)
@@ -139,14 +140,14 @@ def _shares(polygon, window, transform, all_touched: bool, weighted: bool) -> np
 def _read_strip(stack, window, shares: np.ndarray, missing: str, coordinates: bool) -> Pixels:
     values, shown = stack.read(window)
     inside = shares > 0
-    kept = inside & shown & _complete(values, missing)
+    kept = inside & shown & complete(values, missing)
     instances = values[kept]
     if coordinates:
         instances = np.column_stack([instances, centres(window, kept, stack.transform)])
     return Pixels(instances, shares[kept], np.count_nonzero(inside))
 
 
-def _complete(values: np.ndarray, missing: str) -> np.ndarray:
+def complete(values: np.ndarray, missing: str) -> np.ndarray:
     """Which pixels have the values they need; with "refuse", `Bags` is left to name the first that has not."""
     if missing == "drop-instances":
         return np.isfinite(values).all(axis=-1)
@@ -242,14 +243,14 @@ def from_raster(
     (['north', 'south'], ('red', 'infrared'), [3.5, 2.0], [[12.0, 28.0], [13.0, 29.0]])
     """
     for name, value in (("missing", missing), ("empty", empty), ("weights", weights)):
-        _refuse_option(name, value)
+        refuse_option(name, value)
     open_stack, read_zones, read_zone = _parts()
     with open_stack(raster, bands, mask) as stack:
         zones = read_zones(zones, stack.crs, id=id, target=target, groups=groups, bag_features=bag_features)
         options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
         read = [read_zone(polygon, stack, coordinates=coordinates, **options) for polygon in zones.polygons]
         names = [*stack.names, "x", "y"] if coordinates else stack.names
-    kept = _settle_empty(read, zones.known.ids, empty)
+    kept = settle_empty(read, zones.known.ids, empty)
     read, known = [read[k] for k in kept], zones.known[kept]
     bags = Bags(
         np.concatenate([pixels.values for pixels in read]),
@@ -274,13 +275,13 @@ def _parts():
     return open_stack, read_zones, read_zone
 
 
-def _refuse_option(name: str, value) -> None:
+def refuse_option(name: str, value) -> None:
     if value not in _OPTIONS[name]:
         *others, last = map(repr, _OPTIONS[name])
         raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
 
 
-def _settle_empty(read: list, ids: np.ndarray, empty: str) -> np.ndarray:
+def settle_empty(read: list, ids: np.ndarray, empty: str) -> np.ndarray:
     """Positions of the zones that have pixels; the others are refused, or dropped with a warning."""
     lacks = np.array([len(pixels.values) == 0 for pixels in read])
     if not lacks.any():

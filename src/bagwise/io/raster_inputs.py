@@ -46,6 +46,7 @@ class Stack:
         names = _band_names(every)
         chosen = _choose(bands, names, [_is_alpha(*band) for band in every])
         self.names = [names[k] for k in chosen]
+        self.depth = len(chosen)
         self._bands = [every[k] for k in chosen]
         self.dtype = _common_type([dataset.dtypes[index - 1] for dataset, index in self._bands], self.names)
 
@@ -175,15 +176,17 @@ class Zones:
     y: np.ndarray | None
 
 
-def read_zones(zones, crs, *, id=None, target=None, groups=None, bag_features=None) -> Zones:
-    """Zones from a path or a GeoDataFrame, in its order."""
-    frame = _as_frame(zones)
+def read_zones(
+    zones, crs, *, id=None, target=None, groups=None, bag_features=None, remedy=("raster", "rio edit-info --crs")
+) -> Zones:
+    """Zones from a path or a GeoDataFrame, in its order; ``remedy``: what has no system, and how it gets one."""
+    frame = as_zones(zones)
     known, y = _attributes(frame, id, target=target, groups=groups, bag_features=bag_features)
     _refuse_other_shapes(frame.geometry, known.ids)
-    return Zones(_in_coordinates(frame.geometry, crs), known, y)
+    return Zones(_in_coordinates(frame.geometry, crs, remedy), known, y)
 
 
-def _as_frame(zones) -> geopandas.GeoDataFrame:
+def as_zones(zones) -> geopandas.GeoDataFrame:
     if isinstance(zones, str | os.PathLike):
         zones = _read_file(Path(zones).expanduser())
     if not isinstance(zones, geopandas.GeoDataFrame) or zones.active_geometry_name is None:
@@ -237,11 +240,11 @@ def _refuse_other_shapes(geometry, ids: np.ndarray) -> None:
         )
 
 
-def _in_coordinates(geometry, crs) -> np.ndarray:
+def _in_coordinates(geometry, crs, remedy) -> np.ndarray:
     """The polygons in the raster's coordinates. Rings that cross are mended first: a pixel in two parts is inside."""
     geometry = geometry.make_valid(method="structure", keep_collapsed=False)
     if (crs is None) != (geometry.crs is None):
-        lacking, how = ("raster", "rio edit-info --crs") if crs is None else ("zones", "zones.set_crs(...)")
+        lacking, how = remedy if crs is None else ("zones", "zones.set_crs(...)")
         raise ValueError(
             f"{lacking} without a coordinate reference system cannot be laid over "
             f"coordinates in {crs or geometry.crs}; name it, with {how}"

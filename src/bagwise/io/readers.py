@@ -11,9 +11,9 @@ from pathlib import Path
 
 import narwhals as nw
 
-from bagwise.bags.frames import as_frame, refuse_twice
+from bagwise.bags.frames import NULLS, as_frame, refuse_twice
 from bagwise.bags.validation import Parameter, ParameterError
-from bagwise.io.columns import NULLS, refuse_unknown
+from bagwise.io.columns import refuse_unknown
 
 HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
 

@@ -12,6 +12,21 @@ from bagwise.io.atomic_files import replace_file
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
 
 
+def own_name(name, generic: str, taken) -> str:
+    """What a table of results calls a column of the user's: as the user does, unless it has a column of that name.
+
+    Examples
+    --------
+    >>> own_name("plot", "bag", ["prediction"]), own_name("prediction", "target", ["plot", "prediction"])
+    ('plot', 'target')
+    """
+    if name is not None and not isinstance(name, list | tuple) and str(name) not in taken:  # not the names of several
+        return str(name)
+    while generic in taken:
+        generic += "_"
+    return generic
+
+
 def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
     """Columns from rows that have the same names; where there is no row, empty columns of these names."""
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else names)}

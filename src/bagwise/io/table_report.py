@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list
-from bagwise.bags.validation import LARGEST, Message, ParameterError, absent, label, name_bags
+from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, absent, label, name_bags
 from bagwise.io.columns import (
     CHECKS,
     Roles,
@@ -17,11 +17,14 @@ from bagwise.io.columns import (
     column_checks,
     describe_suspects,
     doubtful_texts,
+    is_date_kind,
     look_like_dates,
     suspects,
     varying,
 )
+from bagwise.io.encodings import encode
 from bagwise.io.load import load, names_files
+from bagwise.io.second_table import join
 from bagwise.io.tables import read_files
 
 MOST = 5  # names listed in one finding
@@ -46,6 +49,7 @@ class Inspection:
     bag_features: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     target: dict | None = None
+    further_targets: list[dict] = field(default_factory=list)
     groups: int | None = None
     findings: list[Finding] = field(default_factory=list)
 
@@ -125,8 +129,17 @@ def _try_to_load(found: Inspection, source, bag, target, options) -> None:
 
 
 def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
+    if table.n_rows and roles.targets is not None:
+        table, roles, notes = join(table, roles)
+        for note in notes:
+            found.add("warning", note)
+    encoded = [*roles.category_list, *as_list(roles.dates)]
+    table, roles, categories, notes = encode(table, roles)
+    encoded += list(categories)
+    for note in notes:
+        found.add("warning", note)
     names = choose_features(table, roles)
-    found.bag_features = [] if roles.bag_features in (None, "auto") else as_list(roles.bag_features)
+    found.bag_features = roles.covariate_list
     names = [name for name in names if name not in found.bag_features]
     found.rows = table.n_rows
     if table.n_rows == 0:
@@ -143,12 +156,12 @@ def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
             "warning", f"{lost:,} of {table.n_rows:,} rows, in {bags:,} bags, have missing values and are dropped"
         )
     _look_at_bags(found, roles.bag, codes[remain], ids)
-    if roles.target is not None:
-        _look_at_target(found, table, roles.target, codes, ids)
+    for target in roles.target_list:
+        _look_at_target(found, table, target, codes, ids, some=len(roles.target_list) > 1)
     if roles.groups is not None:
         found.groups = len(table.factorise(roles.groups)[1])
-    _look_at_features(found, table, names, codes, ids, roles.target)
-    used, ignored = {*names, *roles.single.values(), *found.bag_features}, as_list(roles.ignore)
+    _look_at_features(found, table, names, codes, ids, next(iter(roles.target_list), None))
+    used, ignored = {*names, *roles.taken, *found.bag_features, *encoded, *as_list(roles.keep)}, as_list(roles.ignore)
     doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
     for doubt in doubts.values():
         found.add("warning", doubt)
@@ -175,13 +188,13 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
         )
 
 
-def _look_at_target(found: Inspection, table, target, codes, ids) -> None:
+def _look_at_target(found: Inspection, table, target, codes, ids, *, some: bool = False) -> None:
     if table.kind(target) not in ("number", "boolean"):
         found.add("error", f"the target must be numbers; column {target!r} is {table.kind(target)}")
         return
     values = np.asarray(table.numbers(target), dtype=np.float64)
     known = np.abs(values) <= LARGEST
-    if not known.all():
+    if not known[~np.isnan(values) | (not some)].all():
         missing = np.bincount(codes[~known], minlength=len(ids)) > 0
         found.add("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")
     differs = varying(values, codes, len(ids))
@@ -196,7 +209,11 @@ def _look_at_target(found: Inspection, table, target, codes, ids) -> None:
     if len(distinct):
         first = np.unique(codes[known], return_index=True)[1]  # one row of every bag
         spread = {"minimum": distinct[0], "median": np.median(values[known][first]), "maximum": distinct[-1]}
-        found.target = {"name": str(target)} | {name: float(value) for name, value in spread.items()}
+        told = {"name": str(target)} | {name: float(value) for name, value in spread.items()}
+        if found.target is None:
+            found.target = told
+        else:
+            found.further_targets.append(told)
 
 
 def _look_at_features(found: Inspection, table, names, codes, ids, target) -> None:
@@ -232,8 +249,14 @@ def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
             found.left_out[str(name)] = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
     known = ("ignored", "not asked for", "boolean")
     texts = [name for name, kind in found.left_out.items() if kind not in known and name not in map(str, told)]
+    dates = [name for name in texts if is_date_kind(table, name)]
+    texts = [name for name in texts if name not in dates]
     if texts:
-        found.add("note", f"{_names(texts)}: not numeric, so left out; encode what should count as a feature")
+        way = Parameter("categories", texts[:1]), " takes what has levels"
+        found.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
+    if dates:
+        way = Parameter("dates", dates[:1]), " takes the season and the year"
+        found.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
 
 
 def _names(names) -> str:

@@ -40,6 +40,10 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     frames = [
         _read(path, ending, roles.ids(), asked, only, decimal) for path, ending in zip(paths, endings, strict=True)
     ]
+    if frames[0].implementation.is_pyarrow():
+        import pyarrow as pa
+
+        pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
     if len(frames) == 1:
         return frames[0]
     written = [ending.startswith((".csv", ".tsv")) for ending in endings]

@@ -1,13 +1,14 @@
-"""blr, shrinkage, bdr and instance-kme-shrinkage: methods that say how sure they are of every bag."""
+"""blr, shrinkage, bdr, instance-kme-shrinkage and aggregate-gp: methods that say how sure they are of every bag."""
 
 from __future__ import annotations
 
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
+from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
-from bagwise.regressors import BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
+from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
 # In units of sqrt(median squared distance / 2).
 BANDWIDTHS = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -50,6 +51,12 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
     embedding = LandmarkMean(landmarks=20, placement="quantiles", random_state=random_state)
     head = Shrinkage(embedding, prior=prior, grid=_grid((0.5, 1.0, 2.0, 4.0)), random_state=random_state, n_jobs=n_jobs)
     return BagPipeline([("instances", stage), ("head", head)])
+
+
+def aggregate_gp(features=FourierFeatures, n_features: int = 256, *, random_state=0, n_jobs=None) -> AggregateGP:
+    """256 random Fourier features; kernel and bandwidth by the evidence. Sums, so it fits out of core too."""
+    phi = features(n_features, linear=False, random_state=random_state)
+    return AggregateGP(phi, random_state=random_state, n_jobs=n_jobs)
 
 
 PRIORS = {
@@ -126,5 +133,25 @@ register(
         presets=_priors(instance_kme_shrinkage, "kernel", "between"),
         search_space={"head__embedding__landmarks": [10, 20, 40]},
         gives=("std",),
+    )
+)
+
+register(
+    Card(
+        name="aggregate-gp",
+        idea="Learn a value of every instance, a Gaussian process, from the means, sums, counts or rates of bags.",
+        assumes="the target is the mean or sum of a smooth function of the instances",
+        cites="Law, Sejdinovic, Cameron, Lucas, Flaxman, Battle, Fukumizu (2018)",
+        cost="O(N m + B m²), m = 256 features, times kernels and bandwidths tried; counts some ten times that",
+        presets={
+            "default": aggregate_gp,
+            "landmarks": variant(
+                "Similarities to 256 landmarks: the exact process where no more than so many instances are distinct.",
+                aggregate_gp,
+                NystroemFeatures,
+            ),
+        },
+        search_space={"features__n_features": [128, 256, 512]},
+        gives=("std", "contributions"),
     )
 )

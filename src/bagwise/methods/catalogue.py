@@ -86,7 +86,7 @@ def method_card(name: str) -> Card:
     --------
     >>> import bagwise as bw
     >>> bw.method_card("instance-kme").preset_names[:2]
-    ['default', 'paper']
+    ['default', 'single']
     """
     if name not in CATALOGUE:
         close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
@@ -132,9 +132,9 @@ def method(
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
     missing : "refuse" (default) or "impute"
-        What becomes of missing values (NaN, kept on loading with ``missing="impute"``): an error that names the bag, or
-        they are filled in by `bagwise.instances.Imputation`, which becomes the first step of the estimator and learns
-        from training bags only.
+        What becomes of missing values (NaN, kept on loading with ``missing="impute"``): an error that names the bag
+        (``statistics`` reads them as they are: trees can), or they are filled in by `bagwise.instances.Imputation`,
+        which becomes the first step of the estimator and learns from training bags only.
     random_state : int
         The same seed gives the same answer, whatever ``n_jobs``.
     n_jobs : int, optional

@@ -1,4 +1,4 @@
-"""instance-kme-MIR, the method of Uriot (2019), in four presets; and the networks that methods share.
+"""instance-kme-MIR, the method of Uriot (2019), in six presets; and the networks that methods share.
 
 With the same networks, a comparison of two methods on instance predictions is not one of two networks.
 """
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.embeddings import KernelMean
-from bagwise.instances import NetworkRegressor, OutOfFold, RandomFeatureRidge
+from bagwise.embeddings import KernelMean, QuantileRows
+from bagwise.instances import ColumnScaler, NetworkRegressor, OutOfFold, OutOfFoldUnion, RandomFeatureRidge
 from bagwise.kernels import FourierFeatures, Gaussian, InverseMultiquadric
 from bagwise.methods.catalogue import Card, register
-from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
+from bagwise.regressors import BagPipeline, EmbeddingRidge, PredictionBlend, RidgePath
 
 # Chosen on the simulations, never on one data set: a network seldom needs more, and the candidates come free.
 EPOCHS = (5, 10, 20, 40, 80)
@@ -59,8 +59,48 @@ def second_stage(kernels, *, offset: str = "mean", reach: float | None = None) -
     return EmbeddingRidge(embedding, head, grid={"kernel": list(kernels)}, offset=offset)
 
 
+READINGS = {
+    "mean": second_stage(KERNELS),
+    "median": second_stage(KERNELS, offset="median"),
+    "quantiles": EmbeddingRidge(QuantileRows(16), RidgePath(PENALTIES)),
+}
+
+
 def default(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """What we would use ourselves.
+    """What we would use ourselves: three learners, each read in three ways, blended.
+
+    A network, a ridge on random features and a linear ridge predict the instances out of fold, on the same ten folds of
+    bags, every bag of equal weight; the average of the fold models predicts new bags. Each column of predictions is
+    read as a kernel mean that corrects its mean, as one that corrects its median, and by its quantiles. Whatever is
+    chosen (epochs, penalties, kernels, bandwidths relative to the spread of the predictions, the weights of the blend)
+    is chosen by left-out bags, left-out groups when the bags carry groups.
+    """
+    return _blended(tuple(READINGS), random_state, n_jobs)
+
+
+def additive(*, random_state=0, n_jobs=None) -> BagPipeline:
+    """The default without medians and quantiles: the prediction of a bag is an exact sum over its instances."""
+    return _blended(("mean",), random_state, n_jobs)
+
+
+def _blended(readings: tuple[str, ...], random_state, n_jobs) -> BagPipeline:
+    features = FourierFeatures(384, random_state=random_state)
+    learners = {
+        "network": default_network(random_state=random_state),
+        "ridge": RandomFeatureRidge(features, penalties=RIDGE_PENALTIES, random_state=random_state),
+        "linear": RandomFeatureRidge(ColumnScaler(), penalties=RIDGE_PENALTIES, random_state=random_state),
+    }
+    judge = second_stage(KERNELS[:5:2])
+    stages = [
+        (name, OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs))
+        for name, learner in learners.items()
+    ]
+    blend = PredictionBlend([(name, READINGS[name]) for name in readings], random_state=random_state)
+    return BagPipeline([("instances", OutOfFoldUnion(stages)), ("head", blend)])
+
+
+def single(*, random_state=0, n_jobs=None) -> BagPipeline:
+    """One network, and the kernel mean of its predictions: the default up to version 0.1.
 
     Ten folds, every bag of equal weight, the average of the fold models for new bags; kernel, bandwidth (relative to
     the spread of the predictions) and penalty by leave-one-bag-out, leave-one-group-out when the bags carry groups;
@@ -119,12 +159,18 @@ register(
         assumes="instance predictions carry the target; their distribution in the bag says how to read them",
         cites="Uriot (2019)",
         cost="D networks on N instances; then O(N r), r about 50",
-        presets={"default": default, "paper": paper, "notebook": notebook, "ridge": ridge},
+        presets={
+            "default": default,
+            "single": single,
+            "paper": paper,
+            "notebook": notebook,
+            "ridge": ridge,
+            "additive": additive,
+        },
         search_space={
             "head__embedding__kernel": [k(b) for k in (Gaussian, InverseMultiquadric) for b in PAPER_BANDWIDTHS],
             "head__head__penalties": [(penalty,) for penalty in PAPER_PENALTIES],
         },
         searched=("paper",),
-        gives=("contributions",),
     )
 )

@@ -15,7 +15,8 @@ MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
 
 
 def statistics(head) -> BagPipeline:
-    return BagPipeline([("embedding", Statistics()), ("head", head)])
+    """Trees read missing values (NaN) as they are: that a bag has no value of a feature is one more split."""
+    return BagPipeline([("embedding", Statistics(missing="keep")), ("head", head)])
 
 
 def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:

@@ -39,7 +39,11 @@ def describe_training(bags: Bags, y) -> dict:
      'target': {'min': 1.0, 'mean': 1.5, 'max': 2.0}}
     """
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    return describe_counts(bags.n_features, bags.sizes, check_targets(y, bags))
+    several = np.ndim(y) == 2 and np.shape(y)[1] > 1  # targets, of which a bag may lack some
+    known = np.asarray(y)[~np.isnan(np.asarray(y))] if several else check_targets(y, bags)
+    columns = {"bag": bags.id_name, "target": bags.target_name}
+    columns = {role: name for role, name in columns.items() if name is not None}
+    return describe_counts(bags.n_features, bags.sizes, known) | ({"columns": columns} if columns else {})
 
 
 def describe_counts(n_features: int, sizes: np.ndarray, y: np.ndarray) -> dict:

@@ -16,6 +16,7 @@ _PLACES = {
     "auto.members": ("MeanTarget",),
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
+    "bags.training_profile": ("TrainingProfile",),
     "embeddings.base": ("CovariatesBeside",),
     "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
@@ -32,8 +33,12 @@ _PLACES = {
         "EachInstance",
         "FoldMean",
         "OutOfFold",
+        "OutOfFoldUnion",
     ),
-    "instances.random_feature_ridge": ("RandomFeatureRidge",),
+    "instances.random_feature_ridge": (
+        "ColumnScaler",
+        "RandomFeatureRidge",
+    ),
     "intervals.calibration": (
         "FoldModels",
         "LeftOutRidgePath=LeavingOut",
@@ -42,6 +47,10 @@ _PLACES = {
         "RidgeSmoother=Smoother",
     ),
     "intervals.conformal": ("Intervals",),
+    "intervals.quantile_regression": (
+        "BagQuantiles",
+        "FoldQuantiles",
+    ),
     "intervals.scales": (
         "BagScale",
         "ConstantScale=Constant",
@@ -70,6 +79,7 @@ _PLACES = {
         "NystroemFeatures",
     ),
     "model_files.registry": ("Bags=make_bags",),
+    "regressors.additive": ("AdditiveRegressor",),
     "regressors.attention.attention_regressor": (
         "AttentionRegressor",
         "AttentionInputs=Inputs",
@@ -77,6 +87,7 @@ _PLACES = {
     ),
     "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
     "regressors.attention.attention_kme": ("AttentionWeighted",),
+    "regressors.bayesian.aggregate_gp": ("AggregateGP",),
     "regressors.bayesian.evidence_ridge": (
         "Evidence",
         "EvidenceRidge",
@@ -84,6 +95,7 @@ _PLACES = {
     ),
     "regressors.bayesian.prime_instances": ("BayesianPrime",),
     "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
+    "regressors.multi_target": ("MultiTarget",),
     "regressors.bayesian.shrinkage": (
         "ShrinkageCoordinates=Coordinates",
         "Shrinkage",
@@ -95,6 +107,7 @@ _PLACES = {
         "BagPipeline",
         "PoolPredictions",
     ),
+    "regressors.prediction_blend": ("PredictionBlend",),
     "regressors.iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
     "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
     "regressors.salience": ("SalienceRegressor",),

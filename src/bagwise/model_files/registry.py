@@ -25,7 +25,8 @@ from bagwise.model_files.names import NAMES as NAMES_OF_OURS
 from bagwise.model_files.names import OURS
 
 CONSTRUCTOR = "ConstructorFromReduceNode"  # the kind of node that calls what it names, with the parts
-PARTS = tuple(name for name in Bags.__slots__ if name not in ("compared", "kept"))  # of new bags alone
+LEFT_OUT = ("compared", "kept", "id_name", "target_name", "categories")  # of new bags alone
+PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
 
 
 def make_bags(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import and_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -24,12 +24,10 @@ from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import absent, as_feature_names
 from bagwise.io.columns import Roles, choose_features, refuse_no_labels, refuse_no_target
+from bagwise.io.conditions import Where
 from bagwise.io.parquet import Part, visible
 from bagwise.io.readers import reading
 from bagwise.io.tables import stack
-
-if TYPE_CHECKING:
-    from bagwise.out_of_core.table_scan import Where
 
 AT_ONCE = 16  # footers of distant files are waited for together
 

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import compared
 from bagwise.bags.frames import ArrayColumns, FrameColumns
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
@@ -339,7 +340,7 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
     means = sums.upto(n_bags) / sizes[:, None]
     labels = None if groups is None else groups.upto(n_bags)
     bags = Bags(means, np.arange(n_bags + 1), passes.ids, groups=labels, feature_names=list(scan.feature_names))
-    return Survey(bags, y.upto(n_bags), sizes, columns, sample.rows)
+    return Survey(compared(bags), y.upto(n_bags), sizes, columns, sample.rows)  # no model's profile is of means
 
 
 def _look(chunk: Chunk, target, groups, sampling) -> _Seen:

@@ -11,6 +11,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import remember_columns
 from bagwise.bags.checks import remember_range
+from bagwise.bags.training_profile import TrainingProfile
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
@@ -29,7 +30,7 @@ from bagwise.out_of_core.sums import (
     statistics_rows,
 )
 from bagwise.out_of_core.table_scan import Scan
-from bagwise.regressors import EmbeddingRidge, EvidenceRidge
+from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
 
 
 def is_standardised(stage) -> bool:
@@ -104,7 +105,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    model = _made(name, random_state)
+    model: Any = _made(name, random_state)
     passes = Passes(scan, executor)
     stages, head = _parts(model)
     if not stages:
@@ -113,7 +114,9 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
         fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
         model, found = fit_stages(model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
-    remember_range(_first(model), found.columns.low, found.columns.high)
+    low, high = found.columns.low, found.columns.high
+    remember_range(_first(model), low, high)
+    model.profile_ = TrainingProfile(found.bags, means_within=(low, high))
     return model, found
 
 
@@ -159,7 +162,9 @@ def _kind(stage) -> str | None:
 def _summable(model) -> bool:
     stages, head = _parts(model)
     kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
-    if not isinstance(head, EmbeddingRidge | EvidenceRidge):
+    if not isinstance(head, EmbeddingRidge | EvidenceRidge | AggregateGP):
+        return False
+    if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
     if kinds == ["ridge"]:
         return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
@@ -197,9 +202,11 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
 
 def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     """The mean of features of the instances: random ones, or similarities to landmarks."""
-    found = survey(passes, _sampling(head.embedding_for(head.settings()[0])) or (0, 0))
-    embedded = (embed_features if isinstance(head.embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    return clone(head).fit_rows(found.bags, found.y, embedded), found
+    embedding = head.embedding_for(head.settings()[0])
+    found = survey(passes, _sampling(embedding) or (0, 0))
+    embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
+    more = {"exposure": found.sizes} if isinstance(head, AggregateGP) else {}
+    return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
 
 
 def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:

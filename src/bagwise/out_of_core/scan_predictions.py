@@ -19,6 +19,7 @@ from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, refuse_unusable, sum_rows
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
 from bagwise.out_of_core.table_scan import Scan
+from bagwise.regressors import AggregateGP
 
 PART_BAGS = 1_000_000  # to a file
 COLUMNS = ("prediction", "instances")
@@ -73,8 +74,8 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
 
 def _predict(passes: Passes, model) -> Predictions:
     stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
-    if all(by_rows(stage) for stage in stages) and getattr(last, "additive_", False):
-        return _sum(passes, model)
+    if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
+        return _sum(passes, model, mean=getattr(last, "aggregate", "mean") == "mean")
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(passes, stages[0], last)
     raise ValueError(
@@ -99,7 +100,7 @@ def _write(folder: Path, bag: str, found: Predictions) -> None:
         pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
 
 
-def _sum(passes: Passes, model) -> Predictions:
+def _sum(passes: Passes, model, *, mean: bool) -> Predictions:
     counts, totals, far = PerBag(), PerBag(), _Far()
     for own, (_, count, total, marked, firsts) in passes.meet(_alone, model, list(passes.scan.feature_names)):
         counts.rows(passes.n_bags, count)[own] += count
@@ -107,7 +108,7 @@ def _sum(passes: Passes, model) -> Predictions:
         far.take(own, marked, firsts, passes.n_bags)
     sizes = counts.upto(passes.n_bags)
     far.warn(passes.ids)
-    return Predictions(passes.ids, totals.upto(passes.n_bags) / sizes, sizes)
+    return Predictions(passes.ids, totals.upto(passes.n_bags) / (sizes if mean else 1), sizes)
 
 
 class _Far(PerBag):

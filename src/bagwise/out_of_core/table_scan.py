@@ -1,15 +1,9 @@
-"""`scan`: a table larger than memory as chunks, of which only the schema and the footers are read at first.
-
-Conditions say which rows are read, as tuples or as one text such as ``year >= 2019 and site == 'A'``.
-"""
+"""`scan`: a table larger than memory as chunks, of which only the schema and the footers are read at first."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import date
 from numbers import Real
-from operator import and_, or_
 from typing import Any
 
 import narwhals as nw
@@ -17,8 +11,8 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.execution.tasks import Tree
 from bagwise.io.columns import refuse_unknown
+from bagwise.io.conditions import as_where
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.out_of_core.chunks import (
@@ -33,187 +27,6 @@ from bagwise.out_of_core.chunks import (
     cut_bags,
     read_footers,
 )
-
-# Conditions. pyarrow walks them by recursion: with 1,000 it crashes in a thread of half a megabyte, which some systems
-# give, with 10,000 anywhere.
-MOST = 250
-OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
-
-# A condition of a text: a name, an operator, and a value or several in brackets.
-_NUMBER, _QUOTED = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", r"'[^']*'|\"[^\"]*\""
-_VALUE = rf"(?:{_QUOTED}|{_NUMBER}|True|False)"
-_CONDITION = re.compile(
-    rf"\s*(?P<name>[^\W\d][\w.]*|`[^`]+`)\s*(?P<operator>==|=|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b)\s*"
-    rf"(?P<value>{_VALUE}|\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*,?\s*\))\s*(?P<and>\band\b|$)"
-)
-
-
-@dataclass(frozen=True)
-class Where:
-    """Conditions (column, operator, value): all those of one of the lists hold."""
-
-    any_of: tuple[tuple[tuple, ...], ...]
-
-    @property
-    def names(self) -> list[str]:
-        return list(dict.fromkeys(name for all_of in self.any_of for name, _, _ in all_of))
-
-    def expression(self):
-        """What pyarrow evaluates."""
-        return _joined(or_, [_joined(and_, map(_expression, all_of)) for all_of in self.any_of])
-
-    def keep(self, table):
-        """The rows of a table that satisfy the conditions, in their order; a null satisfies none."""
-        return table.filter(self.expression())
-
-    def fitting(self, schema) -> Where:
-        """The same with dates for the texts that a column of dates is compared with; refused if types cannot be."""
-        any_of = tuple(tuple(_fit(one, schema) for one in all_of) for all_of in self.any_of)
-        for all_of in any_of:
-            for one in all_of:
-                _try(one, schema)
-        return Where(any_of)
-
-    def by_statistics(self, schema):
-        """What the least and greatest value of a row group can refute, as an expression; None if nothing.
-
-        NaN is in no statistics, but differs from everything: conditions of inequality say nothing of fractions.
-        """
-        import pyarrow as pa
-
-        def certain(one) -> bool:
-            return one[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(one[0]).type)
-
-        kept = tuple(tuple(one for one in all_of if certain(one)) for all_of in self.any_of)
-        return Where(kept).expression() if all(kept) else None
-
-
-def as_where(where) -> Where | None:
-    r"""Conditions from one text, a list of tuples that all hold, or lists of tuples of which one holds.
-
-    Examples
-    --------
-    >>> as_where("year >= 2019 and site in ('A', 'B')").any_of
-    ((('year', '>=', 2019), ('site', 'in', ['A', 'B'])),)
-    >>> as_where([("year", ">=", 2019)]).names
-    ['year']
-
-    What stands between quotes is taken as it is:
-
-    >>> print(as_where(r"path == 'C:\new'").any_of[0][0][2])
-    C:\new
-    """
-    if where is None:
-        return None
-    found = _read(where)
-    number = sum(map(len, found.any_of))
-    if number > MOST:
-        raise ValueError(
-            f"where has {number:,} conditions, and at most {MOST:,} are taken; write values of one column as one "
-            "condition, such as (column, 'in', values), or filter the table before"
-        )
-    return found
-
-
-def _read(where) -> Where:
-    if isinstance(where, str):
-        return Where((tuple(_parse(where)),))
-    if not isinstance(where, list | tuple) or not len(where):
-        raise _wrong(where)
-    any_of = where if all(isinstance(one, list) for one in where) else [where]
-    if not all(any_of):
-        raise _wrong(where)
-    return Where(tuple(tuple(_condition(one, where) for one in all_of) for all_of in any_of))
-
-
-def _parse(text: str) -> list[tuple]:
-    conditions, position, more = [], 0, True
-    while more:
-        found = _CONDITION.match(text, position)
-        if found is None:
-            raise ValueError(
-                f"where={text!r} cannot be read from {text[position:].strip()!r} on; write comparisons joined by "
-                "'and', such as \"year >= 2019 and site in ('A', 'B')\"; names with blanks stand in `backquotes`"
-            )
-        operator, values = " ".join(found["operator"].split()), [_value(v) for v in re.findall(_VALUE, found["value"])]
-        several = found["value"].startswith("(")
-        if several != operator.endswith("in"):
-            raise ValueError(f"where={text!r}: {operator!r} takes {'one value' if several else 'values in brackets'}")
-        conditions.append((found["name"].strip("`"), operator, values if several else values[0]))
-        position, more = found.end(), bool(found["and"])
-    return conditions
-
-
-def _value(text: str) -> str | bool | int | float:
-    if text[0] in "'\"":
-        return text[1:-1]
-    if text in ("True", "False"):
-        return text == "True"
-    return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
-
-
-def _condition(one, where) -> tuple:
-    if not isinstance(one, tuple) or len(one) != 3 or not isinstance(one[0], str) or one[1] not in OPERATORS:
-        raise _wrong(where)
-    if one[1] in ("in", "not in") and (isinstance(one[2], str) or not hasattr(one[2], "__iter__")):
-        raise ValueError(f"where: {one[1]!r} takes a list of values, not {one[2]!r}")
-    value = list(one[2]) if one[1] in ("in", "not in") else one[2]
-    if any(v is None for v in (value if isinstance(value, list) else [value])):
-        raise ValueError(f"where: column {one[0]!r} is compared with None; a null satisfies no condition, leave it out")
-    return one[0], one[1], value
-
-
-def _wrong(where) -> ValueError:
-    return ValueError(
-        f"where={where!r} is not understood; give a list of tuples (column, operator, value) that all hold, lists of "
-        f"such lists of which one holds, or a text; operators are {', '.join(OPERATORS)}"
-    )
-
-
-def _joined(operator, expressions):
-    """By pairs, and pairs of pairs: one after another they would be as deep as they are many."""
-    tree = Tree(operator)
-    for one in expressions:
-        tree.take(one)
-    return tree.total()
-
-
-def _expression(one: tuple):
-    from pyarrow.dataset import field
-    from pyarrow.parquet import filters_to_expression
-
-    found = filters_to_expression([one])
-    return found & field(one[0]).is_valid() if one[1] == "not in" else found  # pyarrow finds no null in any list
-
-
-def _fit(one: tuple, schema) -> tuple:
-    import pyarrow as pa
-
-    name, operator, value = one
-    kind = schema.field(name).type
-    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
-        return one
-    values = value if isinstance(value, list) else [value]
-    try:
-        values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
-        values = [pa.scalar(v).cast(kind) for v in values]
-    except (ValueError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(one, schema) from error
-    return name, operator, [v.as_py() for v in values] if isinstance(value, list) else values[0].as_py()
-
-
-def _try(one: tuple, schema) -> None:
-    import pyarrow as pa
-
-    try:
-        Where(((one,),)).keep(schema.empty_table())
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(one, schema) from error
-
-
-def _mismatch(one: tuple, schema) -> ValueError:
-    name, operator, value = one
-    return ValueError(f"where: column {name!r} is {schema.field(name).type} and cannot be {operator} {value!r}")
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
+    from bagwise.regressors.additive import AdditiveRegressor
     from bagwise.regressors.attention.attention_kme import AttentionWeighted
     from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+    from bagwise.regressors.bayesian.aggregate_gp import AggregateGP
     from bagwise.regressors.bayesian.evidence_ridge import EvidenceRidge
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
@@ -15,12 +17,16 @@ if TYPE_CHECKING:
     from bagwise.regressors.gate import Gate
     from bagwise.regressors.iterative_weights import Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.lasso_path import LassoPath
+    from bagwise.regressors.multi_target import MultiTarget
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+    from bagwise.regressors.prediction_blend import PredictionBlend
     from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
     from bagwise.regressors.salience import SalienceRegressor
     from bagwise.regressors.trees import BoostedTrees
 
 __all__ = [
+    "AdditiveRegressor",
+    "AggregateGP",
     "AttentionRegressor",
     "AttentionWeighted",
     "BagPipeline",
@@ -32,7 +38,9 @@ __all__ = [
     "Gate",
     "LassoPath",
     "Mixture",
+    "MultiTarget",
     "PoolPredictions",
+    "PredictionBlend",
     "Primary",
     "Pruning",
     "Reweighting",
@@ -45,8 +53,10 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
+        "additive": ("AdditiveRegressor",),
         "attention.attention_regressor": ("AttentionRegressor",),
         "attention.attention_kme": ("AttentionWeighted",),
+        "bayesian.aggregate_gp": ("AggregateGP",),
         "bayesian.evidence_ridge": ("EvidenceRidge",),
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
@@ -54,7 +64,9 @@ __getattr__, __dir__ = exported(
         "clusters": ("ClusterRegressor",),
         "gate": ("Gate",),
         "lasso_path": ("LassoPath",),
+        "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
+        "prediction_blend": ("PredictionBlend",),
         "iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
         "ridge": ("EmbeddingRidge", "RidgePath"),
         "salience": ("SalienceRegressor",),

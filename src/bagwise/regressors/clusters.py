@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.segments import segment_max, segment_softmax, segment_sum
+from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import squared_distances
 from bagwise.regressors.ridge import RidgePath
@@ -102,7 +102,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
             self.mixture_ = model.fit(X if len(X) > n_clusters else np.repeat(X, 2, axis=0))
             self.centres_ = model.means_
         else:
-            self.centres_ = KMeans(n_clusters, n_init=4, random_state=self.random_state).fit(X).cluster_centers_
+            self.centres_ = k_means_centres(X, n_clusters, np.random.RandomState(self.random_state), starts=4)
 
     def _exemplars(self, bags: Bags, clusters=None) -> list[np.ndarray]:
         chosen = range(len(self.centres_)) if clusters is None else clusters

@@ -329,9 +329,10 @@ class Reweighting(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    With a network for the regressor or a gate for the mixture, the fits of a run follow each other, and networks learn
-    in single precision: a difference in the last digit of a weight, as between CPUs, may come out in the seventh digit
-    of a prediction. The same seed on the same machine gives the same digits.
+    The fits of a run follow each other, and networks learn in single precision: where CPUs round these differently, a
+    prediction may differ in the seventh digit, and more where the median of a bag is then another instance. Under other
+    kernels of linear algebra alone, and with a linear function, differences stay in the last digits. The same seed on
+    the same machine gives the same digits.
 
     References
     ----------

@@ -9,7 +9,8 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.bags import check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.checks import compared, remember_profile
 from bagwise.bags.segments import segment_mean, segment_median, segment_median_shares, segment_weighted_median
 from bagwise.instances import EachInstance
 
@@ -44,7 +45,12 @@ class BagPipeline(Pipeline):
     """
 
     def fit(self, bags, y=None, sample_weight=None, **params):
-        return super().fit(bags, y, **params, **self._routed(bags, sample_weight))
+        if not (isinstance(bags, Bags | list | tuple) and hasattr(self.steps[-1][1], "predict")):
+            return super().fit(bags, y, **params, **self._routed(bags, sample_weight))
+        bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        super().fit(compared(bags), y, **params, **self._routed(bags, sample_weight))
+        remember_profile(self, bags)
+        return self
 
     def fit_transform(self, bags, y=None, sample_weight=None, **params):
         return super().fit_transform(bags, y, **params, **self._routed(bags, sample_weight))

@@ -6,6 +6,7 @@ embedding that makes the rows too; its prediction can be a sum over instances.
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -14,7 +15,8 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.segments import segment_mean, segment_median, segment_sum, segment_weighted_median
+from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
@@ -303,7 +305,8 @@ class AdditiveMixin:
         return parts
 
 
-OFFSETS = ("none", "mean")
+OFFSETS = ("none", "mean", "median")
+BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
 
 
 class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
@@ -326,10 +329,10 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     embedding : Bags -> array, default KernelMean()
     head : RidgePath, default RidgePath()
     grid : dict of parameter name of the embedding -> list of values, optional
-    offset : {"none", "mean"}
-        What the penalty shrinks the prediction of a bag towards: a constant; or the mean of its instances, for bags
-        of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there is
-        nothing to learn the method falls back on the mean.
+    offset : {"none", "mean", "median"}
+        What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
+        for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
+        is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
 
     Attributes
     ----------
@@ -383,6 +386,11 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
         remember_columns(self, bags)
         return self
 
+    @property
+    def additive_(self) -> bool:
+        """Whether the prediction is a sum over instances: rows that are means, and no median added to them."""
+        return super().additive_ and self.offset != "median"
+
     def settings(self) -> list[dict]:
         """The settings to try, in order."""
         return list(ParameterGrid(self.grid or {}))
@@ -393,9 +401,11 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def _check(self, bags) -> None:
         if self.offset not in OFFSETS:
-            raise ValueError(f"offset must be 'none' or 'mean', not {self.offset!r}")
-        if self.offset == "mean" and bags.n_features != 1:
-            raise ValueError(f"offset='mean' is for instance predictions (one column), not {bags.n_features} features")
+            raise ValueError(f"offset must be 'none', 'mean' or 'median', not {self.offset!r}")
+        if self.offset != "none" and bags.n_features != 1:
+            raise ValueError(
+                f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"
+            )
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
         head, beside = clone(self.head if self.head is not None else RidgePath()), None
@@ -409,6 +419,7 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        self._warn_of_extrapolation(bags)
         if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
             seen = _for(self.embedding_, bags)
             return self.embedding_.project(seen, self.head_.coef_) + self.head_.intercept_ + self._offset(bags)
@@ -426,11 +437,39 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     def _offset(self, bags) -> np.ndarray | float:
         if self.offset == "none":
             return 0.0
-        return segment_mean(bags.instances[:, 0].astype(np.float64), bags.offsets, bags.weights)
+        return pooled(bags, self.offset)
+
+    def _warn_of_extrapolation(self, bags) -> None:
+        """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
+        embedding = self.embedding_
+        if getattr(embedding, "units", None) != "label" or embedding.beyond == "clip" or embedding.reach is not None:
+            return
+        low, high = self.feature_range_in_[:, 0]
+        values, slack = bags.instances[:, 0], BEYOND * (high - low)
+        far = (values < low - slack) | (values > high + slack)
+        if far.any():
+            warnings.warn(
+                f"{name_bags(bags.ids, bags_of(far, bags.offsets))} instance predictions of up to "
+                f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, where training had {low:.6g} to "
+                f"{high:.6g}: with a small penalty the prediction of the bag may be far off; use "
+                "KernelMean(beyond='clip')",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
+
+
+def pooled(bags, statistic: str) -> np.ndarray:
+    """The mean or median of every bag of scalars, by the weights of its instances if any."""
+    values = bags.instances[:, 0].astype(np.float64)
+    if statistic == "mean":
+        return segment_mean(values, bags.offsets, bags.weights)
+    if bags.weights is None:
+        return segment_median(values, bags.offsets)
+    return segment_weighted_median(values, bags.shares(), bags.offsets)
 
 
 def reads_covariates(embedding) -> bool:

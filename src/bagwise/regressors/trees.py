@@ -64,8 +64,8 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, Z, y, sample_weight=None) -> BoostedTrees:
-        """Fit; missing values are refused, as by every other head."""
-        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+        """Fit; a missing value (NaN) goes to that side of a split that fits better."""
+        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True, ensure_all_finite="allow-nan")
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, Z, dtype=np.float64, ensure_non_negative=True)
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
@@ -77,7 +77,12 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
     def predict(self, Z) -> np.ndarray:
         """One number per row."""
         check_is_fitted(self)
-        return self.trees_.predict(validate_data(self, Z, reset=False, dtype=np.float64))
+        return self.trees_.predict(validate_data(self, Z, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     @property
     def n_iter_(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
+from bagwise.bags.segments import segment_mean
 from bagwise.reports.findings import LEVEL, HeldOut, Worth, size_fifths
 from bagwise.reports.text import NONE, aligned, counted, percent, shown
 
@@ -335,8 +336,10 @@ def predicted_against_true(held: HeldOut) -> Markup:
     marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
     parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
     what = "prediction of training bags" if held.in_sample else "held-out prediction"
-    title = f"{held.label}: {what} against target of {counted(len(held.target), 'bag')}. {_interval_text(held)}"
-    return _frame(x, y, "target", what, *parts, title=title)
+    title = (
+        f"{held.label}: {what} against {held.target_name} of {counted(len(held.target), 'bag')}. {_interval_text(held)}"
+    )
+    return _frame(x, y, held.target_name, what, *parts, title=title)
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
@@ -511,3 +514,57 @@ def draw_function(label: str, found: dict) -> dict:
 def _function_text(grid, h) -> str:
     gap, reach = float(np.max(np.abs(h - grid))), float(grid[-1] - grid[0])
     return f"it is at most {shown(gap, 2)} away from the plain mean; predictions range over {shown(reach, 2)}"
+
+
+MOST_PLACES = 4000  # on a map
+FIFTHS = (0.12, 0.3, 0.5, 0.72, 1.0)  # how opaque the dots of the lowest to the highest fifth of the values are
+
+
+def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, places: np.ndarray | None) -> dict:
+    """The mean value of every bag against its target with the spread of its instances, and a map of the values.
+
+    ``rates`` are targets in the unit of the values; ``std`` the deviations of the values and ``places`` x and y of the
+    instances, if they are known.
+    """
+    parts = [values[start:stop] for start, stop in zip(bags.offsets[:-1], bags.offsets[1:], strict=True)]
+    low, high = np.array([np.quantile(part, (0.1, 0.9)) for part in parts]).T
+    mean = segment_mean(values, bags.offsets, bags.weights)
+    text = (
+        f"The mean value of every bag against its target, per unit of weight where targets are sums, and the middle "
+        f"80 % of its instances. Half of all bags spread over {shown(float(np.median(high - low)), 2)} or more."
+    )
+    plots = [{"svg": values_against_targets(rates, mean, low, high, label), "caption": text}]
+    if places is not None:
+        for what, numbers in (("values", values), ("standard deviations of the values", std)):
+            if numbers is not None:
+                ends = [shown(float(end)) for end in (numbers.min(), numbers.max())]
+                text = f"Where the {what} lie, from {ends[0]} to {ends[1]}: the fifth with the highest is the darkest."
+                plots.append({"svg": map_of_values(places, numbers, f"{label}, {what}"), "caption": text})
+    return {"label": label, "plots": plots}
+
+
+def values_against_targets(rates, mean, low, high, label: str) -> Markup:
+    """A dot for the mean value of a bag, a line for its instances, and where means would be the targets."""
+    kept = _thinned(len(rates))
+    x, y = _x(*span(rates)), _y(*span(rates, low, high))
+    ends = max(x.low, y.low), min(x.high, y.high)
+    parts = [line(x(ends), y(ends), class_="reference"), bars(x(rates[kept]), y(low[kept]), y(high[kept]))]
+    parts.append(dots(x(rates[kept]), y(mean[kept])))
+    title = f"{label}: values of instances against targets"
+    return _frame(x, y, "target", "value of an instance", *parts, title=title)
+
+
+def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:
+    """Instances where they are, the fifth with the highest values the darkest; a distance is the same both ways."""
+    kept = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_PLACES)).round().astype(int))
+    places, values = places[kept], values[kept]
+    fifth = np.searchsorted(np.quantile(values, (0.2, 0.4, 0.6, 0.8)), values, side="right")
+    (left, right), (low, high) = span(places[:, 0], margin=0.02), span(places[:, 1], margin=0.02)
+    wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    unit = max((right - left) / wide, (high - low) / tall)
+    x, y = _x(left, left + unit * wide), _y(low, low + unit * tall)
+    parts = [
+        tag("g", dots(x(places[fifth == k, 0]), y(places[fifth == k, 1]), radius=1.6), opacity=str(opacity))
+        for k, opacity in enumerate(FIFTHS)
+    ]
+    return _frame(x, y, "x", "y", *parts, title=f"{label}: map of {len(values)} instances")

@@ -6,6 +6,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_sum
+from bagwise.io.table_output import own_name
 from bagwise.reports.charts import counted_bins, histogram, spark
 from bagwise.reports.text import Column, counted, filled, numbers, percent, shortened, shown, texts
 
@@ -21,7 +22,7 @@ def data_section(bags: Bags, y: np.ndarray) -> dict:
         columns = list(zip(names, bags.covariates.T, strict=True))[:MOST_FEATURES]
         rows += [profile(f"{name} (of the bag)", bags.expand(values), bags, y) for name, values in columns]
     low, high = int(bags.sizes.min()), int(bags.sizes.max())
-    charts = [{"svg": histogram(y, "target"), "caption": _target_text(y)}]
+    charts = [{"svg": histogram(y, own_name(bags.target_name, "target", ())), "caption": _target_text(y)}]
     if high > low:
         text = f"Half of the bags have {shown(float(np.median(bags.sizes)))} instances or fewer."
         charts.append({"svg": histogram(bags.sizes, "instances in the bag", log=high >= 20 * low), "caption": text})

@@ -8,19 +8,20 @@ from time import perf_counter
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.segments import segment_mean
+from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.cells import describe_setting
 from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
-from bagwise.explanations.contributions import unwrapped
+from bagwise.explanations.contributions import instance_values, unwrapped
 from bagwise.explanations.explanation import function_on_grid
 from bagwise.io import load
 from bagwise.io.paths import find_files
 from bagwise.io.table_output import duration
 from bagwise.regressors import EmbeddingRidge
-from bagwise.reports.charts import draw_function
+from bagwise.regressors.pipeline import last_step
+from bagwise.reports.charts import draw_function, draw_values
 from bagwise.reports.findings import HeldOut
 from bagwise.reports.text import shortened
 
@@ -112,8 +113,12 @@ def explain_bags(model, bags: Bags) -> dict:
     """
     kept, explanation = _explained(model, bags)
     columns = {name: np.asarray(values) for name, values in explanation.table().items() if name in NAMES}
+    carried = {
+        name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
+    }
+    place_in_bag = explanation.table()["instance"]
     placed = coordinates_of(bags)
-    width = 1 + len(columns) + (0 if placed is None else 2)
+    width = 1 + len(columns) + len(carried)
     features = _told_features(bags, explanation, width)
     most = _fits(explanation.bags.sizes, width + len(features))
     shown: list[dict | None] = [None] * len(bags)
@@ -121,10 +126,10 @@ def explain_bags(model, bags: Bags) -> dict:
         rows = slice(*explanation.bags.offsets[place : place + 2].tolist())
         at = _largest(explanation.values[rows], most)
         shown[bag] = {
-            "instances": at.tolist(),
+            "instances": place_in_bag[rows][at].tolist(),
+            "kept": [[_kept_text(value) for value in values[rows][at]] for values in carried.values()],
             "columns": [rounded(values[rows][at]) for values in columns.values()],
             "features": [rounded(bags[bag][at, j]) for j in features],
-            "place": [] if placed is None else _places(placed[1][bags.rows([bag])][at]),
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
@@ -138,9 +143,10 @@ def explain_bags(model, bags: Bags) -> dict:
     return {
         "kind": explanation.kind,
         "columns": [NAMES[name] for name in columns],
+        "kept": [shortened(str(name), 100) for name in carried],
         "features": [shortened(str(names[j]), 100) for j in features],
         "n_features": bags.n_features,
-        "axes": [] if placed is None else list(placed[0]),
+        "axes": [] if placed is None else [list(carried).index(name) for name in placed[0]],
         "most": most,
         "bags": shown,
         "left_out": left_out,
@@ -174,10 +180,9 @@ def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
     return None
 
 
-def _places(where: np.ndarray) -> list[list[float]]:
-    """Coordinates with as many digits as the differences inside the bag need."""
-    digits = np.ceil(3 - np.log10(np.maximum(np.ptp(where, axis=0), 1e-12)))
-    return [np.round(column, int(d)).tolist() for column, d in zip(where.T, digits.tolist(), strict=True)]
+def _kept_text(value) -> str:
+    """A kept value as a cell shows it: seven digits of a float are a metre on a map of a country."""
+    return f"{value:.7g}" if isinstance(value, float | np.floating) else shortened(str(value), 100)
 
 
 def _told_features(bags: Bags, explanation, width: int) -> list[int]:
@@ -286,8 +291,9 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
         return None, None, f"{error}. Give the data to see inside the bags: bagwise report RUN --data TABLE."
 
 
-def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple[dict, dict | None]:
-    """What the explorer shows of the bags at these positions, and the learned function of the best method with one."""
+def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
+    """What the explorer shows of the bags at these positions, the learned function of the best method with one, and the
+    values of the instances where the model of the explorer has some."""
     label = "the model given"
     if model is None:
         names = [row["method"] for row in results.ranked()]
@@ -296,12 +302,13 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
             why_not = (
                 "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
             )
-            return {"why_not": f"{why_not}."}, None
+            return {"why_not": f"{why_not}."}, None, None
         try:
             model = _fit(results, label, bags, y, tell)
         except Exception as error:  # whatever a method may raise: a report with one section less is better than none
-            return {"why_not": f"{error}."}, None
-    return _instances(results, label, model, bags[positions]), _function(results, label, model, bags, y, tell)
+            return {"why_not": f"{error}."}, None, None
+    function = _function(results, label, model, bags, y, tell)
+    return _instances(results, label, model, bags[positions]), function, values_section(label, model, bags, y)
 
 
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
@@ -343,3 +350,23 @@ def function_section(label: str, model, bags: Bags) -> dict | None:
     except Exception:
         return None
     return draw_function(label, found) if found else None
+
+
+def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
+    """Values of the instances against targets, for methods that aggregate them, and as a map where places are known."""
+    aggregate = getattr(last_step(unwrapped(model)), "aggregate", None)
+    if aggregate is None:
+        return None
+    try:
+        found = instance_values(model, bags)
+    except Exception:  # as above: the section is left out
+        return None
+    rates = y / segment_sum(_weights(bags), bags.offsets) if aggregate == "sum" else y
+    names = list(bags.feature_names or ())
+    places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
+    values = found["instance_predictions"]
+    return draw_values(label, values, found["instance_std"], bags, rates, places) | {"aggregate": aggregate}
+
+
+def _weights(bags: Bags) -> np.ndarray:
+    return np.ones(bags.n_instances) if bags.weights is None else bags.weights

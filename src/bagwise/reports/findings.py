@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
+from bagwise.bags import bag_folds
+from bagwise.evaluation.metrics import METRICS
 from bagwise.evaluation.selection import EXPLANATIONS
-from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
+from bagwise.explanations import importance, novelty
+from bagwise.explanations.feature_importance import predictor_of
+from bagwise.explanations.novelty_verdicts import VERDICTS
+from bagwise.intervals.order_statistics import conformal_quantile, coverage_by, fifths, unit_shares, units_needed
 from bagwise.io.table_output import duration, to_rows
 from bagwise.reports.text import (
     Column,
@@ -36,6 +42,8 @@ class HeldOut:
     ``bag`` is the position of the bag in the data, ``std`` is None for a method that gives no standard deviation,
     ``repeat`` is the round of folds. ``in_sample`` marks predictions of the bags the model was trained on.
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
+    ``target_name`` is what the user's table calls the target.
+    ``bounds`` are the lower and upper end of the model's own interval, made without the bag; None if it has none.
     """
 
     label: str
@@ -48,6 +56,8 @@ class HeldOut:
     repeat: int | None = None
     in_sample: bool = False
     unit: np.ndarray | None = None
+    target_name: str = "target"
+    bounds: np.ndarray | None = None
 
     @property
     def residual(self) -> np.ndarray:
@@ -72,6 +82,13 @@ class HeldOut:
         others = (fold != one for one in range(fold.max() + 1))
         return np.array([_quantile(errors[rest], unit[rest], level) for rest in others])[fold]
 
+    def ends(self) -> np.ndarray:
+        """Both ends of every interval of `LEVEL`: the model's own if it has some, else around the prediction."""
+        if self.bounds is not None:
+            return self.bounds
+        half = self.half_widths()
+        return self.prediction[:, None] + np.stack([-half, half], axis=1)
+
     def covered(self, level: float = LEVEL) -> np.ndarray:
         """Whether the target of every bag lies in its interval."""
         return np.abs(self.residual) <= self.half_widths(level)
@@ -81,6 +98,45 @@ class HeldOut:
         return [
             (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
         ]
+
+
+GROUPS_SHOWN = 20  # those with the most bags
+LABELS_SHOWN = 200  # those with the largest RMSE
+
+
+def coverage_table(held: HeldOut, groups=None) -> list[Column]:
+    """Coverage and width of the intervals for all bags, by size, by predicted value and by group; empty if unknown."""
+    bounds = held.ends()
+    if held.in_sample or not np.isfinite(bounds).all():
+        return []
+    cuts = [("all bags", np.zeros(len(bounds), dtype=int), lambda part: "")]
+    for name, values in (("size", held.size), ("predicted", held.prediction)):
+        cuts.append((name, fifths(values), lambda part, values=values: _range(values[part])))
+    if groups is not None:
+        groups = np.asarray(groups).astype(str)
+        names, counts = np.unique(groups, return_counts=True)
+        kept = names[np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]]
+        cuts.append(("group", groups, lambda part: groups[part][0] if groups[part][0] in kept else None))
+    rows = []
+    for name, labels, describe in cuts:
+        found = to_rows(coverage_by(held.target, bounds, labels, LEVEL))
+        shown_ = [(row, describe(labels == row["label"])) for row in found]
+        rows += [row | {"bags of": f"{name} {text}".strip()} for row, text in shown_ if text is not None]
+    by_luck = [f"{percent(row['low'])} to {percent(row['high'])}" for row in rows]
+    return [
+        texts("bags of", [row["bags of"] for row in rows]),
+        numbers("bags", [row["bags"] for row in rows], shown=_whole),
+        numbers("inside", [row["coverage"] for row in rows], shown=percent, note="share of targets in their interval"),
+        texts("by luck", by_luck, note=f"where 95 of 100 such shares lie if intervals hold at {percent(LEVEL)}"),
+        numbers("width", [row["width"] for row in rows], note="mean width of the intervals"),
+    ]
+
+
+def _range(values: np.ndarray) -> str:
+    low, high = float(values.min()), float(values.max())
+    if values.dtype.kind in "iu":
+        return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+    return " to ".join(aligned([low, high]))
 
 
 def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
@@ -114,7 +170,8 @@ def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
 
 def held_out(results, method: str) -> HeldOut | None:
     """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
-    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != "bag"}
+    bag, target = results.own_names()
+    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != bag}
     if not table:
         return None
     repeats, counts = np.unique(table["repeat"], return_counts=True)
@@ -122,16 +179,21 @@ def held_out(results, method: str) -> HeldOut | None:
     here = table["repeat"] == repeat
     std = table["std"][here]
     cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
-    bag = np.concatenate([cell["bags"] for cell in cells if cell and cell["predictions"]])
+    cells = [cell for cell in cells if cell and cell["predictions"]]
+    bag = np.concatenate([cell["bags"] for cell in cells])
+    own = [cell.get("uncertainty") for cell in cells]
+    bounds = np.concatenate([one["bounds"] for one in own]) if all(own) else None
     return HeldOut(
         label=method,
         bag=bag.astype(int),
         size=table["size"][here],
-        target=table["target"][here],
+        target=table[target][here],
         prediction=table["prediction"][here],
         fold=table["fold"][here],
         std=None if np.isnan(std).any() else std,
         repeat=int(repeat),
+        target_name=target,
+        bounds=bounds,
     )
 
 
@@ -191,8 +253,8 @@ def worth(held: HeldOut) -> Worth | None:
     fold = _numbered(held.fold)
     loss, mean_loss = held.residual**2, (held.target - _mean_of_others(held.target, fold if fold.any() else unit)) ** 2
     n_units, error = int(unit.max()) + 1, float(np.sqrt(loss.mean()))
-    half = held.half_widths()
-    covered = float(held.covered().mean()) if np.isfinite(half).all() else None
+    low, high = held.ends().T
+    inside = (low <= held.target) & (held.target <= high)
     gained = np.bincount(unit, mean_loss - loss)
     spread = np.bincount(unit, loss - loss.mean())
     return Worth(
@@ -200,9 +262,9 @@ def worth(held: HeldOut) -> Worth | None:
         error_se=float(np.sqrt((spread**2).sum()) / len(loss) / (2 * error or 1.0)),
         mean_error=float(np.sqrt(mean_loss.mean())),
         gain_z=float(gained.sum() / (np.sqrt(((gained - gained.mean()) ** 2).sum()) or 1.0)),
-        covered=covered,
+        covered=float(inside.mean()) if np.isfinite(high - low).all() else None,
         expected=tuple((binom.ppf([0.025, 0.975], n_units, LEVEL) / n_units).tolist()),
-        half_width=float(half.mean()),
+        half_width=float((high - low).mean() / 2),
         n_bags=len(loss),
         n_units=n_units,
     )
@@ -225,6 +287,7 @@ def _mean_of_others(values: np.ndarray, part: np.ndarray) -> np.ndarray:
 
 FEW = 30  # bags (groups): below, the figures of the first screen change much with other bags
 SMALL_GAIN = 0.1
+STATUSES = ("good", "fair", "unknown", "poor")
 
 
 def judgement(found: Worth | None) -> dict:
@@ -256,7 +319,8 @@ def _gain_text(found: Worth) -> str:
 
 
 METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
-METRIC_NAMES |= {"coverage90": "90 % coverage"}
+METRIC_NAMES |= {"spearman": "Spearman ρ", "kendall": "Kendall τ", "pinball": "pinball loss"}
+METRIC_NAMES |= {"interval90": "90 % interval score", "coverage90": "90 % coverage"}
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
 BEYOND_LUCK = 2.0  # standard errors
 SURE = 0.05  # a corrected p-value below this is called more than luck
@@ -318,6 +382,27 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
     return filled(*columns)
 
 
+def by_table(results, method: str) -> dict | None:
+    """The scores of one method apart by label, largest RMSE first, and the notes on them; None without labels."""
+    if results.by is None:
+        return None
+    rows = [row for row in to_rows(results.scores_by()) if row["method"] == method]
+    if not rows:
+        return None
+    rows.sort(key=lambda row: -row["rmse"])
+    notes = results.by_notes()
+    if len(rows) > LABELS_SHOWN:
+        notes = [f"The {LABELS_SHOWN} of {len(rows):,} with the largest RMSE; scores_by.csv has all.", *notes]
+        rows = rows[:LABELS_SHOWN]
+    shown_ = [
+        numbers(METRIC_NAMES.get(m, m), [row[m] for row in rows]) for m in ("rmse", "mae", "bias", "r2", "spearman")
+    ]
+    name = results.by["name"]
+    columns = [texts(name, [row[name] for row in rows]), numbers("bags", [row["bags"] for row in rows], shown=_whole)]
+    covers = numbers("inside", [row["coverage90"] for row in rows], shown=percent, note="of 90 % intervals")
+    return {"name": name, "method": method, "columns": filled(*columns, *shown_, covers), "notes": notes}
+
+
 def differences(results) -> dict[str, dict]:
     """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
     rows = results.ranked()
@@ -352,7 +437,7 @@ def pairs_table(results) -> list[Column]:
     )
 
 
-RELATIVE = ("rmse", "mae", "crps")  # metrics of which a difference in per cent makes sense
+RELATIVE = ("rmse", "mae", "crps", "pinball", "interval90")  # metrics of which a difference in per cent makes sense
 
 
 def verdict(results, rows: list[dict]) -> dict:
@@ -437,3 +522,71 @@ def notes(results) -> list[str]:
         text = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
         found.append(f"{text} The errors are listed under “What was run”.")
     return found + results.notes()
+
+
+# One model: its features, and its bags among each other ------------------------------------------------------------
+
+PATIENCE = 10.0  # seconds that the importance of features may take
+MOST_FEATURES, MOST_UNUSUAL = 30, 10  # rows of tables
+MOST_BLOCKS = 10  # of bags that are compared with the others at a time
+
+
+def importance_section(model, bags, y) -> dict | None:
+    """Which features matter on held-out bags, in as much detail as `PATIENCE` allows; None without fold models."""
+    predict, _, held_out = predictor_of(model, bags)
+    if not held_out:
+        return None
+    started = perf_counter()
+    predict(bags)
+    each = bags.spread().n_features * (perf_counter() - started)
+    if each > PATIENCE:
+        why = f"Not measured, for it would take more than {PATIENCE:.0f} seconds. "
+        return {"columns": None, "lead": why + "`bagwise importance` does, also for groups of features."}
+    options = {"repeats": 3} if 9 * each < PATIENCE else {"repeats": 1, "parts": "whole"}
+    try:
+        found = importance(model, bags, y, **options, progress=False)
+    except ValueError as error:  # too few bags
+        return {"columns": None, "lead": f"Not measured: {error}."}
+    table = {name: column[:MOST_FEATURES] for name, column in found.table().items()}
+    columns = [texts("feature", table["feature"])]
+    for part in found.rises:
+        columns.append(numbers(part, table[part], note="rise of the error when exchanged for that of other bags"))
+        columns.append(numbers("±", table[f"{part}_error"], digits=2, note="standard error over folds"))
+    lead = (
+        f"By how much the {found.metric.upper()} on held-out bags ({shown(found.baseline)}) rises when a column of a "
+        "bag is exchanged for that of another bag: the whole column, its mean alone, its spread alone."
+    )
+    more = f" The first {MOST_FEATURES} of {len(found.names)}." if len(found.names) > MOST_FEATURES else ""
+    return {"columns": filled(*columns), "lead": lead + more}
+
+
+def novelty_section(bags, held: HeldOut) -> dict | None:
+    """Usual and unusual bags and their errors: each bag judged by the bags of the other folds alone."""
+    fold = held.fold if held.fold.any() else bag_folds(bags)
+    block = np.unique(fold, return_inverse=True)[1] % MOST_BLOCKS
+    order = np.argsort(block, kind="stable")
+    try:
+        judged = [novelty(bags[block != k], bags[block == k]).table() for k in np.unique(block)]
+    except ValueError:  # too few bags
+        return None
+    found = {name: np.concatenate([one[name] for one in judged])[np.argsort(order)] for name in judged[0]}
+    of_verdict = [found["verdict"] == one for one in VERDICTS]
+    rank = np.argmax(of_verdict, axis=0)
+    worst = [i for i in np.lexsort((-found["percentile"], -found["share_outside"], -rank))[:MOST_UNUSUAL] if rank[i]]
+    errors = [METRICS["rmse"].of(held.target[m], held.prediction[m]) if m.any() else None for m in of_verdict]
+    lead = (
+        "Every bag compared with those of the other folds. Where all are of one kind, 5 % are at the edge or outside."
+    )
+    columns = [texts("verdict", VERDICTS), numbers("bags", [m.sum() for m in of_verdict], shown="{:,.0f}".format)]
+    unusual = [
+        texts("bag", found["bag"][worst]),
+        texts("verdict", found["verdict"][worst]),
+        numbers("percentile", found["percentile"][worst], note="of its distance to the nearest other bags"),
+        numbers("outside the range", found["share_outside"][worst], shown=percent, note="share of its instances"),
+        texts("mostly in", found["column_outside"][worst]),
+    ]
+    return {
+        "lead": f"{lead} New bags are judged so by bw.novelty and `bagwise predict`.",
+        "errors": columns if held.in_sample else [*columns, numbers("RMSE", errors)],
+        "bags": unusual if worst else None,
+    }

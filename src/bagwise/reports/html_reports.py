@@ -24,7 +24,7 @@ from bagwise.evaluation.fingerprint import describe, of_data, of_library, versio
 from bagwise.evaluation.metrics import score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.table_output import duration
+from bagwise.io.table_output import duration, own_name
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
 from bagwise.reports.data_profile import data_section
@@ -36,6 +36,7 @@ from bagwise.reports.explorer import (
     explored,
     find_data,
     function_section,
+    values_section,
 )
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
 from bagwise.reports.text import NONE, Column, counted, filled, is_known, numbers, percent, shortened, shown, texts
@@ -96,16 +97,17 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "function", "bags", "profile")
-    lists = ("notes", "tiles", "worth", "predictions", "failures", "methods", "facts")
-    texts = {"predictions_lead": "", "no_predictions": "", "n_failures": 0}
+    names = ("results", "summary", "profile", "importance", "novelty", "function", "values", "bags")
+    lists = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
+    texts = {"predictions_lead": "", "no_predictions": "", "coverage_of": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
 
 
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
     names = {"results": "Results", "summary": "Members", "predictions": "Predictions", "profile": "Data"}
-    names |= {"function": "Learned function", "bags": "Bags", "facts": "What was run"}
+    names |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
+    names |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
     return [
         (name, "run" if part == "facts" else part)
         for part, name in names.items()
@@ -186,13 +188,13 @@ def failures_table(results) -> list[Column]:
     return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
 
 
-def bags_table(ids, held, places) -> list[Column]:
-    """The bags of the explorer, largest error first."""
+def bags_table(ids, held, places, names=("bag", "target")) -> list[Column]:
+    """The bags of the explorer, largest error first; ``names`` are those of the id and the target."""
     what = "fitted" if held.in_sample else "held out"
     return [
-        texts("bag", [ids[bag] for bag in held.bag[places].tolist()]),
-        numbers("error", np.abs(held.residual[places]), note="|target − prediction|"),
-        numbers("target", held.target[places]),
+        texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
+        numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
+        numbers(names[1], held.target[places]),
         numbers(what, held.prediction[places], note=f"prediction, {what}"),
         numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
     ]
@@ -246,6 +248,8 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
+    if results.record.get("learning_curve"):
+        raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
     ranked = results.ranked()
     found = {row["method"]: held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
@@ -253,6 +257,8 @@ def write_report(
     bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
     if held:
         best = next(iter(held.values()))
+        labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
+        content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label}
         content |= _bags_section(results, best, bags, y, why_not=why_not, model=model, tell=tell)
     content["sections"] = sections(content)
     return write_page(path, content)
@@ -265,8 +271,8 @@ def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell)
     if bags is None:
         return {"bags": listed}
     listed["map"] = _map(best, places, bags)
-    more, function = explored(results, best.bag[places], bags, y, model=model, tell=tell)
-    return {"bags": listed | more, "function": function, "profile": data_section(bags, y)}
+    more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+    return {"bags": listed | more, "function": function, "values": values, "profile": data_section(bags, y)}
 
 
 def _map(held: HeldOut, places, bags) -> dict | None:
@@ -285,6 +291,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     chart = draw_scores(results, ranked, findings.differences(results))
     tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
     tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
+    tables |= {"by": findings.by_table(results, ranked[0]["method"])}
     chosen = results.selection_text()
     about = {
         "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
@@ -335,7 +342,7 @@ def _bag_list(results, best: HeldOut, places) -> dict:
     text = f"Held-out predictions of {best.label}, largest error first."
     if len(places) < len(best.bag):
         text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
-    columns = bags_table(ids, best, places)
+    columns = bags_table(ids, best, places, results.own_names())
     return {"columns": columns, "lead": text, "more": "", "explorer": None}
 
 
@@ -348,7 +355,7 @@ def write_model_report(
     ----------
     path : file to write, .html
     model : fitted bag regressor
-    bags, y : what it was fitted on
+    bags, y : what it was fitted on; for a `MultiTarget`, a column of y per target
     held_out : array, optional
         A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
         (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
@@ -366,15 +373,62 @@ def write_model_report(
     >>> write_model_report(tempfile.mkdtemp() + "/model.html", model, bags, y, method="aggregated").name
     'model.html'
     """
+    about = {"name": name, "method": method, "command": command}
+    if hasattr(model, "target_names_"):
+        content = _several(model, bags, np.asarray(y, dtype=np.float64), held_out, about)
+    else:
+        content = _content(model, bags, y, held_out=held_out, fold=fold, std=std, **about)
+    content["sections"] = sections(content)
+    return write_page(path, content)
+
+
+def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
+    """One page for several targets: the plots and scores of each, the bags and instances of the first."""
+    if y.shape != (len(bags), len(model.target_names_)):
+        raise ValueError(f"y has shape {y.shape}; give a row per bag and a column for each of {model.target_names_}")
+    pages = []
+    for k, (name, one) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
+        known = ~np.isnan(y[:, k])
+        some = bags[known]._with(target_name=name)
+        pages.append(
+            _content(one, some, y[known, k], held_out=None if held_out is None else held_out[known, k], **about)
+        )
+    first = pages[0]
+    for name, page in zip(model.target_names_, pages, strict=True):
+        page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
+        page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
+        page["predictions"] = [one | {"label": name} for one in page["predictions"]]
+        page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
+    texts = [
+        f"{name}: {page['verdict']['sentences'][0]}" for name, page in zip(model.target_names_, pages, strict=True)
+    ]
+    headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
+    first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
+    lists = ("tiles", "worth", "predictions", "methods")
+    joined = {what: [one for page in pages for one in page[what]] for what in lists}
+    targets = [page["profile"]["charts"][0] for page in pages]
+    joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
+    # One word for all: that of the target that is predicted worst.
+    worst = max((page["verdict"] for page in pages), key=lambda one: findings.STATUSES.index(one["status"]))
+    return first | joined | {"verdict": worst | {"headline": headline, "sentences": texts}}
+
+
+def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places, found = choose_bags(held), worth(held)
-    listed = {"columns": bags_table(bags.ids.tolist(), held, places), "more": "", "why_not": "", "explorer": None}
-    listed["map"] = _map(held, places, bags)
+    names = own_name(bags.id_name, "bag", ()), held.target_name
+    listed = {
+        "columns": bags_table(bags.ids.tolist(), held, places, names),
+        "map": _map(held, places, bags),
+        "more": "",
+        "why_not": "",
+        "explorer": None,
+    }
     listed |= _instances(label, model, bags[places], held)
     listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
-    content = blank() | {
+    return blank() | {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
@@ -387,13 +441,15 @@ def write_model_report(
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
+        "coverage": findings.coverage_table(held, bags.groups),
+        "importance": findings.importance_section(model, bags, y),
+        "novelty": findings.novelty_section(bags, held),
         "bags": listed,
         "function": function_section(label, model, bags),
+        "values": values_section(label, model, bags, y),
         "facts": _model_facts(bags, y, label, command),
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
-    content["sections"] = sections(content)
-    return write_page(path, content)
 
 
 def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
@@ -407,8 +463,16 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
     if fold.shape != y.shape:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
     std = None if std is None else np.asarray(std, dtype=np.float64)
-    unit = units_of(bags)
-    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, in_sample=in_sample, unit=unit)
+    more = {"in_sample": in_sample, "unit": units_of(bags), "bounds": _bounds(model, bags, y)}
+    more["target_name"] = own_name(bags.target_name, "target", ())
+    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, **more)
+
+
+def _bounds(model, bags, y) -> np.ndarray | None:
+    """The model's own intervals of all bags, each made without the bag; None where it has none, or not of all."""
+    if not hasattr(model, "held_out_interval") or np.shape(getattr(model, "calibration_", ())) != y.shape:
+        return None
+    return model.held_out_interval(bags, y, findings.LEVEL)
 
 
 def _fold(source, n_bags: int) -> np.ndarray:

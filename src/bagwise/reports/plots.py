@@ -26,7 +26,9 @@ __all__ = [
     "calibration",
     "contributions",
     "fold_scores",
+    "importance",
     "learned_function",
+    "learning_curve",
     "map_of_bags",
     "predicted_against_true",
     "residuals_against_size",
@@ -177,6 +179,34 @@ def calibration(axis, levels, coverage, *, n: int | None = None):
     return quiet(axis, xlabel="level", ylabel="share inside", title="Do intervals keep their promise?")
 
 
+def learning_curve(axis, curve, *, upto: float = 2.0):
+    """The error at every size with its interval, and the fitted law, drawn on to so many times the data.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    curve : LearningCurve
+        What `bagwise.learning_curve` gives.
+    upto : float
+        How far beyond the data the law is drawn.
+    """
+    table, noun = curve.table(), "bags" if curve.over == "bags" else "instances per bag"
+    at = np.geomspace(curve.sizes[0], max(curve.now * upto, curve.sizes[-1]), 60)
+    law, low, high = np.array([curve.predict(size) for size in at]).T
+    axis.fill_between(at, low, high, color=INK, alpha=0.25, linewidth=0, label=f"law, {curve.level:.0%} interval")
+    axis.plot(at, law, color=INK, linewidth=1)
+    errors = [curve.errors - table["low"], np.asarray(table["high"]) - curve.errors]
+    how = {"fmt": "o", "color": BLUE, "markersize": 4, "elinewidth": 1, "label": "measured"}
+    axis.errorbar(curve.sizes, curve.errors, yerr=np.maximum(errors, 0), **how)
+    axis.axvline(curve.now, color=ORANGE, linewidth=1, label="now")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_minor_formatter(NullFormatter())
+    legend(axis, loc="upper right")
+    return quiet(axis, xlabel=noun, ylabel=curve.metric, title=f"What would more {noun} do?")
+
+
 # What the numbers of an explanation are called, and where an instance like all others would be.
 STRIPS = {
     "contributions": ("what the instance adds to the prediction", lambda prediction, size: prediction / size),
@@ -227,13 +257,13 @@ def learned_function(axis, head, predictions):
     Parameters
     ----------
     axis : matplotlib axis
-    head : fitted last step of a method such as instance-kme, ``model[-1]``
+    head : fitted last step of a method such as instance-kme:single, ``model[-1]``
     predictions : Bags of one column, ``model[:-1].transform(bags)``
         If they carry covariates, h is that of a bag with the mean of each.
     """
     if not isinstance(predictions, Bags) or predictions.n_features != 1:
         raise ValueError(
-            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme"
+            "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme:single"
         )
     grid, h = function_on_grid(head, predictions, points=300)
     low, high = grid[[0, -1]]
@@ -274,6 +304,35 @@ def contributions(axis, explanation, bag: int = 0):
     axis.set_yticks([])
     title = f"Bag {label(bags.ids[bag])}: prediction {prediction:.4g}"
     return quiet(axis, xlabel=name, ylabel=f"{len(values):,} instances", title=title)
+
+
+def importance(axis, found, *, most: int = 15):
+    """How much the error rises when features are exchanged between bags, with standard errors: whole, mean, spread.
+
+    Parameters
+    ----------
+    axis : matplotlib axis
+    found : `bagwise.Importance`
+    most : int
+        How many features or groups are drawn, the most important ones.
+
+    Returns
+    -------
+    the axis
+    """
+    names = list(found.names[:most])[::-1]
+    marks, n_parts = dict(zip(("whole", "mean", "spread"), "osD", strict=True)), len(found.rises)
+    for k, part in enumerate(found.rises):
+        rise, error = found.rise[part][:most][::-1], found.error[part][:most][::-1]
+        place = np.arange(len(names)) + 0.2 * ((n_parts - 1) / 2 - k)
+        colour = SERIES[list(marks).index(part)]
+        axis.errorbar(rise, place, xerr=error, fmt=marks[part], color=colour, markersize=5, linewidth=1, label=part)
+    axis.axvline(0.0, color=INK, linewidth=1)
+    axis.set_yticks(np.arange(len(names)), names)
+    if n_parts > 1:
+        legend(axis, loc="lower right")
+    title = "Held-out bags" if found.held_out else "Bags given"
+    return quiet(axis, xlabel=f"rise of the {found.metric.upper()}, ± standard error", title=f"Importance ({title})")
 
 
 def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns
+from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
@@ -82,8 +83,8 @@ class AttentionWeighted(RegressorMixin, BaseEstimator):
         stage = clone(self.instances) if self.instances is not None else OutOfFold()
         fold = bag_folds(bags, stage.folds, random_state=stage.random_state)
         self.attention_ = clone(self.attention) if self.attention is not None else AttentionRegressor()
-        self.weights_ = self.attention_.cross_fit_weights(bags, y, fold, sample_weight)
-        tried = self._try_all(stage, bags, y, sample_weight)
+        self.weights_ = self.attention_.cross_fit_weights(compared(bags), y, fold, sample_weight)
+        tried = self._try_all(stage, compared(bags), y, sample_weight)
         self.errors_ = np.array([head.error_ for _, head in tried])
         best = int(np.argmin(self.errors_))
         self.power_, (self.instances_, self.head_) = float(self.powers[best]), tried[best]

@@ -30,7 +30,8 @@ def _are_counts(values) -> bool:
 COUNT = (_is_count, "a whole number above zero")
 RULES = {
     "read": (lambda v: _are_counts(v) and len(v) > 0, "a tuple of whole numbers above zero"),
-    "head": (_are_counts, "a tuple of whole numbers above zero, or ()"),
+    **dict.fromkeys(("head", "hidden"), (_are_counts, "a tuple of whole numbers above zero, or ()")),
+    "folds": (lambda v: isinstance(v, Integral) and v > 1, "a whole number above one"),
     "pooling": (lambda v: v in ("set", "gated"), "'set' or 'gated'"),
     "moments": (lambda v: isinstance(v, Integral) and v >= 0, "a whole number, 0 for none"),
     **dict.fromkeys(("looks", "epochs", "patience", "batch_size", "restarts"), COUNT),
@@ -57,14 +58,18 @@ class Recipe:
 
     @classmethod
     def of(cls, estimator) -> Recipe:
-        """Of an `AttentionRegressor`; every parameter of it is checked."""
+        """Of an `AttentionRegressor` or an `AdditiveRegressor`; every parameter that has a rule is checked."""
+        given = estimator.get_params(deep=False)
         for name, (holds, needed) in RULES.items():
-            value = getattr(estimator, name)
-            if not holds(value):
-                raise ValueError(f"{name} must be {needed}, not {value!r}")
-        same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay", "precision")
-        settings = {name: getattr(estimator, name) for name in same}
-        return cls(**settings, seed=_seed(estimator.random_state), device=_device(estimator.device))
+            if name in given and not holds(given[name]):
+                raise ValueError(f"{name} must be {needed}, not {given[name]!r}")
+        same = ("epochs", "patience", "batch_size", "learning_rate", "weight_decay")
+        return cls(
+            **{name: given[name] for name in same},
+            precision=given.get("precision", "float32"),
+            seed=_seed(estimator.random_state),
+            device=_device(estimator.device),
+        )
 
 
 def _seed(random_state) -> int:
@@ -297,7 +302,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
 
     def _train(self, bags, y, sample_weight, seen: list[np.ndarray]) -> list[list]:
         """Train ``restarts`` networks for each mask of bags that they may see; the kept ones of each."""
-        ensemble, recipe = _ensemble(), Recipe.of(self)
+        ensemble, recipe = ensemble_engine("attention"), Recipe.of(self)
         weight = weights_or_ones(sample_weight, bags)
         seen = [mask & (weight > 0) for mask in seen]
         if not all(mask.any() for mask in seen):
@@ -318,7 +323,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         return parts
 
     def _attend(self, bags, members) -> tuple[np.ndarray, np.ndarray]:
-        return _ensemble().attend(self.network_, members, self.inputs_(bags), bags.offsets)
+        return ensemble_engine("attention").attend(self.network_, members, self.inputs_(bags), bags.offsets)
 
     def _kept(self, members: list) -> list:
         # Never below zero but for rounding: the first weights predict the mean.
@@ -327,7 +332,7 @@ class AttentionRegressor(RegressorMixin, BaseEstimator):
         return [member for member, share in zip(members, explained, strict=True) if share >= limit]
 
 
-def _ensemble():
+def ensemble_engine(method: str):
     """The modules that need torch, which is loaded only here."""
     try:
         with lock:
@@ -335,5 +340,5 @@ def _ensemble():
 
             from bagwise.regressors.attention import network
     except ImportError as error:
-        raise ImportError("attention needs torch; install it with: pip install 'bagwise[torch]'") from error
+        raise ImportError(f"{method} needs torch; install it with: pip install 'bagwise[torch]'") from error
     return network

@@ -23,11 +23,13 @@ from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 
 @dataclass(frozen=True)
 class Batch:
-    """Some bags: instances (rows, d), the bag of every row, and moments (bags, k), which may have no columns."""
+    """Some bags: instances (rows, d), the bag of every row, moments (bags, k), which may have no columns, and the share
+    of every row in its bag, for networks that need it."""
 
     rows: Tensor
     bag: Tensor
     moments: Tensor
+    share: Tensor | None = None
 
     def spread(self, values: Tensor) -> Tensor:
         """One slice per bag, repeated for each of its rows."""
@@ -36,6 +38,10 @@ class Batch:
     def total(self, values: Tensor) -> Tensor:
         """The sum of the rows of every bag."""
         return values.new_zeros(len(self.moments), *values.shape[1:]).index_add(0, self.bag, values)
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean of the rows of every bag, each by its share."""
+        return self.total(self.share[:, None] * values)
 
     def softmax(self, scores: Tensor) -> Tensor:
         """exp(score), summing to one in every bag."""
@@ -53,6 +59,7 @@ class Network:
     ``pooling="set"``: T times, a query q from an LSTM weighs the instances by their inner product with it, and reads
     r = Σ a m. Its input [q, r] holds its own state q, so the two matrices of an LSTM are one here.
     ``pooling="gated"``: one score wᵀ(tanh(V m) ⊙ σ(U m)) per instance.
+    ``pooling="mean"``: a number h for every instance, and their mean; nothing comes after it.
     """
 
     n_features: int
@@ -70,7 +77,7 @@ class Network:
         layers = {f"read{i}": pair for i, pair in enumerate(zip(widths, widths[1:], strict=False))}
         if self.pooling == "set":
             layers["lstm"] = (2 * units, 4 * units)
-        else:
+        elif self.pooling == "gated":
             layers |= {"tanh": (units, units), "sigmoid": (units, units), "score": (units, 1)}
         widths = ((2 if self.pooling == "set" else 1) * units + self.n_moments, *self.head, 1)
         return layers | {f"head{i}": pair for i, pair in enumerate(zip(widths, widths[1:], strict=False))}
@@ -107,11 +114,17 @@ class Network:
         return {name: part[0].numpy().copy() for name, part in self.unpack(torch.from_numpy(vector)[None]).items()}
 
     def __call__(self, parameters: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """Predictions (bags, members) and attention (rows, members), the latter averaged over the T looks."""
+        """Predictions (bags, members) and attention (rows, members), the latter averaged over the T looks.
+
+        With ``pooling="mean"`` the numbers h (rows, members) stand for the attention.
+        """
         members = len(parameters["head0.bias"])
         read = batch.rows
         for i in range(len(self.read)):
             read = _dense(parameters, f"read{i}", read).relu()
+        if self.pooling == "mean":
+            values = _dense(parameters, "head0", read)[..., 0]
+            return batch.mean(values), values
         pooled, attention = (self._set if self.pooling == "set" else self._gated)(parameters, batch, read)
         if self.n_moments:
             pooled = torch.cat([pooled, batch.moments[:, None].expand(-1, members, -1)], dim=2)
@@ -153,10 +166,12 @@ BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 
 
 class Samples:
-    """Standardised bags on a device, from which batches are taken: flat rows (rows, d), moments (bags, k)."""
+    """Standardised bags on a device, from which batches are taken: flat rows (rows, d), moments (bags, k), and the
+    share of every row in its bag, if the network needs it."""
 
-    def __init__(self, rows, offsets, moments, *, device: str = "cpu", dtype=torch.float32):
+    def __init__(self, rows, offsets, moments, *, shares=None, device: str = "cpu", dtype=torch.float32):
         self.rows, self.moments = (torch.as_tensor(a, dtype=dtype, device=device) for a in (rows, moments))
+        self.shares = None if shares is None else torch.as_tensor(shares, dtype=dtype, device=device)
         self.offsets, self.sizes = np.asarray(offsets), np.diff(offsets)
 
     def batch(self, positions: np.ndarray) -> Batch:
@@ -165,20 +180,24 @@ class Samples:
         rows = np.repeat(shifts, sizes) + np.arange(sizes.sum())
         bag = np.repeat(np.arange(len(positions)), sizes)
         rows, bag, positions = (torch.from_numpy(a).to(self.rows.device) for a in (rows, bag, positions))
-        return Batch(self.rows.index_select(0, rows), bag, self.moments.index_select(0, positions))
+        share = None if self.shares is None else self.shares.index_select(0, rows)
+        return Batch(self.rows.index_select(0, rows), bag, self.moments.index_select(0, positions), share)
 
 
 @dataclass(frozen=True)
 class Task:
     """What the members learn: (bags, members) standardised targets, and weights of the bags they learn from (mean
-    one) and are stopped by (summing to one); zero weight is not seen."""
+    one) and are stopped by (summing to one); zero weight is not seen. ``blend`` (members,) is the weight of the loss of
+    bags beside that of instances, for networks with a number for every instance; None is the loss of bags."""
 
     targets: np.ndarray
     learn: np.ndarray
     held: np.ndarray
+    blend: np.ndarray | None = None
 
     def __getitem__(self, members) -> Task:
-        return Task(self.targets[:, members], self.learn[:, members], self.held[:, members])
+        blend = None if self.blend is None else self.blend[members]
+        return Task(self.targets[:, members], self.learn[:, members], self.held[:, members], blend)
 
 
 @dataclass(frozen=True)
@@ -252,6 +271,14 @@ def train(network: Network, samples: Samples, task: Task, starts: np.ndarray, re
     return Trained(state.best.cpu().numpy(), state.errors, state.epochs)
 
 
+def within(predictions: Tensor, values: Tensor, batch: Batch, blend: np.ndarray) -> Tensor:
+    """What the blend of the losses of bags and instances adds to that of bags: (1 - λ) Σ_l s_l (h_l - ŷ)².
+
+    For λ (ŷ - y)² + (1 - λ) Σ_l s_l (h_l - y)² = (ŷ - y)² + (1 - λ) Σ_l s_l (h_l - ŷ)², as ŷ = Σ_l s_l h_l.
+    """
+    return predictions.new_tensor(1.0 - blend) * batch.mean((values - batch.spread(predictions)) ** 2)
+
+
 class _State:
     """The members still in training, and the best of all."""
 
@@ -271,8 +298,11 @@ class _State:
         at = torch.from_numpy(positions).to(self.vectors.device)
         mixed = self.recipe.precision == "bfloat16"
         with torch.autocast(self.vectors.device.type, torch.bfloat16, enabled=mixed):  # biases keep the sums in float32
-            predictions, _ = self.network(self.network.unpack(self.vectors), self.samples.batch(positions))
+            batch = self.samples.batch(positions)
+            predictions, values = self.network(self.network.unpack(self.vectors), batch)
         squares = (predictions - self.targets.index_select(0, at)) ** 2
+        if self.task.blend is not None:
+            squares = squares + within(predictions, values, batch, self.task.blend)
         loss = (self.learn.index_select(0, at) * squares).mean(dim=0).sum()
         (slope,) = torch.autograd.grad(loss, self.vectors)
         self._adam(slope)
@@ -347,14 +377,22 @@ class Split:
         return cls(learn if learn.any() else held, held)  # all of one group: stopped by what it learns from
 
 
-def train_members(network: Network, shown, offsets, y, weight, splits: list[Split], recipe: Recipe, n_jobs=None):
-    """A `Member` for every split; ``shown`` are rows and moments. The numbers do not depend on ``n_jobs``."""
+def train_members(
+    network: Network, shown, offsets, y, weight, splits: list[Split], recipe: Recipe, n_jobs=None, blends=None
+):
+    """A `Member` for every split; ``shown`` are rows and moments. The numbers do not depend on ``n_jobs``.
+
+    With ``blends``, there is one for every blend and split, those of the first blend first; members of one split set
+    out from the same weights. ``shown`` then holds the shares of the rows as well.
+    """
+    n_starts, n_blends = len(splits), 1 if blends is None else len(blends)
+    splits = splits * n_blends
     scales = [TargetScale.of(y, weight * (split.learn | split.held)) for split in splits]
-    task = _task(y, weight, splits, scales)
-    starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(len(splits))])
+    task = _task(y, weight, splits, scales, None if blends is None else np.repeat(blends, n_starts))
+    starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(n_starts)] * n_blends)
     on_gpu = not recipe.device.startswith("cpu")
     largest = max(int(np.diff(offsets).max()), min(ROWS, int(recipe.batch_size * np.diff(offsets).mean())))
-    at_once = max(1, (64 if on_gpu else 1) * LARGEST // (largest * max(network.read)))
+    at_once = max(1, (64 if on_gpu else 1) * LARGEST // (largest * max(network.read, default=1)))
     jobs = [slice(i, i + at_once) for i in range(0, len(splits), at_once)]
     parts = Parallel(n_jobs=1 if on_gpu else n_jobs)(
         delayed(_job)(network, shown, offsets, task[job], starts[job], recipe) for job in jobs
@@ -389,13 +427,15 @@ def _as_tensors(members: list[Member]) -> Iterator[tuple[Member, dict]]:
         yield member, {name: torch.from_numpy(a).double()[None] for name, a in member.parameters.items()}
 
 
-def _task(y, weight, splits: list[Split], scales: list[TargetScale]) -> Task:
+def _task(y, weight, splits: list[Split], scales: list[TargetScale], blend=None) -> Task:
     targets = np.stack([scale.standardised(y) for scale in scales], axis=1)
     learn, held = (weight[:, None] * np.stack([getattr(s, what) for s in splits], axis=1) for what in ("learn", "held"))
     held = held / held.sum(axis=0)
     by_the_mean = (held * targets**2).sum(axis=0)
-    return Task(targets, learn / learn.mean(axis=0), held / np.where(by_the_mean > 0, by_the_mean, 1.0))
+    return Task(targets, learn / learn.mean(axis=0), held / np.where(by_the_mean > 0, by_the_mean, 1.0), blend)
 
 
 def _job(network, shown, offsets, task: Task, starts, recipe: Recipe) -> Trained:
-    return train(network, Samples(shown[0], offsets, shown[1], device=recipe.device), task, starts, recipe)
+    rows, moments, *shares = shown
+    samples = Samples(rows, offsets, moments, shares=shares[0] if shares else None, device=recipe.device)
+    return train(network, samples, task, starts, recipe)

@@ -192,9 +192,12 @@ def _judge(rows, y, weight, fold) -> tuple:
 
 
 class Evidence:
-    """The posterior of β and b at the ρ and σ of largest evidence; calling it gives mean and variance of new rows."""
+    """The posterior of β and b at the ρ and σ of largest evidence; calling it gives mean and variance of new rows.
 
-    def __init__(self, Z: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None):
+    Where ``noise``, the σ² of a bag of weight one, is known, the evidence decides on ρ alone.
+    """
+
+    def __init__(self, Z: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, *, noise: float | None = None):
         weight = np.ones(len(Z)) if weight is None else weight
         n, root = np.count_nonzero(weight), np.sqrt(weight)
         self.row_mean, self.target_mean = np.average(Z, axis=0, weights=weight), np.average(y, weights=weight)
@@ -208,6 +211,7 @@ class Evidence:
         self._rest = max(float(centred @ centred - along @ along), 0.0)
         self._along, self._n, self._total = along, n, weight.sum()
         self._unit = n / (self.spectrum.sum() or 1.0)
+        self._known = noise
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²
         self.noise = self._noise(self.ratio)
         self.coef = (self.ratio * s / (1 + self.ratio * s**2) * along) @ self.axes[:k]
@@ -220,16 +224,26 @@ class Evidence:
         variance = self.noise * (1 + 1 / self._total + np.einsum("ij,j->i", along**2, self.spread))
         return self.target_mean + np.einsum("ij,j->i", Z, self.coef), variance
 
-    def log_evidence(self, log_ratio: float) -> float:
+    def covariance_root(self, Z: np.ndarray) -> np.ndarray:
+        """R with R Rᵀ the posterior covariance of b + βᵀz for the rows z, without the noise of a target."""
+        along = (Z - self.row_mean) @ self.axes.T * np.sqrt(self.noise * self.spread)
+        return np.column_stack([along, np.full(len(Z), np.sqrt(self.noise / self._total))])
+
+    def log_evidence(self, log_ratio: float | None = None) -> float:
         """log p(y | γ), σ² at its best for this γ; targets and rows centred (a flat prior on the intercept)."""
-        gamma = self._unit * np.exp(log_ratio)
-        fit = np.log1p(gamma * self.spectrum).sum()
-        return -0.5 * ((self._n - 1) * (np.log(2 * np.pi * self._noise(gamma)) + 1) + fit)
+        gamma = self.ratio if log_ratio is None else self._unit * np.exp(log_ratio)
+        noise, fit = self._noise(gamma), np.log1p(gamma * self.spectrum).sum()
+        misfit = self._n - 1 if self._known is None else self._left(gamma) / noise
+        return -0.5 * ((self._n - 1) * np.log(2 * np.pi * noise) + misfit + fit)
 
     def _noise(self, gamma: float) -> float:
-        k = len(self._along)
-        left = (self._along**2 / (1 + gamma * self.spectrum[:k])).sum() + self._rest
-        return left / max(self._n - 1, 1) + 1e-12  # targets are standardised; an exact fit is not certainty
+        if self._known is not None:
+            return self._known
+        return self._left(gamma) / max(self._n - 1, 1) + 1e-12  # targets are standardised; an exact fit is no certainty
+
+    def _left(self, gamma: float) -> float:
+        """yᵀ (I + γ Z Zᵀ)⁻¹ y."""
+        return float((self._along**2 / (1 + gamma * self.spectrum[: len(self._along)])).sum()) + self._rest
 
     def _search(self) -> float:
         def cost(log_ratio: float) -> float:
@@ -246,7 +260,7 @@ class Evidence:
         k, gamma = len(self._along), self._unit * np.exp(log_ratio)
         explained = gamma * self.spectrum / (1 + gamma * self.spectrum)
         left = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
-        factor = (self._n - 1) / max(self._n - 1, 1)
+        factor = 1.0 if self._known is not None else (self._n - 1) / max(self._n - 1, 1)
         return 0.5 * (explained.sum() - factor * left / self._noise(gamma)) + log_ratio / 400
 
 

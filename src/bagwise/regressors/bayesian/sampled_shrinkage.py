@@ -9,6 +9,7 @@ from scipy.linalg import cholesky, solve_triangular
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
 
@@ -212,7 +213,8 @@ class SampledShrinkage(RegressorMixin, BaseEstimator):
         bags, y = check_fit(bags, y, allow_weights=True)
         self._check()
         weight = weights_or_ones(sample_weight, bags)
-        self.shrinkage_ = clone(self.shrinkage if self.shrinkage is not None else Shrinkage()).fit(bags, y, weight)
+        shrinkage = clone(self.shrinkage if self.shrinkage is not None else Shrinkage())
+        self.shrinkage_ = shrinkage.fit(compared(bags), y, weight)
         self.target_ = self.shrinkage_.target_
         posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y), weight)
         start = posterior.start(self.shrinkage_)

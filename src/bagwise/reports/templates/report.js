@@ -177,7 +177,8 @@
   // Where the instances lie: as long a step in both directions.
 
   function map(data, bag, mark) {
-    const [xs, ys] = bag.place;
+    const [xs, ys] = data.axes.map((column) => bag.kept[column].map(Number));
+    const axes = data.axes.map((column) => data.kept[column]);
     const c = data.columns.findIndex((name) => name !== "prediction");
     const values = bag.columns[Math.max(c, 0)].map((value) => value ?? 0);
     const alike = data.columns[c] === "effect" ? 0 : mean(values);
@@ -187,7 +188,7 @@
     const x = (value) => (170 + (value - (left + right) / 2) / unit).toFixed(1);
     const y = (value) => (105 - (value - (low + high) / 2) / unit).toFixed(1);
     const name = data.columns[Math.max(c, 0)];
-    const label = `map of ${xs.length} instances: ${data.axes[0]} from ${short(left)} to ${short(right)}, ${data.axes[1]} from ${short(low)} to ${short(high)}; a large circle is a ${name} far from the others`;
+    const label = `map of ${xs.length} instances: ${axes[0]} from ${short(left)} to ${short(right)}, ${axes[1]} from ${short(low)} to ${short(high)}; a large circle is a ${name} far from the others`;
     const plot = draw("svg", { viewBox: "0 0 340 210", role: "img", "aria-label": label, class: "place-map" });
     plot.append(draw("rect", { x: 0.5, y: 0.5, width: 339, height: 209, rx: 6, class: "map-ground" }));
     values.forEach((value, i) => {
@@ -201,14 +202,17 @@
   }
 
   function instances(data, bag) {
-    const heads = ["instance", ...data.columns, ...data.features];
+    const kept = data.kept || [];
+    const heads = ["instance", ...kept, ...data.columns, ...data.features];
     const table = make("table", { class: "sortable" });
     const row = make("tr");
-    heads.forEach((head) => row.append(make("th", { scope: "col", class: "number" }, head)));
+    heads.forEach((head, k) => row.append(make("th", { scope: "col", class: k && k <= kept.length ? "" : "number" }, head)));
     table.append(make("thead", {}, row), make("tbody"));
     bag.instances.forEach((position, i) => {
       const line = make("tr", { "data-place": i });
-      for (const value of [position, ...bag.columns.map((c) => c[i]), ...bag.features.map((c) => c[i])]) {
+      line.append(make("td", { class: "number", "data-value": position }, short(position)));
+      for (const values of bag.kept || []) line.append(make("td", {}, values[i]));
+      for (const value of [...bag.columns.map((c) => c[i]), ...bag.features.map((c) => c[i])]) {
         line.append(make("td", { class: "number", "data-value": value ?? "" }, short(value)));
       }
       table.tBodies[0].append(line);

@@ -1,0 +1,93 @@
+"""`bagwise raster`: an image and polygons in, a long table of pixels out."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bagwise.cli import options as o
+
+
+def raster(
+    image: Annotated[Path, typer.Argument(help="A GeoTIFF, or what else GDAL reads. Example: image.tif")],
+    zones: Annotated[Path, typer.Argument(help="Polygons: .gpkg, .geojson or .shp. Example: fields.gpkg")],
+    out: Annotated[Path, typer.Option(help="The pixels as .parquet or .csv. Example: --out pixels.parquet")],
+    id: Annotated[str | None, typer.Option(help="Column of zone ids, if any. Example: --id field")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target harvest")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of what zones share. Example: --groups county")] = None,
+    blocks: Annotated[
+        float | None,
+        typer.Option(help="Side of square blocks, as groups called block. Example: --blocks 10000"),
+    ] = None,
+    bag_feature: Annotated[
+        list[str] | None, typer.Option(help="Column that describes the zone. Example: --bag-feature slope")
+    ] = None,
+    stack: Annotated[
+        list[Path] | None, typer.Option(help="A further raster on the same grid. Example: --stack terrain.tif")
+    ] = None,
+    band: Annotated[list[str] | None, typer.Option(help="Band, by name or number. Example: --band red")] = None,
+    mask: Annotated[Path | None, typer.Option(help="A raster whose 0 hides pixels. Example: --mask clear.tif")] = None,
+    weights: Annotated[
+        Literal["area-fraction"] | None, typer.Option(help="Adds a column with the share of the pixel's area inside.")
+    ] = None,
+    all_touched: Annotated[bool, typer.Option("--all-touched", help="Take every pixel that a zone touches.")] = False,
+    missing: Annotated[
+        Literal["drop-instances", "refuse", "keep"], typer.Option(help="What happens to pixels without a value.")
+    ] = "drop-instances",
+    empty: Annotated[
+        Literal["refuse", "drop"], typer.Option(help="What happens to zones without a pixel. Example: --empty drop")
+    ] = "refuse",
+    quiet: o.Quiet = False,
+) -> None:
+    """Make a long table of the pixels in polygons: a row per pixel, with the zone, its target, the bands, and x and y.
+
+    Example: bagwise raster image.tif fields.gpkg --id field --target harvest --out pixels.parquet
+    """
+    from bagwise.bags.frames import as_list
+    from bagwise.cli.console import messages_of
+    from bagwise.io.table_output import write_table
+
+    with messages_of("raster", quiet=quiet) as messages:
+        o.refuse_outputs(out, inputs=[image, zones, *(stack or [])], endings=(".parquet", ".csv"))
+        if groups is not None and blocks is not None:
+            raise ValueError("--groups and --blocks both name groups; give one of them")
+        roles = {"id": id, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
+        how = {"all_touched": all_touched, "missing": missing, "empty": empty, "weights": weights, "mask": mask}
+        bands = [int(one) if one.isdigit() else one for one in band or []] or None
+        with messages.spinner("reading pixels"):
+            columns, roles = pixels([image, *(stack or [])], zones, blocks=blocks, bands=bands, **roles, **how)
+            write_table(out, columns)
+        messages.show(f"Wrote {out}: {len(columns['x']):,} pixels of {len(set(columns[roles['bag']])):,} zones.")
+        options = [part for name, value in roles.items() for one in as_list(value) for part in (f"--{name}", one)]
+        messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options, "--ignore", "x", "--ignore", "y"]))
+
+
+def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **how) -> tuple[dict, dict]:
+    """Columns of a long table, and the options of `bagwise fit` that name their roles."""
+    import bagwise as bw
+
+    if blocks is not None:
+        from bagwise.io.raster_inputs import as_zones
+
+        zones = as_zones(zones)
+        zones, groups = zones.assign(block=bw.geo.blocks(zones, blocks)), "block"
+    given = {"id": id, "target": target, "groups": groups, "bag_features": bag_features}
+    bags, y = bw.from_raster(rasters, zones, coordinates=True, **given, **how)
+    bag = id or bw.geo.INDEX
+    parts = [(bag, bags.expand(bags.ids))]
+    parts += [] if y is None else [(target, bags.expand(y))]
+    parts += [] if groups is None else [(groups, bags.expand(bags.groups))]
+    if bags.covariates is not None:
+        parts += [(name, bags.expand(own)) for name, own in zip(bags.covariate_names, bags.covariates.T, strict=True)]
+    parts += list(zip(bags.feature_names, bags.instances.T, strict=True))
+    parts += [] if bags.weights is None else [("area_fraction", bags.weights)]
+    names = [name for name, _ in parts]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"two columns would be called {twice!r}; rename the band, or the column of the zones")
+    roles = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_features}
+    roles |= {"weights": None if bags.weights is None else "area_fraction"}
+    return dict(parts), {name: one for name, one in roles.items() if one}

@@ -1,0 +1,424 @@
+"""`learning_curve`: how the error of a method falls with more bags, or with more instances per bag, and how far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bagwise.bags import Bags, check_fit
+from bagwise.bags.checks import compared
+from bagwise.bags.folds import units_of
+from bagwise.evaluation.evaluation import run_plan
+from bagwise.evaluation.metrics import Uncertainty
+from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
+from bagwise.evaluation.results import Results
+from bagwise.evaluation.splits import Split, as_seed, make_splits
+from bagwise.evaluation.store import Folder, Memory
+from bagwise.execution import executor_for
+from bagwise.intervals.calibration import gives_std
+from bagwise.io.table_output import as_text, write_table
+
+OVER = ("bags", "instances")
+METRICS_OF_CURVES = ("rmse", "mae", "crps")  # means over bags of an error each
+FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # of the median bag in the smallest part of the default
+POINTS, FEWEST_BAGS, FEWEST_UNITS = 6, 8, 3  # sizes of the default curve; bags and groups in the smallest of them
+FEWEST_POINTS = 4  # sizes for a law of three parameters
+DRAWS = 500  # of the bootstrap
+EXPONENTS = np.geomspace(0.1, 2.0, 40)
+
+
+def learning_curve(
+    method,
+    bags,
+    y,
+    *,
+    over: str = "bags",
+    sizes=None,
+    repeats: int = 5,
+    folds: int = 5,
+    metric: str = "rmse",
+    level: float = 0.9,
+    out=None,
+    n_jobs: int | None = None,
+    executor=None,
+    device: str | None = None,
+    random_state: int = 0,
+    name: str = "data",
+    origin: dict | None = None,
+    progress=False,
+    retry_failed: bool = False,
+) -> LearningCurve:
+    r"""Train a method on ever more bags (or instances per bag), score it on held-out bags, and fit a power law.
+
+    Over bags: of the training bags of every fold, random parts of increasing size, each within the next, are trained
+    on; the held-out bags are the same for all. Over instances: a random share of every bag's instances, in training as
+    in scoring. The mean error of a bag, e (for the RMSE its square), is then fitted by
+
+    .. math:: e(n) = a + b\, n^{-c}, \qquad a, b \ge 0,\; 0.1 \le c \le 2,
+
+    the floor a that no amount of data removes, and a part that falls. The fit is by least squares of the relative
+    errors, in closed form for every c of a grid. Its uncertainty is that of a bootstrap over bags (groups) and splits.
+
+    Parameters
+    ----------
+    method : name, "name:preset", (label, estimator) or bag regressor
+        A method of the catalogue is used as it comes, without a search.
+    bags, y : Bags and one target per bag
+        Groups stay together: parts of the training bags are made of whole groups.
+    over : {"bags", "instances"}
+    sizes : numbers, optional
+        For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
+        all of them). For "instances", shares of every bag's instances, up to 1 (default: six from 1/32, or from what
+        leaves the median bag two instances). At least four.
+    repeats, folds, random_state : the splits, see `make_splits`
+        The cost is ``repeats * folds`` fits for every size.
+    metric : {"rmse", "mae", "crps"}
+        "crps" needs a method with standard deviations, or an `Intervals`.
+    level : float, of the intervals given with the law
+    out, n_jobs, executor, device, name, origin, progress, retry_failed : as for `evaluate`
+        With ``out`` every finished cell is a file there, and the same call again finishes what is left.
+
+    Returns
+    -------
+    LearningCurve
+
+    References
+    ----------
+    C. Cortes, L. D. Jackel, S. A. Solla, V. Vapnik, J. S. Denker, "Learning curves: asymptotic values and rate of
+    convergence", NeurIPS, 1993. T. Viering, M. Loog, "The shape of learning curves: a review", 2023. A. B. Owen, "The
+    pigeonhole bootstrap", Annals of Applied Statistics, 2007.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_problem("mean", 120)
+    >>> curve = bw.learning_curve("aggregated", bags, y, repeats=2)
+    >>> curve.sentence().startswith("Twice as many bags would lower the RMSE by about")
+    True
+    """
+    if over not in OVER:
+        raise ValueError(f"over must be 'bags' or 'instances', not {over!r}")
+    if metric not in METRICS_OF_CURVES:
+        raise ValueError(f"a learning curve is of rmse, mae or crps, which are means over bags; not of {metric!r}")
+    if not 0 < level < 1:
+        raise ValueError(f"level must be a number between 0 and 1, not {level!r}")
+    bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+    bags, random_state = compared(bags), as_seed(random_state)
+    splits = make_splits(bags, repeats=repeats, folds=folds, random_state=random_state)
+    missing = "impute" if bags.has_missing else "refuse"
+    entries = as_entries(_named(method), tune=False, missing=missing)
+    if len(entries) != 1:
+        raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
+    entries = [on_device(entries[0], device)]
+    _refuse_no_uncertainty(entries[0].make(random_state), metric)
+    if over == "bags":
+        unit = units_of(bags)
+        wanted = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
+        parts, data, target = _parts_of_bags(splits, wanted, unit, random_state), bags, y
+    else:
+        wanted = _shares(sizes, bags)
+        data, target = thinned(bags, wanted, random_state), np.tile(y, len(wanted))
+        parts = [_moved(split, share, at * len(bags)) for split in splits for at, share in enumerate(wanted)]
+    how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
+    plan = make_plan(data, target, entries, parts, **how)
+    plan.record["learning_curve"] = {"over": over, "sizes": wanted}
+    store = Memory() if out is None else Folder(out)
+    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
+    curve = _measured(results, plan, over, wanted, bags, metric, level)
+    if out is not None:
+        write_table(Folder(out).path / "learning_curve.csv", curve.table())
+    return curve
+
+
+def _refuse_no_uncertainty(estimator, metric: str) -> None:
+    if metric == "crps" and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
+        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
+
+
+def _named(method):
+    if hasattr(method, "fit") and not isinstance(method, type):
+        return [(type(method).__name__, method)]
+    return method
+
+
+# Sizes and splits ---------------------------------------------------------------------------------------------------
+
+
+def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
+    """Numbers of training bags, up to those of a fold; the smallest by default holds three groups."""
+    if sizes is None:
+        least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
+        wanted = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
+    else:
+        wanted = sorted({int(one) for one in np.ravel(sizes) if one == int(one)})
+        if len(wanted) != len(np.ravel(sizes)) or wanted[0] < 2 or wanted[-1] > most:
+            raise ValueError(
+                f"sizes over bags must be different whole numbers from 2 to {most}, the training bags of a fold; got "
+                f"{list(np.ravel(sizes).tolist())}"
+            )
+    return _enough(wanted, f"{most} training bags a fold")
+
+
+def _shares(sizes, bags: Bags) -> list[float]:
+    if sizes is None:
+        least = max(FEWEST_INSTANCES / np.median(bags.sizes), SMALLEST_SHARE)
+        wanted = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+    else:
+        wanted = sorted({float(one) for one in np.ravel(sizes)})
+        if len(wanted) != len(np.ravel(sizes)) or wanted[0] <= 0 or wanted[-1] > 1:
+            raise ValueError(
+                "sizes over instances must be different shares of a bag's instances, above 0 and up to 1; got "
+                f"{list(np.ravel(sizes).tolist())}"
+            )
+    return _enough(wanted, f"bags of {np.median(bags.sizes):g} instances (median)")
+
+
+def _enough(wanted: list, what: str) -> list:
+    if len(wanted) < FEWEST_POINTS:
+        raise ValueError(f"a power law needs at least {FEWEST_POINTS} sizes, and {what} give {len(wanted)}: {wanted}")
+    return wanted
+
+
+def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed: int) -> list[Split]:
+    """Of every split, training sets of every size: whole units in a random order, until there are enough bags."""
+    parts = []
+    for number, split in enumerate(splits):
+        place = np.random.default_rng([seed, number]).permutation(unit.max() + 1)[unit[split.train]]
+        order = split.train[np.argsort(place, kind="stable")]
+        ordered = unit[order]
+        ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # where a unit is whole
+        for size in sizes:
+            train = np.sort(order[: ends[np.searchsorted(ends, size)]])
+            parts.append(Split(split.repeat, f"{split.fold} of {size} bags", train, split.test))
+    return parts
+
+
+def _moved(split: Split, share: float, by: int) -> Split:
+    return Split(split.repeat, f"{split.fold} of share {share:g}", split.train + by, split.test + by)
+
+
+def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
+    """All bags with a share of their instances (at least one), then all with the next share, the smaller in the larger.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.arange(8.0), np.arange(3.0)])
+    >>> thinned(bags, [0.25, 1.0], 0).sizes.tolist()
+    [2, 1, 8, 3]
+    """
+    bag = np.repeat(np.arange(len(bags)), bags.sizes)
+    order = np.lexsort((np.random.default_rng(random_state).random(bags.n_instances), bag))
+    place = np.empty(bags.n_instances, dtype=np.int64)
+    place[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
+    keep = [_kept(bags, share) for share in shares]
+    rows = np.concatenate([np.flatnonzero(place < one[bag]) for one in keep])
+    several = {
+        name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
+        for name in ("ids", "groups", "covariates")
+    }
+    weights = None if bags.weights is None else bags.weights[rows]
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(keep))])
+    return bags._with(instances=bags.instances[rows], offsets=offsets, weights=weights, **several)
+
+
+def _kept(bags: Bags, share: float) -> np.ndarray:
+    return np.ceil(share * bags.sizes - 1e-9).astype(np.int64).clip(1)
+
+
+# The curve and its law ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PowerLaw:
+    """e(n) = floor + slope n^-exponent, for the mean error of a bag; for many draws at once where these are arrays."""
+
+    floor: np.ndarray
+    slope: np.ndarray
+    exponent: np.ndarray
+
+    def __call__(self, n) -> np.ndarray:
+        return self.floor + self.slope * np.asarray(n, dtype=np.float64) ** -self.exponent
+
+
+def fit_power_law(sizes, errors) -> PowerLaw:
+    """The law of every row of errors (draws, sizes), by least squares of relative errors, none of a and b negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sizes = np.array([10, 20, 40, 80, 160])
+    >>> law = fit_power_law(sizes, (0.5 + 3.0 / sizes)[None])
+    >>> float(law.floor[0].round(1)), float(law(320)[0].round(2))
+    (0.5, 0.51)
+    """
+    sizes, errors = np.asarray(sizes, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    scale = sizes.mean()
+    x = (sizes / scale) ** -EXPONENTS[:, None]  # (exponents, sizes)
+    w = errors**-2.0  # (draws, sizes)
+    total, first, second = w.sum(axis=1), w @ x.T, w @ (x**2).T
+    plain, crossed = (w * errors).sum(axis=1), (w * errors) @ x.T
+    determinant = total[:, None] * second - first**2
+    slope = (total[:, None] * crossed - first * plain[:, None]) / np.maximum(determinant, 1e-300)
+    floor = (plain[:, None] - slope * first) / total[:, None]
+    # At a bound the other parameter is alone.
+    slope, floor = np.where(floor < 0, crossed / second, slope), np.where(floor < 0, 0.0, floor)
+    floor, slope = np.where(slope < 0, (plain / total)[:, None], floor), np.where(slope < 0, 0.0, slope)
+    gaps = floor[:, :, None] + slope[:, :, None] * x - errors[:, None, :]
+    best = (w[:, None, :] * gaps**2).sum(axis=2).argmin(axis=1)
+    rows, exponent = np.arange(len(errors)), EXPONENTS[best]
+    return PowerLaw(floor[rows, best], slope[rows, best] * scale**exponent, exponent)
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """The error at every size, and the power law through it. Printed, it is its table and its sentence.
+
+    Attributes
+    ----------
+    over : "bags" or "instances"
+    metric : of the errors
+    level : of the intervals
+    sizes : array, mean number of training bags (of instances per bag) at every point
+    errors : array, the metric at every point
+    now : the size that stands for the whole data: all bags, or all instances
+    law : PowerLaw of the mean error of a bag, for the RMSE of its square
+    draws : PowerLaw of every draw of the bootstrap
+    results : Results, all cells; those that failed are in ``results.failures``
+    """
+
+    over: str
+    metric: str
+    level: float
+    sizes: np.ndarray
+    errors: np.ndarray
+    now: float
+    law: PowerLaw = field(repr=False)
+    draws: PowerLaw = field(repr=False)
+    spread: np.ndarray = field(repr=False)  # of the errors, (sizes, 2)
+    results: Results = field(repr=False)
+
+    def predict(self, size: float) -> tuple[float, float, float]:
+        """The metric expected at a size, with its interval; the farther beyond the data, the more it is a guess."""
+        return self._with_interval(self._metric(self.law(size)), self._metric(self.draws(size)))
+
+    def gain(self, factor: float = 2.0) -> tuple[float, float, float]:
+        """The share by which the metric falls with so many times the data, with its interval."""
+        if not factor > 0:
+            raise ValueError(f"factor must be above 0, not {factor!r}")
+        sizes = self.now * factor, self.now
+        found = [1 - np.divide(*(self._metric(law(size)) for size in sizes)) for law in (self.law, self.draws)]
+        return self._with_interval(*found)
+
+    def sentence(self, factor: float = 2.0) -> str:
+        """What so many times the data would do: "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
+        share, low, high = (100 * one for one in self.gain(factor))
+        times = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}.get(
+            factor, f"{factor:g} times"
+        )
+        noun = "bags" if self.over == "bags" else "instances per bag"
+        name = {"rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}[self.metric]
+        if round(high) <= 0:
+            return f"{times} as many {noun} would not lower the {name}: it has stopped falling."
+        text = f"{times} as many {noun} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})"
+        return f"{text}."
+
+    def table(self) -> dict[str, list]:
+        """A row per size: the metric, its interval, and the law."""
+        low, high = self.spread.T.tolist()
+        found = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
+        return found | {"low": low, "high": high, "law": self._metric(self.law(self.sizes)).tolist()}
+
+    def notes(self) -> list[str]:
+        """What to know before believing the sentence."""
+        found = []
+        failed = len(self.results.failures)
+        if failed:
+            found.append(f"{failed} fits failed; the errors are those of the others ({self.results.failures[0][-1]})")
+        if self.errors[-1] > self.errors[0]:
+            found.append("The error does not fall over the sizes measured: more folds or repeats would show it better.")
+        if self.gain()[2] - self.gain()[1] > 0.2:
+            found.append("The interval is wide: more repeats narrow it, or there are too few bags to tell.")
+        return found
+
+    def _metric(self, value):
+        return np.sqrt(value) if self.metric == "rmse" else value
+
+    def _with_interval(self, value, draws) -> tuple[float, float, float]:
+        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(np.squeeze(value)), float(low), float(high)
+
+    def __repr__(self) -> str:
+        return "\n".join([as_text(self.table()), self.sentence(), *self.notes()])
+
+
+def _measured(
+    results: Results, plan: Plan, over: str, wanted: list, bags: Bags, metric: str, level: float
+) -> LearningCurve:
+    """The curve of the cells that are there."""
+    label, n = results.methods[0], len(bags)
+    # By key: where groups are large, two sizes may be the same training bags, and are one cell.
+    done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
+    errors, split_of, trained = [], [], [[] for _ in wanted]
+    for number, planned in enumerate(plan.cells):
+        cell, (split, at) = done.get(planned.key), divmod(number, len(wanted))
+        if cell is None:
+            continue
+        trained[at].append(cell["n_train"])
+        place = np.asarray(cell["bags"]) % n
+        errors.append((np.full(len(place), at), place, _errors(cell, metric)))
+        split_of.append(np.full(len(place), split))
+    if any(not one for one in trained):
+        first = results.failures[0][-1] if results.failures else "no cell has run"
+        raise ValueError(f"{label} has no result at some size, so there is no curve; the first failure: {first}")
+    at, place, error = map(np.concatenate, zip(*errors, strict=True))
+    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(wanted))
+    mean, draws = sums.means(None)[None], np.stack([sums.means(seed) for seed in range(DRAWS)])
+    if over == "bags":
+        sizes, now = np.array([np.mean(one) for one in trained]), float(n)
+    else:
+        sizes, now = np.array([_kept(bags, share).mean() for share in wanted]), float(bags.sizes.mean())
+    if not (mean > 0).all():
+        raise ValueError("the method predicts every held-out bag exactly, so there is no error that could fall")
+    shown = np.sqrt if metric == "rmse" else np.asarray
+    quantiles = np.quantile(shown(draws), [(1 - level) / 2, (1 + level) / 2], axis=0).T
+    laws = fit_power_law(sizes, mean), fit_power_law(sizes, np.maximum(draws, 1e-12 * mean))
+    return LearningCurve(over, metric, level, sizes, shown(mean[0]), now, *laws, quantiles, results)
+
+
+def _errors(cell: dict, metric: str) -> np.ndarray:
+    """One error per bag, of which the metric (its square, for the RMSE) is the mean."""
+    y, prediction = np.asarray(cell["targets"]), np.asarray(cell["predictions"])
+    if metric != "crps":
+        return (y - prediction) ** 2 if metric == "rmse" else np.abs(y - prediction)
+    if cell["uncertainty"] is not None:
+        return np.asarray(cell["uncertainty"]["crps"])
+    if cell["std"] is None:
+        raise ValueError(
+            "some fits have too few bags for intervals of 0.9, so they have no CRPS; leave out small sizes"
+        )
+    return Uncertainty.normal(y, prediction, np.asarray(cell["std"])).crps
+
+
+class _Sums:
+    """Errors by size, unit and split, and their means when units and splits are drawn again."""
+
+    def __init__(self, at, unit, split, error, n_sizes: int):
+        pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
+        self.unit, self.split = np.divmod(pairs, split.max() + 1)
+        self.sums, self.counts = np.zeros((2, len(pairs), n_sizes))
+        np.add.at(self.sums, (pair, at), error)
+        np.add.at(self.counts, (pair, at), 1.0)
+
+    def means(self, seed: int | None) -> np.ndarray:
+        """The mean error at every size; with a seed, of units and of splits drawn with replacement (pigeonhole)."""
+        weights = np.ones(len(self.unit))
+        if seed is not None:
+            rng = np.random.default_rng(seed)
+            for which in (self.unit, self.split):
+                n = int(which.max()) + 1
+                weights = weights * rng.multinomial(n, np.full(n, 1 / n))[which]
+        if not weights.any():
+            weights[:] = 1.0
+        return (weights @ self.sums) / np.maximum(weights @ self.counts, 1e-300)

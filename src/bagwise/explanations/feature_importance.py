@@ -1,0 +1,414 @@
+"""`importance`: how much worse predictions get when a feature of a bag is exchanged for that of other whole bags."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from bagwise.bags import Bags, bag_folds, check_bags, check_targets, check_weights
+from bagwise.bags.checks import compared
+from bagwise.bags.folds import count_units, units_of
+from bagwise.bags.segments import segment_cumsum, segment_sum
+from bagwise.explanations.contributions import unwrapped
+from bagwise.intervals.calibration import keeps_folds
+
+PARTS = ("whole", "mean", "spread")
+METRICS: dict[str, Callable] = {
+    "rmse": lambda error, weight: np.sqrt(np.average(error**2, weights=weight)),
+    "mae": lambda error, weight: np.average(np.abs(error), weights=weight),
+}
+FOLDS, MOST_FOLDS = 5, 20  # of bags, for the standard errors, where the model kept none, or one for every bag or so
+CLEAR, SLIGHT = 2.0, 0.05  # a rise matters beyond so many standard errors, and beyond this share of the error
+PATIENCE = 2.0  # seconds without a progress bar
+VALUES_AT_ONCE = 2**24  # predictions of fold models held at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Importance:
+    """How much the error rises when features are exchanged between bags.
+
+    Attributes
+    ----------
+    names : what was exchanged: features, covariates and groups of them, the most important first
+    rise, error : dict of part -> array (names,)
+        The mean rise over folds and its standard error; parts are "whole", "mean" and "spread". NaN for the mean and
+        the spread of covariates, which have none.
+    rises : dict of part -> array (names, folds), the rises of every fold
+    baseline : float, the error as it is, the mean over folds
+    metric : {"rmse", "mae"}
+    held_out : bool
+        Whether every bag was predicted by a fold model that never saw it; else by the model itself, and the numbers are
+        honest only if the bags are new to it.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(60, instances=20)
+    >>> found = bw.importance(bw.Intervals("aggregated").fit(bags, y), bags, y)
+    >>> list(found.table())
+    ['feature', 'whole', 'whole_error', 'mean', 'mean_error', 'spread', 'spread_error']
+    """
+
+    names: tuple[str, ...]
+    rises: dict[str, np.ndarray]
+    baseline: float
+    metric: str
+    held_out: bool
+
+    @property
+    def rise(self) -> dict[str, np.ndarray]:
+        return {part: values.mean(axis=1) for part, values in self.rises.items()}
+
+    @property
+    def error(self) -> dict[str, np.ndarray]:
+        return {part: v.std(axis=1, ddof=1) / np.sqrt(v.shape[1]) for part, v in self.rises.items()}
+
+    def table(self) -> dict[str, list]:
+        """Equally long columns, a row per feature or group: the rise of every part and its standard error.
+
+        None where there is no such part.
+        """
+        columns: dict[str, list] = {"feature": list(self.names)}
+        for part in self.rises:
+            for name, values in ((part, self.rise[part]), (f"{part}_error", self.error[part])):
+                columns[name] = [None if np.isnan(value) else float(value) for value in values]
+        return columns
+
+    def matters(self, part: str = "whole") -> np.ndarray:
+        """Whether the rise of the part exceeds two standard errors and a twentieth of the error, for every name."""
+        if part not in self.rises:
+            raise ValueError(f"the part {part!r} was not measured; there are {', '.join(map(repr, self.rises))}")
+        return self.rise[part] > np.maximum(CLEAR * self.error[part], SLIGHT * self.baseline)
+
+    def summary(self) -> str:
+        """The most important names, a line each: how much the error rises, and whether mean and spread matter."""
+        how = (
+            "bags by models that never saw them" if self.held_out else "the bags given, which must be new to the model"
+        )
+        first = f"{self.metric.upper()} {self.baseline:.4g} on {how}; it rises, when exchanged between bags, by"
+        lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
+        more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
+        return "\n".join([first, *lines, *more])
+
+    def _line(self, j: int) -> str:
+        part = next(iter(self.rises))
+        text = f"{self.rise[part][j]:.3g} ± {self.error[part][j]:.2g}"
+        split = [one for one in ("mean", "spread") if one in self.rises and not np.isnan(self.rise[one][j])]
+        if len(split) < 2 or part != "whole":
+            return text
+        mean, spread = (bool(self.matters(one)[j]) for one in split)
+        verb = {(True, True): "its mean and its spread matter", (True, False): "its mean matters, its spread does not"}
+        verb |= {(False, True): "its spread matters, its mean does not", (False, False): "no clear effect"}
+        return f"{text} ({verb[mean, spread]})"
+
+    def __repr__(self) -> str:
+        return self.summary()
+
+
+def importance(
+    model,
+    bags,
+    y,
+    *,
+    groups: Mapping[str, Any] | None = None,
+    parts=PARTS,
+    metric: str = "rmse",
+    repeats: int = 5,
+    sample_weight=None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    progress: bool | None = None,
+) -> Importance:
+    r"""Which features matter: how much the error rises when a column of a bag is exchanged for that of another bag.
+
+    A bag is a distribution, and its columns are exchanged for those of a whole other bag, the donor. With x the values
+    of a column in the bag, m their mean, x' and m' those of the donor, the parts are
+
+    - ``whole``: x' in place of x. Rows of the donor are dealt to those of the bag by chance, each as often as its share
+      in the donor asks for, so bags of different sizes keep the donor's distribution. Columns of one group move
+      together, row by row;
+    - ``mean``: x - m + m', the mean alone;
+    - ``spread``: x' - m' + m, all but the mean, with m' the mean of the rows as dealt: that of the bag stays as it is.
+
+    The importance is the rise of the error, averaged over repeats, in every fold of bags; the mean over folds and its
+    standard error are reported. All columns are exchanged with the same donors.
+
+    Why not shuffle a column within the bag, or replace it by its mean? Shuffling leaves the bag's values as they are,
+    and shows only whether they belong to certain rows. Replacing by the mean takes the same spread away from all
+    bags: predictions of a curved function move although the spread tells nothing of the target. Exchanged spreads do
+    harm exactly if bags differ in them and the model relies on it.
+
+    Parameters
+    ----------
+    model : fitted bag regressor
+        If it kept models of folds (`Intervals`, ``auto``) and the bags are as many as it was fitted on, they are taken
+        as its training bags, in their order: every bag is predicted by the fold model that never saw it. Any other
+        model predicts the bags itself; give bags that are new to it.
+    bags, y : Bags and their targets
+        Covariates are exchanged as they are; they have no spread. Missing values travel with their rows. Donors come
+        from other groups, if the bags have some.
+    groups : dict of name -> list of columns, optional
+        Columns that are exchanged together, by their names (or positions, without names), covariates included. Columns
+        that are in none are taken one by one.
+    parts : some of "whole", "mean", "spread"
+    metric : {"rmse", "mae"}
+    repeats : int, how many donors each bag has
+    sample_weight : one number per bag, optional, for the error
+    random_state : int
+    n_jobs : int, optional
+        Processes. The numbers do not depend on it.
+    progress : bool, optional
+        Whether to show a progress bar. Default: in a terminal, if it will take more than two seconds.
+
+    Returns
+    -------
+    Importance
+
+    Notes
+    -----
+    The cost is that of 1 + columns × parts × repeats predictions of all bags, by all fold models for ``auto`` and for
+    jackknife+. Ask for ``parts=["whole"]``, ``repeats=1`` or groups if that is long.
+
+    Like every importance by exchange, it tells what this model relies on. Of two columns that say the same, a model
+    may rely on either, and each alone looks unimportant: exchange them as a group. Exchanged bags may be of a kind
+    that never occurs, if columns depend on each other.
+
+    References
+    ----------
+    Breiman (2001), Random forests. Fisher, Rudin, Dominici (2019), All models are wrong, but many are useful.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> means = rng.normal(size=(80, 2))
+    >>> bags = bw.from_arrays([m + rng.normal(size=(15, 2)) for m in means], feature_names=["red", "nir"])
+    >>> model = bw.Intervals("aggregated").fit(bags, means[:, 1])
+    >>> found = bw.importance(model, bags, means[:, 1])
+    >>> found.names[0], bool(found.matters("mean")[0]), bool(found.matters("spread")[0])
+    ('nir', True, False)
+    """
+    parts = _checked(parts, metric, repeats)
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    y, weight = check_targets(y, bags), check_weights(sample_weight, bags)
+    if count_units(bags) < 4:
+        raise ValueError(f"{count_units(bags)} bags (groups) cannot be exchanged in folds; importance needs at least 4")
+    named = _columns(bags, groups)
+    predict, fold, held_out = predictor_of(model, bags)
+    started = perf_counter()
+    score = _scorer(y, fold, METRICS[metric], weight)
+    baseline = score(predict(bags))  # by a model that warns of what is odd
+    seconds = perf_counter() - started
+    exchange = Exchange(compared(bags), repeats, random_state)
+    tasks = [(columns, part, r) for columns in named.values() for part in parts for r in range(repeats)]
+    tasks = [task for task in tasks if _has(task[0], task[1])]
+    with _bar(progress, len(tasks), seconds) as step:
+        jobs = (delayed(_exchanged)(predict, exchange, *task) for task in tasks)
+        found = []
+        for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
+            found.append(score(prediction) - baseline)
+            step()
+    rises = {part: np.full((len(named), len(baseline)), np.nan) for part in parts}
+    at = iter(found)
+    for j, columns in enumerate(named.values()):
+        for part in parts:
+            if _has(columns, part):
+                rises[part][j] = np.mean([next(at) for _ in range(repeats)], axis=0)
+    order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable")
+    names = tuple(np.array(list(named), dtype=object)[order])
+    return Importance(names, {p: v[order] for p, v in rises.items()}, float(baseline.mean()), metric, held_out)
+
+
+# What is exchanged ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Positions of the features and of the covariates that are exchanged together."""
+
+    features: list[int]
+    covariates: list[int]
+
+
+def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, Columns]:
+    d, n_covariates = bags.n_features, 0 if bags.covariates is None else bags.covariates.shape[1]
+    names = list(bags.feature_names or map(str, range(d)))
+    names += list(bags.covariate_names or (str(d + j) for j in range(n_covariates)))
+    if groups is not None and not isinstance(groups, Mapping):
+        raise TypeError(f"groups must be a dict such as {{'bands': ['red', 'nir']}}, not {type(groups).__name__}")
+    found, grouped = {}, set()
+    for group, members in (groups or {}).items():
+        members = [members] if isinstance(members, str | int) else list(members)
+        unknown = [one for one in members if str(one) not in names]
+        if unknown or not members:
+            what = f"the unknown column {unknown[0]!r}" if unknown else "no column"
+            shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+            raise ValueError(f"the group {group!r} names {what}; there are {shown}")
+        found[str(group)] = [names.index(str(one)) for one in members]
+        grouped |= set(found[str(group)])
+    for j, name in enumerate(names):
+        if j not in grouped:
+            if name in found:
+                raise ValueError(f"the group {name!r} has the name of a column that is not in it; call it otherwise")
+            found[name] = [j]
+    return {name: Columns([j for j in some if j < d], [j - d for j in some if j >= d]) for name, some in found.items()}
+
+
+def _has(columns: Columns, part: str) -> bool:
+    return part == "whole" or bool(columns.features)
+
+
+class Exchange:
+    """Donors of every bag, and the bags with some columns of their donors, one draw of donors per repeat."""
+
+    def __init__(self, bags: Bags, repeats: int, random_state: int):
+        self.bags, self.means = bags, _known_means(bags)
+        rng = np.random.default_rng(random_state)
+        self.donors = [draw_donors(units_of(bags), rng) for _ in range(repeats)]
+        self.rows = [draw_rows(bags, donors, rng) for donors in self.donors]
+
+    def __call__(self, columns: Columns, part: str, repeat: int) -> Bags:
+        bags, donors, rows = self.bags, self.donors[repeat], self.rows[repeat]
+        instances, covariates, j = bags.instances.copy(), bags.covariates, columns.features
+        if part == "mean":
+            instances[:, j] += bags.expand(self.means[donors][:, j] - self.means[:, j]).astype(instances.dtype)
+        else:
+            instances[:, j] = bags.instances[rows][:, j]
+        if part == "spread":  # as dealt, for of bags of different sizes the means of the dealt rows differ a little
+            dealt = _known_means(bags._with(instances=instances[:, j]))
+            instances[:, j] += bags.expand(self.means[:, j] - dealt).astype(instances.dtype)
+        if covariates is not None and part != "spread":
+            given, covariates = covariates[donors], covariates.copy()
+            covariates[:, columns.covariates] = given[:, columns.covariates]
+        return bags._with(instances=instances, covariates=covariates)
+
+
+def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Another bag for every bag, each once: of another unit, unless one unit has more than half of the bags.
+
+    Bags stand in a circle, those of a unit side by side, units and their bags in an order by chance; the donor of a bag
+    stands as many places on as the largest unit has bags.
+
+    Examples
+    --------
+    >>> unit = np.array([0, 0, 1, 2, 2, 2])
+    >>> donors = draw_donors(unit, np.random.default_rng(0))
+    >>> sorted(donors.tolist()), bool((unit[donors] != unit).all())
+    ([0, 1, 2, 3, 4, 5], True)
+    """
+    order = np.lexsort((rng.random(len(unit)), rng.permutation(unit.max() + 1)[unit]))
+    donors = np.empty_like(order)
+    donors[order] = np.roll(order, -int(np.bincount(unit).max()))
+    return donors
+
+
+def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A row of the donor for every instance: each row of the donor as often as its share there asks for.
+
+    The rows of the donor stand in an order by chance, each as wide as its share; the k-th of the L instances of the bag
+    takes the row at (k + 1/2) / L.
+    """
+    order = np.lexsort((rng.random(bags.n_instances), bags.expand(np.arange(len(bags)))))
+    ends = segment_cumsum(bags.shares()[order], bags.offsets)
+    first = bags.expand(bags.offsets[:-1])
+    place = (np.arange(bags.n_instances) - first + 0.5) / bags.expand(bags.sizes)
+    keys = ends + 2.0 * bags.expand(np.arange(len(bags)))
+    found = np.searchsorted(keys, place + 2.0 * bags.expand(donors))
+    return order[np.clip(found, bags.expand(bags.offsets[:-1][donors]), bags.expand(bags.offsets[1:][donors] - 1))]
+
+
+def _known_means(bags: Bags) -> np.ndarray:
+    """The mean of the known values of every column in every bag, by shares; NaN where there is none."""
+    known, shares = ~np.isnan(bags.instances), bags.shares()[:, None]
+    total = segment_sum(np.where(known, bags.instances, 0.0).astype(np.float64) * shares, bags.offsets)
+    counted = segment_sum(known * shares, bags.offsets)
+    return np.divide(total, counted, out=np.full_like(total, np.nan), where=counted > 0)
+
+
+# Predictions and their errors -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoldPredictor:
+    """What the models that never saw them predict of bags whose folds are known."""
+
+    source: Any
+    fold: np.ndarray
+
+    def __call__(self, bags: Bags) -> np.ndarray:
+        if hasattr(self.source, "held_out"):  # every model its own fold only
+            return np.asarray(self.source.held_out(bags, self.fold), dtype=np.float64)
+        step = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1))
+        return np.concatenate(
+            [
+                self.source.predict_folds(bags[some])[self.fold[some], np.arange(len(bags))[some] - some.start]
+                for some in (slice(start, min(start + step, len(bags))) for start in range(0, len(bags), step))
+            ]
+        )
+
+
+def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:
+    """A function from bags to predictions, the fold of every bag, and whether the predictions are held out."""
+    for source in (model, unwrapped(model)):
+        left_out, calibrated = getattr(source, "left_out_", None), getattr(source, "calibration_", ())
+        if left_out is not None and np.array_equal(calibrated, np.arange(len(bags))):
+            return FoldPredictor(left_out, source.fold_), _some_folds(source.fold_, bags), True
+        if keeps_folds(source, bags):
+            return FoldPredictor(source, np.asarray(source.fold_)), _some_folds(source.fold_, bags), True
+    if not hasattr(model, "predict"):
+        raise TypeError(f"importance needs a fitted model, not {type(model).__name__}")
+    return model.predict, bag_folds(bags, min(FOLDS, count_units(bags))), False
+
+
+def _some_folds(fold: np.ndarray, bags: Bags) -> np.ndarray:
+    return np.asarray(fold) if fold.max() < MOST_FOLDS else bag_folds(bags, FOLDS)
+
+
+def _scorer(y: np.ndarray, fold: np.ndarray, metric: Callable, weight) -> Callable[[np.ndarray], np.ndarray]:
+    """The error of predictions in every fold that weighs something."""
+    masks = [fold == k for k in np.unique(fold)]
+    masks = [mask for mask in masks if weight is None or weight[mask].any()]
+
+    def score(prediction: np.ndarray) -> np.ndarray:
+        error = y - prediction
+        return np.array([metric(error[mask], None if weight is None else weight[mask]) for mask in masks])
+
+    return score
+
+
+def _exchanged(predict: Callable, exchange: Exchange, columns: Columns, part: str, repeat: int) -> np.ndarray:
+    return np.asarray(predict(exchange(columns, part, repeat)), dtype=np.float64)
+
+
+def _checked(parts, metric: str, repeats: int) -> tuple[str, ...]:
+    parts = (parts,) if isinstance(parts, str) else tuple(parts)
+    if not parts or any(part not in PARTS for part in parts):
+        raise ValueError(f"parts must be some of {', '.join(map(repr, PARTS))}, not {list(parts)}")
+    if metric not in METRICS:
+        raise ValueError(f"metric must be 'rmse' or 'mae', not {metric!r}")
+    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
+        raise ValueError(f"repeats must be a whole number above zero, not {repeats!r}")
+    return tuple(part for part in PARTS if part in parts)
+
+
+@contextmanager
+def _bar(show: bool | None, total: int, seconds: float) -> Iterator[Callable[[], None]]:
+    """A function to be called after each of some steps of so many seconds, which moves a bar if one is shown."""
+    if show is None:
+        show = sys.stderr.isatty() and total * seconds > PATIENCE
+    if not show:
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("importance", total=total)
+        yield lambda: progress.advance(task)

@@ -1,0 +1,211 @@
+"""`predict_subset`: what the target would be for the part of a bag that satisfies a condition."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from bagwise.bags import Bags, check_bags
+from bagwise.bags.checks import compared
+from bagwise.bags.segments import segment_sum
+from bagwise.bags.validation import label
+from bagwise.explanations.contributions import instance_values, unwrapped
+from bagwise.io.conditions import read_where
+from bagwise.regressors.pipeline import last_step
+
+# Methods of the catalogue whose prediction is a mean of one function over the instances.
+ADDITIVE = (
+    "aggregated",
+    "instance-mean",
+    "instance-kme",
+    "instance-kme:ridge",
+    "input-kme:linear",
+    "blr",
+    "auto:additive",
+)
+ROUNDING = 1e-5  # a sum over instances misses the prediction of a part by less than this share of what is added
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SubsetPredictions:
+    """Predictions for a part of every bag.
+
+    Attributes
+    ----------
+    ids : of the bags that have such instances, in the order of the bags
+    prediction : array, one number per id
+    std : array or None
+        The standard deviation of the target of such a part, where the method gives one: as if it were a bag.
+    std_of_mean : array or None
+        That of the expected target alone, without the noise of a bag's target, where the method knows the noise (blr).
+    share : array, the share of the part in its bag, by weights if the instances have some
+    instances : array, how many they are
+    left_out : ids of the bags without such instances
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(30, instances=10)
+    >>> found = bw.predict_subset(bw.method("aggregated").fit(bags, y), bags, bags.instances[:, 0] > 0)
+    >>> list(found.table())
+    ['bag', 'prediction', 'share', 'instances']
+    """
+
+    ids: np.ndarray
+    prediction: np.ndarray
+    std: np.ndarray | None
+    std_of_mean: np.ndarray | None
+    share: np.ndarray
+    instances: np.ndarray
+    left_out: np.ndarray
+
+    def table(self) -> dict[str, np.ndarray]:
+        """Equally long columns, a row per bag that has such instances."""
+        std = {name: getattr(self, name) for name in ("std", "std_of_mean") if getattr(self, name) is not None}
+        sizes = {"share": self.share, "instances": self.instances}
+        return {"bag": self.ids, "prediction": self.prediction} | std | sizes
+
+    def __repr__(self) -> str:
+        n, none = len(self.ids), len(self.left_out)
+        text = f"Predictions for a part of {n:,} bags, {self.share.mean():.0%} of a bag on average"
+        return text + (f"; {none:,} more have no such instance" if none else "")
+
+
+def predict_subset(model, bags, where) -> SubsetPredictions:
+    r"""What the target would be for the part of every bag that satisfies a condition.
+
+    For methods whose prediction is a mean over instances, ŷ_i = Σ_l s_il h(x_il) with s_il the share of the instance in
+    its bag, the prediction for the part S is
+
+    ŷ_i(S) = Σ_{l ∈ S} s_il h(x_il) / Σ_{l ∈ S} s_il,
+
+    so that the predictions for a part and for the rest, weighted by their shares, give that of the bag. This is the
+    question of ecological inference: from totals of districts to groups of their people.
+
+    Parameters
+    ----------
+    model : fitted bag regressor
+        Of a method that is a mean over instances. Others are refused, and the error names methods that can.
+    bags : Bags
+    where : str, list of tuples, or array of bool
+        A condition on features, covariates and columns kept on loading (``bw.load(..., keep=["age"])``), as text:
+        comparisons joined by "and", such as ``"age > 45 and sex == 2"``. Or as for `scan`: tuples (column, operator,
+        value) that all hold, or lists of such lists, of which one holds. Or one truth value per instance. A missing
+        value satisfies no condition.
+
+    Returns
+    -------
+    SubsetPredictions
+        Bags without such an instance are left out, with a warning that names the first.
+
+    Notes
+    -----
+    The cost is that of one prediction of all instances.
+
+    A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
+    if the target depends on the bag as a whole (people of a kind behave otherwise where they are many), nothing in
+    the totals shows that, and the prediction may be far off. The standard deviation knows of the former and not of the
+    latter.
+
+    References
+    ----------
+    King (1997), A solution to the ecological inference problem. Flaxman, Wang, Smola (2015), Who supported Obama in
+    2012? Ecological inference through distribution regression.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> ages = [rng.uniform(20, 50 + a, size=50) for a in rng.uniform(0, 40, size=80)]
+    >>> bags = bw.from_arrays([a[:, None] for a in ages], feature_names=["age"])
+    >>> y = np.array([(a / 100).mean() for a in ages])
+    >>> model = bw.method("blr").fit(bags, y)
+    >>> old = bw.predict_subset(model, bags, "age > 45")
+    >>> truth = [(a[a > 45] / 100).mean() for a in ages if (a > 45).any()]
+    >>> bool(np.abs(old.prediction - truth).max() < 0.05)
+    True
+    """
+    inner = unwrapped(model)
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    kept = _satisfying(bags, where)
+    if bags.weights is not None:
+        kept = kept & (bags.weights > 0)
+    counts = segment_sum(kept.astype(np.int64), bags.offsets)
+    there = counts > 0
+    if not there.any():
+        raise ValueError(f"no instance of {len(bags):,} bags satisfies where={where!r:.200}; relax the condition")
+    inner.predict(bags)  # warns of values that are odd
+    parts = instance_values(inner, compared(bags))["contributions"]
+    if parts is None:
+        raise ValueError(_refusal(inner))
+    if not there.all():
+        first, n = label(bags.ids[~there][0]), int(np.count_nonzero(~there))
+        warnings.warn(
+            f"{n:,} of {len(bags):,} bags have no instance that satisfies the condition (first: {first}); "
+            "they are left out",
+            stacklevel=2,
+        )
+    share = segment_sum(np.where(kept, bags.shares(), 0.0), bags.offsets)[there]
+    by_sum = segment_sum(np.where(kept, parts, 0.0), bags.offsets)[there] / share
+    size = segment_sum(np.where(kept, np.abs(parts), 0.0), bags.offsets)[there] / share
+    subset = _part(compared(bags), kept, counts)
+    prediction, std = _predicted(inner, subset)
+    if (np.abs(by_sum - prediction) > ROUNDING * np.maximum(size, np.abs(prediction))).any():
+        raise ValueError(_refusal(inner))
+    noise = getattr(last_step(inner), "noise_std_", None)
+    of_mean = None if std is None or noise is None else np.sqrt(np.maximum(std**2 - noise**2, 0.0))
+    return SubsetPredictions(bags.ids[there], prediction, std, of_mean, share, counts[there], bags.ids[~there])
+
+
+def _satisfying(bags: Bags, where) -> np.ndarray:
+    if isinstance(where, str | list | tuple):
+        return read_where(where).holds(_columns(bags))
+    mask = np.asarray(where)
+    if mask.dtype != bool or mask.shape != (bags.n_instances,):
+        raise ValueError(
+            f"where must be a condition such as 'age > 45', or one truth value for each of {bags.n_instances:,} "
+            f"instances, not an array of {mask.dtype} and shape {mask.shape}"
+        )
+    return mask
+
+
+def _columns(bags: Bags) -> dict[str, np.ndarray]:
+    """What a condition may name."""
+    names = bags.feature_names or tuple(map(str, range(bags.n_features)))
+    columns = {name: bags.instances[:, j] for j, name in enumerate(names)}
+    if bags.covariates is not None:
+        own = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
+        columns |= {name: bags.expand(bags.covariates[:, j]) for j, name in enumerate(own)}
+    return columns | dict(bags.kept or {})
+
+
+def _part(bags: Bags, kept: np.ndarray, counts: np.ndarray) -> Bags:
+    """The marked instances of the bags that have some."""
+    some = bags[counts > 0]
+    rows = kept[bags.rows(np.flatnonzero(counts))]
+    instances = some.instances[rows]
+    return some._with(
+        instances=instances,
+        offsets=np.concatenate([[0], np.cumsum(counts[counts > 0])]),
+        has_missing=some.has_missing and bool(np.isnan(instances).any()),
+        weights=None if some.weights is None else some.weights[rows],
+        kept=None,
+    )
+
+
+def _predicted(model, bags: Bags) -> tuple[np.ndarray, np.ndarray | None]:
+    if "return_std" in inspect.signature(last_step(model).predict).parameters:
+        mean, std = model.predict(bags, return_std=True)
+        return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+    return np.asarray(model.predict(bags), dtype=np.float64), None
+
+
+def _refusal(model) -> str:
+    return (
+        f"the prediction of this {type(model).__name__} is no sum over instances, each of which counts by itself (it "
+        "may look at the bag as a whole, or fill in missing values from it), so it says nothing of a part of a bag; "
+        f"methods that can: {', '.join(ADDITIVE)}"
+    )

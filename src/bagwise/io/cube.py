@@ -1,0 +1,400 @@
+"""`from_cube`: a bag per polygon and year from gridded data over time, as xarray, NetCDF and zarr hold them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+from bagwise.bags import Bags
+from bagwise.bags.frames import ArrayColumns, as_frame, as_list
+from bagwise.bags.validation import ParameterError
+from bagwise.io.columns import Roles, refuse_unknown
+from bagwise.io.load import gather, names_files
+from bagwise.io.tables import read_files
+
+try:
+    from rasterio import Affine
+    from rasterio.crs import CRS
+
+    from bagwise.io.raster import Pixels, centres, complete, no_shape, refuse_option, settle_empty, shares_of, strips
+    from bagwise.io.raster_inputs import read_zones
+except ImportError as missing:
+    raise ImportError("from_cube needs rasterio, geopandas and xarray: pip install 'bagwise[cube]'") from missing
+
+_ACROSS = ("x", "lon", "longitude", "easting")
+_DOWN = ("y", "lat", "latitude", "northing")
+_ROW, _KEY = "the position in targets", "polygon and time"
+
+
+def from_cube(
+    cube,
+    zones,
+    *,
+    time=None,
+    id=None,
+    target=None,
+    targets=None,
+    variables=None,
+    groups=None,
+    bag_features=None,
+    x=None,
+    y=None,
+    crs=None,
+    all_touched=False,
+    missing="drop-instances",
+    empty="refuse",
+    weights=None,
+) -> tuple[Bags, np.ndarray | None]:
+    """Bags and targets from a data cube and polygons: a bag per polygon and year, an instance per pixel in it.
+
+    The features of a pixel are the values of the variables there; a variable with a further dimension, such as
+    ``band``, has a feature per level of it, and one without the time dimension is repeated. Which pixels a polygon
+    covers is computed once, for all times. Only the window of one polygon is read, a strip of rows at a time, so the
+    cube may be much larger than memory.
+
+    Parameters
+    ----------
+    cube : xarray.Dataset or DataArray, or the path of a NetCDF file or a zarr store
+        With coordinates in equal steps along two dimensions; further ones as they are.
+    zones : path (GeoPackage, GeoJSON, shapefile) or GeoDataFrame of polygons, a row each
+        Reprojected, vertex by vertex, to the cube's coordinate reference system where theirs is another.
+    time : str, optional
+        The dimension of which every step makes a bag of its own: "year". Or a part of its dates, as xarray writes
+        it: with "time.year", all steps of one year are one bag, and a pixel at a step is an instance. Default: the cube
+        has no time, and every polygon is a bag.
+    id : column of zone ids, default the index of the frame (0, 1, 2, ... for a file)
+    target : column of targets: of ``targets`` with a time, else of ``zones``
+    targets : data frame or path of a table, optional
+        A row per polygon and time: the columns ``id``, the time ("year" for "year" and for "time.year") and ``target``.
+        Bags without a row, and rows without a bag, are left out, with a warning.
+    variables : names, default every variable of numbers on the grid, in its order (that of a zarr store is by name)
+    groups : column of ``zones``, or the time, optional
+        Bags of one group stay together in every inner split: with "year" those of one year, with ``id`` those of one
+        polygon.
+    bag_features : columns of ``zones``, optional
+        Numbers of the polygon as a whole: they become the bags' covariates.
+    x, y : dimensions of the grid, default those called x and y, lon and lat, longitude and latitude, ...
+    crs : the cube's coordinate reference system, such as "EPSG:32633", default that which it names
+        Degrees east and north (by their units or names) are EPSG:4326.
+    all_touched : bool
+        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
+    missing : {"drop-instances", "refuse", "keep"}
+        What happens to pixels where a variable has no value. "keep" keeps them, with NaN, if another one has.
+    empty : {"refuse", "drop"}
+        What happens to bags without any such pixel. "drop" leaves them and their targets out, with a warning.
+    weights : None or "area-fraction"
+        With "area-fraction" every pixel the polygon overlaps is an instance, weighted by the share of its area inside.
+
+    Returns
+    -------
+    bags : Bags
+        Polygon by polygon, times in order; ids such as "F07 2019". ``bags.kept`` holds the pixel centres, ``x`` and
+        ``y``, and the ``step`` in time, counted from 0.
+    y : array of float64, one target per bag, or None without ``target``
+
+    Examples
+    --------
+    >>> import geopandas, numpy as np, pandas as pd, shapely, xarray, bagwise as bw
+    >>> grid = {"year": [2019, 2020], "y": [35.0, 25.0, 15.0, 5.0], "x": [5.0, 15.0, 25.0, 35.0]}
+    >>> ndvi = xarray.DataArray(np.arange(32.0).reshape(2, 4, 4), coords=grid, dims=list(grid), name="ndvi")
+    >>> boxes = [shapely.box(0, 20, 40, 40), shapely.box(0, 0, 20, 10)]
+    >>> zones = geopandas.GeoDataFrame({"field": ["north", "south"]}, geometry=boxes, crs="EPSG:32633")
+    >>> harvest = pd.DataFrame({"field": ["south", "south"], "year": [2019, 2020], "harvest": [2.0, 3.5]})
+    >>> how = {"time": "year", "id": "field", "crs": "EPSG:32633", "groups": "year"}
+    >>> bw.from_cube(ndvi, zones, **how)[0].ids.tolist()
+    ['north 2019', 'north 2020', 'south 2019', 'south 2020']
+    >>> bags, y = bw.from_cube(ndvi, zones[1:], target="harvest", targets=harvest, **how)
+    >>> bags[1].ravel().tolist(), y.tolist(), bags.groups.tolist()
+    ([28.0, 29.0], [2.0, 3.5], [2019, 2020])
+    """
+    for name, value in (("missing", missing), ("empty", empty), ("weights", weights)):
+        refuse_option(name, value)
+    component = None if time is None else time.rpartition(".")[2]
+    if time is None and targets is not None:
+        raise ParameterError("targets", "targets is a table per polygon and time; name the time, or join it to zones")
+    if time is not None and target is not None and targets is None:
+        raise ParameterError(
+            "targets", f"targets is needed with a time: a table with the columns {id}, {component} and {target}"
+        )
+    by_time = time is not None and groups in (time, component)
+    roles = {"groups": None if by_time else groups, "bag_features": bag_features}
+    with _opened(cube) as data:
+        grid = Grid(data, variables, time=time, x=x, y=y, crs=crs)
+        remedy = "cube", "crs='EPSG:...'"
+        zones = read_zones(zones, grid.crs, id=id, target=target if time is None else None, remedy=remedy, **roles)
+        _refuse_other_longitudes(grid, zones.polygons)
+        chosen, known = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
+        ids = zones.known.ids if time is None else [f"{a} {_text(b)}" for a, b in product(zones.known.ids, grid.labels)]
+        if targets is not None:
+            chosen, known = _targets(targets, np.array(ids), id, component, target)
+            chosen = chosen.reshape(len(zones.polygons), len(grid.labels))
+        options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
+        read = [
+            pixels
+            for polygon, wanted in zip(zones.polygons, chosen, strict=True)
+            for pixels in read_times(polygon, grid, wanted, **options)
+        ]
+    zone, label = np.nonzero(chosen)
+    ids = np.asarray(ids)[chosen.ravel()]
+    kept = settle_empty(read, ids, empty)
+    read, attributes = [read[k] for k in kept], zones.known[zone[kept]]
+    values, places = (np.concatenate([getattr(pixels, name) for pixels in read]) for name in ("values", "places"))
+    bags = Bags(
+        values,
+        np.concatenate([[0], np.cumsum([len(pixels.values) for pixels in read])]),
+        ids[kept],
+        groups=grid.labels[label[kept]] if by_time else attributes.groups,
+        feature_names=grid.names,
+        missing="keep" if missing == "keep" else "refuse",
+        weights=None if weights is None else np.concatenate([pixels.shares for pixels in read]),
+        covariates=attributes.covariates,
+        covariate_names=attributes.covariate_names,
+    )
+    bags = bags._with(kept={"x": places[:, 0], "y": places[:, 1], "step": places[:, 2].astype(np.int64)})
+    return bags, None if known is None else known[kept]
+
+
+@dataclass(frozen=True)
+class TimedPixels(Pixels):
+    """`Pixels` with x, y and the step in time of each."""
+
+    places: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
+
+
+def read_times(polygon, grid: Grid, wanted, *, all_touched: bool, weighted: bool, missing: str) -> list[TimedPixels]:
+    """The instances under a polygon at the wanted labels of time; its coverage is computed once for all."""
+    labels = np.flatnonzero(wanted)
+    width, reason = len(grid.names), no_shape(polygon)
+    start = np.empty((0, width), dtype=grid.dtype), np.empty(0), np.empty((0, 3))
+    parts: dict[int, list] = {k: [start] for k in labels}
+    n_inside = 0
+    for window in () if reason or not len(labels) else strips(polygon, grid):
+        shares = shares_of(polygon, window, grid.transform, all_touched, weighted)
+        inside = shares > 0
+        reason = "holding no pixel centre"
+        if not inside.any():
+            continue
+        n_inside += np.count_nonzero(inside)
+        values, middles = grid.read(window, inside), centres(window, inside, grid.transform)
+        for k in labels:
+            for step in np.flatnonzero(grid.label_of_step == k):
+                valid = complete(values[step], missing)
+                own = np.column_stack([middles[valid], np.full(np.count_nonzero(valid), step)])
+                parts[k].append((values[step][valid], shares[inside][valid], own))
+    reason = "without a value" if n_inside else reason or "outside the cube"
+    joined = ([np.concatenate(one) for one in zip(*parts[k], strict=True)] for k in labels)
+    return [TimedPixels(values, shares, n_inside, reason, places) for values, shares, places in joined]
+
+
+class Grid:
+    """Chosen variables of a dataset on one regular grid.
+
+    ``shape``, ``transform``, ``crs`` and ``depth`` are what coverage asks for; ``labels`` are the times, and
+    ``label_of_step`` which of them a step has.
+    """
+
+    def __init__(self, data, variables=None, *, time=None, x=None, y=None, crs=None):
+        self.x, self.y = _dimension(data, x, _ACROSS, "x"), _dimension(data, y, _DOWN, "y")
+        self.transform = _transform(data, self.x, self.y)
+        self.shape = data.sizes[self.y], data.sizes[self.x]
+        self.time, self.labels, self.label_of_step = _times(data, time, {self.x, self.y})
+        self.arrays = _choose(data, variables, self.x, self.y, self.time)
+        self.names = [name for array in self.arrays for name in self._levels(array)]
+        self.depth = len(self.names) * len(self.label_of_step)
+        single = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in self.arrays)
+        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.crs = _coordinates(data, self.arrays, self.x, crs)
+
+    def read(self, window, inside: np.ndarray) -> np.ndarray:
+        """Values (steps, pixels inside, features), row by row; NaN where there is none."""
+        down, across = window.toslices()
+        steps = len(self.label_of_step)
+        read = np.empty((steps, np.count_nonzero(inside), len(self.names)), dtype=self.dtype)
+        at = 0
+        for array in self.arrays:
+            timed = [self.time] if self.time in array.dims else []
+            order = [*timed, self.y, self.x, *self._further(array)]
+            values = array.isel({self.y: down, self.x: across}).transpose(*order).to_numpy()
+            values = values.reshape(steps if timed else 1, *inside.shape, -1)[:, inside]
+            read[:, :, at : at + values.shape[2]] = values
+            at += values.shape[2]
+        return read
+
+    def _further(self, array) -> list:
+        return [name for name in array.dims if name not in (self.time, self.y, self.x)]
+
+    def _levels(self, array) -> list[str]:
+        """A name per feature of a variable: its own, and the level of every further dimension."""
+        levels = [[_text(level) for level in array[name].to_numpy()] for name in self._further(array)]
+        return ["_".join([str(array.name or "value"), *level]) for level in product(*levels)]
+
+
+def _opened(cube):
+    """The dataset of a path, closed in the end; a dataset as it is; an array as a dataset of one."""
+    if isinstance(cube, str | os.PathLike):
+        try:
+            import xarray
+        except ImportError as error:
+            raise ImportError("reading a cube needs xarray: pip install 'bagwise[cube]'") from error
+        path = Path(cube).expanduser()
+        if not path.exists():
+            raise FileNotFoundError(f"there is no file {path}")
+        if path.is_dir() or path.suffix == ".zarr":
+            return xarray.open_zarr(path, chunks=None)  # decoded and indexed when it is read, without dask
+        return xarray.open_dataset(path)
+    if not hasattr(cube, "isel"):
+        raise TypeError(
+            f"cube must be an xarray Dataset or DataArray, or a path (.nc, .zarr), not {type(cube).__name__}"
+        )
+    return nullcontext(cube if hasattr(cube, "data_vars") else cube.to_dataset(name=cube.name or "value"))
+
+
+def _dimension(data, given, usual, what: str) -> str:
+    if given is not None:
+        if given not in data.dims:
+            raise ParameterError(what, f"there is no dimension {given!r}; the dimensions are {_names(data.dims)}")
+        return given
+    found = [name for name in data.dims if str(name).lower() in usual]
+    if len(found) != 1:
+        raise ParameterError(
+            what,
+            f"which dimension is {what} cannot be told; name it by {what}=: the dimensions are {_names(data.dims)}",
+        )
+    return found[0]
+
+
+def _transform(data, x, y):
+    """The affine transform from columns and rows to coordinates, of centres in equal steps."""
+    (left, across), (top, down) = (_steps(data, name) for name in (x, y))
+    return Affine(across, 0, left - across / 2, 0, down, top - down / 2)
+
+
+def _steps(data, name) -> tuple[float, float]:
+    if name not in data.coords:
+        raise ValueError(f"dimension {name!r} has no coordinates; add them by cube.assign_coords({name}=...)")
+    values = data[name].to_numpy().astype(np.float64)
+    if len(values) < 2:
+        raise ValueError(f"dimension {name!r} has one step; a grid needs two at least in each direction")
+    step = (values[-1] - values[0]) / (len(values) - 1)
+    if step == 0 or not np.allclose(np.diff(values), step, rtol=1e-2):
+        raise ValueError(
+            f"the coordinates of {name!r} are not in equal steps; bring the cube to a regular grid first, for example "
+            f"by cube.interp({name}=...)"
+        )
+    return values[0], step
+
+
+def _times(data, time, grid) -> tuple:
+    """The dimension of time, its labels in order, and the label of every step."""
+    if time is None:
+        return None, np.zeros(1), np.zeros(1, dtype=np.int64)
+    name, _, part = time.partition(".")
+    if name not in data.dims or name in grid:
+        dated = [one for one in data.dims if one in data.coords and data[one].dtype.kind == "M"]
+        hint = f"; time='{dated[0]}.{time}' takes it from the dates of {dated[0]!r}" if dated else ""
+        raise ParameterError("time", f"there is no dimension {name!r} of time; there are {_names(data.dims)}{hint}")
+    if not part:
+        values = data[name].to_numpy()
+        return name, values, np.arange(len(values))
+    try:
+        values = getattr(data[name].dt, part).to_numpy()
+    except (AttributeError, TypeError) as error:
+        raise ParameterError("time", f"{name!r} has no {part!r}: it needs dates, and a part such as 'year'") from error
+    labels, codes = np.unique(values, return_inverse=True)
+    return name, labels, codes
+
+
+def _choose(data, variables, x, y, time) -> list:
+    """The variables on the grid that hold numbers, or those asked for."""
+    usable = [name for name, one in data.data_vars.items() if {x, y} <= set(one.dims) and one.dtype.kind in "fiu"]
+    if variables is not None:
+        usable_too = as_list(variables)
+        odd = [name for name in usable_too if name not in usable]
+        if odd or not usable_too:
+            raise ParameterError(
+                "variables", f"there is no variable {odd[0] if odd else ''!r} on the grid; there are {_names(usable)}"
+            )
+        usable = usable_too
+    if not usable:
+        raise ValueError(f"the cube has no variable of numbers with the dimensions {y} and {x}")
+    if time is not None and not any(time in data[name].dims for name in usable):
+        raise ParameterError("time", f"no variable has the dimension {time!r}; leave time out: polygons are the bags")
+    return [data[name] for name in usable]
+
+
+def _coordinates(data, arrays, x, crs):
+    """The coordinate reference system: the one given, one that the file names as CF or GDAL write it, or degrees."""
+    if crs is None:
+        mappings = [one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in arrays]
+        for name in [*mappings, "spatial_ref", "crs"]:
+            if name in data.variables:
+                crs = data[name].attrs.get("crs_wkt") or data[name].attrs.get("spatial_ref")
+        crs = crs or data.attrs.get("crs")
+    if crs is None:
+        degrees = str(data[x].attrs.get("units", "")).startswith("degree") or str(x).lower() in ("lon", "longitude")
+        crs = "EPSG:4326" if degrees else None
+    return None if crs is None else CRS.from_user_input(crs)
+
+
+def _refuse_other_longitudes(grid: Grid, polygons) -> None:
+    """Refuse a grid from 0 to 360 degrees under polygons west of Greenwich: they would lie outside, or half of them."""
+    last = grid.transform.c + grid.transform.a * grid.shape[1]
+    if grid.crs is None or not grid.crs.is_geographic or max(last, grid.transform.c) <= 181:
+        return
+    if any(polygon is not None and not polygon.is_empty and polygon.bounds[0] < 0 for polygon in polygons):
+        x = grid.x
+        raise ValueError(
+            f"{x} runs beyond 180 degrees, and some zones lie west of 0; bring the cube to -180 to 180 first: "
+            f"cube.assign_coords({x}=(cube.{x} + 180) % 360 - 180).sortby('{x}')"
+        )
+
+
+def _targets(targets, ids: np.ndarray, id, component: str, target) -> tuple[np.ndarray, np.ndarray | None]:
+    """Which bags have a row in the table, and their targets in the order of the bags."""
+    if id is None:
+        raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
+    frame = as_frame(targets) if not names_files(targets) else read_files(targets, Roles(id, target))
+    refuse_unknown(frame.columns, [one for one in (id, component, target) if one is not None], parameter="targets")
+    keys = [f"{a} {_text(b)}" for a, b in zip(*(frame[name].to_list() for name in (id, component)), strict=True)]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"targets has two rows for {twice!r}; it needs one per polygon and time")
+    place = {key: k for k, key in enumerate(keys)}
+    chosen = np.array([one in place for one in ids])
+    told = _lacking("bag", ids[~chosen], "row in targets") + _lacking(
+        "row", sorted({*keys} - {*ids}), "bag in the cube"
+    )
+    if not chosen.any():
+        raise ValueError(f"no row of targets belongs to a bag; the bags are {_names(ids)}, the rows {_names(keys)}")
+    if told:
+        warnings.warn(f"{'; '.join(told)}; left out", stacklevel=3)
+    if target is None:
+        return chosen, None
+    own = [place[one] for one in ids[chosen]]
+    rows = {_KEY: ids[chosen], _ROW: np.arange(len(own)), target: frame[target].to_numpy()[own]}
+    return chosen, gather(ArrayColumns(rows), Roles(_KEY, target, [_ROW]))[1]
+
+
+def _lacking(what: str, names, of: str) -> list[str]:
+    if not len(names):
+        return []
+    more = f" (and {len(names) - 1:,} others)" if len(names) > 1 else ""
+    return [f"{what} {str(names[0])!r}{more} has no {of}"]
+
+
+def _text(value) -> str:
+    """A level or a time as text: dates without what is zero, whole numbers without decimals."""
+    if isinstance(value, np.datetime64) or hasattr(value, "isoformat"):
+        return str(np.datetime64(value, "s")).removesuffix("T00:00:00")
+    return str(int(value)) if isinstance(value, float | np.floating) and float(value).is_integer() else str(value)
+
+
+def _names(names, most: int = 8) -> str:
+    names = list(map(str, names))
+    return (", ".join(names[:most]) or "none") + (", ..." if len(names) > most else "")

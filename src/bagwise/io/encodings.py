@@ -1,0 +1,256 @@
+"""Columns that are no numbers, as numbers: categories as an indicator per level, dates as season and year.
+
+The names of the features say what they stand for, ``crop=wheat`` and ``sown_sine``, so a list of feature names is all
+that is needed to read new data in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import date, datetime
+
+import numpy as np
+
+from bagwise.bags.frames import NULLS, ExtendedColumns, as_list
+from bagwise.bags.validation import Message, ParameterError, absent, label, name_bags
+from bagwise.io.columns import Roles, any_row, find_bags, is_date_kind, refuse_unknown
+
+OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
+MOST_LEVELS = 50  # of a column that is named; the most frequent stay
+FEW_LEVELS = 20  # of a column that "auto" takes
+TEXTS = ("String", "Categorical", "Enum", "Object", "<U", "object")
+PARTS = ("sine", "cosine", "year")
+DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
+
+
+class MadeColumn:
+    """A column of numbers that is made when it is asked for."""
+
+    kind, single = "number", True  # 0 and 1, sines and years lose nothing in float32
+
+    def __init__(self, make):
+        self.numbers = self.values = make
+
+    def factorise(self) -> tuple[np.ndarray, np.ndarray]:
+        labels, codes = np.unique(self.numbers(), return_inverse=True)
+        return codes, labels
+
+
+def encode(table, roles: Roles) -> tuple:
+    """The table with columns for categories and dates, roles that name these, the levels by column, and notes."""
+    vocabularies, dates = _asked(table, roles)
+    categories = roles.categories
+    if isinstance(categories, dict):
+        wanted = {name: tuple(map(str, levels)) for name, levels in categories.items()}
+    elif isinstance(categories, str) and categories == "auto":
+        wanted = dict.fromkeys(_few_valued(table, roles))
+    else:
+        wanted = dict.fromkeys(as_list(categories))
+    for parameter, names in (("categories", wanted), ("dates", as_list(roles.dates))):
+        refuse_unknown(table.names, names, parameter=parameter)
+        taken = [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]
+        if taken:
+            raise ParameterError(
+                parameter, f"column {taken[0]!r} has another role; it cannot be in {parameter} as well"
+            )
+    wanted = {name: levels for name, levels in wanted.items() if name not in vocabularies}
+    days = [name for name in as_list(roles.dates) if name not in dates]
+    if not (vocabularies or dates or wanted or days):
+        said = "no column of text has few enough levels" if roles.categories == "auto" else ""
+        return table, roles, {}, [Message(said)] if said else []
+    more, notes, columns = {}, [], {}
+    for name, levels in (vocabularies | wanted).items():
+        made, names, note = _indicators(table, name, levels)
+        more |= made
+        columns[name] = names
+        notes += [note] if note else []
+    if roles.categories == "auto" and wanted:
+        named = ", ".join(f"{name!r} ({len(columns[name]) - 1} levels)" for name in wanted)
+        notes.insert(0, f"taken as categor{'ies' if len(wanted) > 1 else 'y'}: {named}")
+    parts = {}
+    for name in [*dates, *days]:
+        made = _date_parts(table, name, roles)
+        more |= made
+        parts[name] = tuple(made)
+    names = {**{name: columns[name] for name in wanted}, **{name: parts[name] for name in days}}
+    clash = [name for name in more if name in table.names]
+    if clash:
+        raise ParameterError("categories", f"there is a column {clash[0]!r} already; rename it")
+    made_of = columns | parts
+    of_bags = [one for name, some in made_of.items() if name in table.of_bags for one in some]
+    siblings = {one: some for some in made_of.values() for one in some}
+    table = ExtendedColumns(table, more, of_bags=of_bags, siblings=siblings)
+    return table, _with_names(table, roles, names, list(more)), columns, notes
+
+
+def _asked(table, roles: Roles) -> tuple[dict, list]:
+    """Levels and dates that the names of features ask for, such as crop=wheat or sown_year."""
+    given = [] if roles.features is None else as_list(roles.features)
+    given = [*given, *roles.covariate_list]
+    vocabularies: dict[str, tuple] = {}
+    dates = []
+    for name in given:
+        if name in table.names or not isinstance(name, str):
+            continue
+        base, _, level = name.partition("=")
+        while level and base not in table.names and "=" in level:  # a column with a = in its name
+            further, _, level = level.partition("=")
+            base = f"{base}={further}"
+        stem, _, part = name.rpartition("_")
+        if level and base in table.names:
+            vocabularies[base] = (*vocabularies.get(base, ()), level)
+        elif part in PARTS and stem in table.names and stem not in dates:
+            dates.append(stem)
+    return vocabularies, dates
+
+
+def derived(roles: Roles) -> bool:
+    """Whether the names of some features may stand for a level or a date: the table has other names for them."""
+    given = [*([] if roles.features is None else as_list(roles.features)), *roles.covariate_list]
+    return any(
+        isinstance(name, str) and ("=" in name or name.endswith(tuple(f"_{p}" for p in PARTS))) for name in given
+    )
+
+
+def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
+    """Roles in which the columns that were encoded are replaced by what was made of them."""
+
+    def spread(given) -> list:
+        return [one for name in given for one in names.get(name, (name,))]
+
+    covariates = spread(roles.covariate_list) or roles.bag_features
+    features = roles.features
+    if features is not None:
+        features = list(dict.fromkeys([*spread(as_list(features)), *(one for some in names.values() for one in some)]))
+    known = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
+    # encoded columns are no features themselves, nor is what a name did not ask for (crop=other of a list without it)
+    unwanted = [*names, *([name for name in made if features is not None and name not in known])]
+    ignore = [name for name in dict.fromkeys([*as_list(roles.ignore), *unwanted]) if name not in as_list(roles.keep)]
+    return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
+
+
+def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | None]:
+    """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
+    codes, labels = table.factorise(name)
+    texts = [None if gone else level_text(one) for one, gone in zip(labels.tolist(), _absent(labels), strict=True)]
+    notes = []
+    if levels is None:
+        counts = np.bincount(codes, minlength=len(labels))
+        known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
+        if not known:
+            raise ParameterError("categories", f"column {name!r} holds not a single value; leave it out")
+        kept = [texts[k] for k in known[:MOST_LEVELS]]
+        levels = tuple(sorted(set(kept) - {OTHER}, key=_order))
+        if len(known) > MOST_LEVELS:
+            notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
+        missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
+        if missing:
+            notes.append(f"{_rows(missing)} without a value in column {name!r}")
+    elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
+        rows = int(np.bincount(codes, minlength=len(labels))[new].sum())
+        notes.append(f"{_rows(rows)} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
+    levels = tuple(level for level in levels if level != OTHER)
+    place = {level: k for k, level in enumerate(levels)}
+    level_of = np.array([place.get(text, len(levels)) for text in texts], dtype=np.int16)[codes]
+    names = tuple(f"{name}={level}" for level in (*levels, OTHER))
+
+    def indicator(k: int):
+        return MadeColumn(lambda: (level_of == k).astype(np.float32))
+
+    made = {one: indicator(k) for k, one in enumerate(names)}
+    return made, names, f"{' and '.join(notes)} {_verb(notes)} as {names[-1]!r}" if notes else None
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row" + "s" * (n != 1)
+
+
+def _verb(notes: list[str]) -> str:
+    return "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
+
+
+def _absent(labels: np.ndarray) -> np.ndarray:
+    """Which labels stand for no value: those that are missing, and the texts for it in files."""
+    texts = np.array([isinstance(one, str) and one.strip() in NULLS for one in labels.tolist()], dtype=bool)
+    return absent(labels) | texts
+
+
+def level_text(value) -> str:
+    """A level as the name of a feature writes it: 3.0 and 3 are one level."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _order(level: str):
+    return (0, float(level), level) if re.fullmatch(r"-?\d+(\.\d+)?", level) else (1, 0.0, level)
+
+
+def _few_valued(table, roles: Roles) -> list:
+    """Columns of text with few levels, each in two bags or more on average: an id or a remark has many."""
+    taken, found = roles.asked(), []
+    if roles.bag not in table.names:  # refused by those who choose the features
+        return []
+    codes, _ = find_bags(table, roles.bag)
+    for name in table.names:
+        if name in taken or not table.kind(name).startswith(TEXTS):
+            continue
+        level, labels = table.factorise(name)
+        known = np.flatnonzero(~_absent(labels))
+        if not 2 <= len(known) <= FEW_LEVELS or is_date_kind(table, name):
+            continue
+        pairs = np.unique(codes * np.int64(len(labels)) + level)
+        if np.isin(pairs % len(labels), known).sum() >= 2 * len(known):
+            found.append(name)
+    return found
+
+
+def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
+    r"""Sine and cosine of the day of the year, and the year.
+
+    The last day of a year is next to the first of the following one on a circle, and not on a line: kernels, networks
+    and linear heads see a season so, and trees split either coordinate.
+    """
+    codes, labels = table.factorise(name)
+    gone = _absent(labels)
+    plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
+    days = [None if none else as_day(one) for one, none in zip(plain.tolist(), gone, strict=True)]
+    odd = np.array([day is None for day in days]) & ~gone
+    if odd.any():
+        rows, ids = find_bags(table, roles.bag)
+        raise ParameterError(
+            "dates",
+            f"{name_bags(ids, any_row(odd[codes], rows, ids))} {label(labels[odd.argmax()])} in column {name!r}, which "
+            "is no date that is read; write dates as 2019-04-23",
+        )
+    angle, year = np.full(len(days), np.nan), np.full(len(days), np.nan)
+    for k, day in enumerate(days):
+        if day is not None:
+            start = date(day.year, 1, 1)
+            length = (date(day.year, 12, 31) - start).days + 1
+            angle[k], year[k] = 2 * np.pi * (day - start).days / length, day.year
+    values = {"sine": np.sin(angle), "cosine": np.cos(angle), "year": year}
+    return {f"{name}_{part}": MadeColumn(lambda of=of: of[codes]) for part, of in values.items()}
+
+
+def as_day(value) -> date | None:
+    """The day that a value names: a date, or one written 2019-04-23, 2019-04-23T10:00, 20190423 or 23.4.2019.
+
+    Examples
+    --------
+    >>> as_day("2019-04-23 10:00"), as_day("23.4.2019"), as_day("4/23/2019")
+    (datetime.date(2019, 4, 23), datetime.date(2019, 4, 23), None)
+    """
+    if isinstance(value, datetime):
+        return value.date()
+    if isinstance(value, date):
+        return value
+    text = level_text(value)
+    try:
+        if dotted := DOTTED.match(text):
+            day, month, year = map(int, dotted.groups())
+            return date(year, month, day)
+        return date.fromisoformat(text if text.isdigit() else text[:10])
+    except ValueError:
+        return None

@@ -1,0 +1,200 @@
+"""A bag's prediction as the mean or sum of a network's values of its instances."""
+
+from __future__ import annotations
+
+from numbers import Real
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import within_range
+from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.instances.networks.ensemble import BIAS_AT, NetworkEnsemble, layers, layout
+from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
+from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
+from bagwise.regressors.bayesian.evidence_ridge import few_folds
+
+AGGREGATES = ("mean", "sum")
+
+
+class AdditiveRegressor(RegressorMixin, BaseEstimator):
+    r"""A network h of the instance, ŷ_i = Σ_l s_il h(x_il), trained on a blend of the losses of bags and of instances.
+
+    With s_il the share of instance l in bag i (1 / size, or by its weight), the loss of a bag is
+
+        λ (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - y_i)²  =  (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - ŷ_i)².
+
+    λ = 1 asks only that the mean of the values be right: what the target means where it is an aggregate, and hard to
+    learn from few bags. λ = 0 gives every instance its bag's target, as `instance-mean` does: many rows, but the values
+    of the instances are drawn to their bag's mean. The right-hand side says that the loss of instances is that of bags
+    with a penalty on how much values vary within a bag; λ says how strong it is.
+
+    For every λ of ``blends`` and every fold of bags a network is trained without the fold and stopped early by it, all
+    of them as one job. The λ with the smallest error of held-out bags is chosen, and its networks are averaged.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of the hidden layers of h; () is a linear h.
+    aggregate : {"mean", "sum"}
+        What the target is of the instances' values. For "sum", ŷ_i = Σ_l w_il h(x_il), with w the weights of the
+        instances (their exposure: population, area), or 1. h is then fitted to the rates y_i / Σ_l w_il, each bag with
+        the weight Σ_l w_il: the variance of a sum is taken to grow with what is summed.
+    blends : sequence of float from 0 to 1
+        Candidates for λ, the weight of the loss of bags.
+    folds : int
+        Folds of bags, or as many as there are bags (groups) if those are fewer.
+    epochs : int
+        At most so many passes over the bags.
+    patience : int
+        A network is done after so many epochs without improvement on its held-out bags.
+    batch_size : int
+        Bags per step of Adam; fewer where they are large.
+    learning_rate, weight_decay : float
+    device : str
+        "auto" is a GPU if there is one, else the CPU. Predictions are the CPU's in any case.
+    random_state : int, RandomState or None
+    n_jobs : int, optional
+        Jobs at once, where bags are so large that training is several. The numbers do not depend on it.
+
+    Attributes
+    ----------
+    blend_ : the λ chosen
+    errors_ : mean squared error of held-out bags for each of ``blends``, relative to that of predicting the mean
+    networks_ : NetworkEnsemble, a network for every fold
+    n_features_in_ : int
+
+    Notes
+    -----
+    The errors that choose λ are those at which the networks were stopped: a little too small, and for all λ alike.
+    Features beyond the range of training count as its nearest end.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.regressors import AdditiveRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays(list(rng.normal(size=(60, 5, 2))))
+    >>> value = np.abs(bags.instances[:, 0])  # of every instance; only the means over bags are known
+    >>> y = value.reshape(60, 5).mean(axis=1)
+    >>> model = AdditiveRegressor((16,), blends=(0.5, 1.0), folds=2, epochs=40, learning_rate=0.02).fit(bags, y)
+    >>> model.blend_
+    1.0
+    >>> parts = model.contributions(bags).reshape(60, 5)
+    >>> bool(np.allclose(parts.sum(axis=1), model.predict(bags)))
+    True
+
+    References
+    ----------
+    Javanmard, Chen, Mirrokni, Pouget-Abadie (2024), Learning from aggregate responses: instance level versus bag level
+    loss functions.
+    """
+
+    def __init__(
+        self,
+        hidden=(64,),
+        *,
+        aggregate: str = "mean",
+        blends=(1.0, 0.9, 0.5, 0.0),
+        folds: int = 5,
+        epochs: int = 200,
+        patience: int = 20,
+        batch_size: int = 16,
+        learning_rate: float = 0.01,
+        weight_decay: float = 1e-4,
+        device: str = "auto",
+        random_state=0,
+        n_jobs: int | None = None,
+    ):
+        self.hidden = hidden
+        self.aggregate = aggregate
+        self.blends = blends
+        self.folds = folds
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, bags, y, sample_weight=None) -> AdditiveRegressor:
+        self._check_choices()
+        engine, recipe = ensemble_engine("additive"), Recipe.of(self)
+        bags, y = check_fit(bags, y, allow_weights=True)
+        weight = weights_or_ones(sample_weight, bags)
+        if not weight.any():
+            raise ValueError("no bag of weight above zero is left to learn from")
+        if self.aggregate == "sum":
+            total = exposures(bags)
+            y, weight = y / total, weight * total
+            remember_exposures(self, bags, total)
+        fold = few_folds(bags, self.folds, recipe.seed)
+        seen = weight > 0
+        splits = [engine.Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
+        scale = Scale.of(bags.instances)
+        shown = ((bags.instances - scale.centre) / scale.deviation, np.empty((len(bags), 0)), bags.shares())
+        network = engine.Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
+        blends = np.array(self.blends, dtype=np.float64)
+        members = engine.train_members(
+            network, shown, bags.offsets, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends
+        )
+        self.errors_ = np.array([member.error for member in members]).reshape(len(blends), -1).mean(axis=1)
+        best = int(np.argmin(self.errors_))
+        self.blend_ = float(blends[best])
+        self.networks_ = _joined(members[best * len(splits) : (best + 1) * len(splits)], self.hidden, scale)
+        remember_columns(self, bags)
+        return self
+
+    def predict(self, bags) -> np.ndarray:
+        bags = self._seen(bags)
+        values = self._values(bags)
+        if self.aggregate == "sum":
+            return segment_sum(_exposure(bags) * values, bags.offsets)
+        return segment_mean(values, bags.offsets, bags.weights)
+
+    def predict_instances(self, bags) -> np.ndarray:
+        """h of every instance: what it is in a mean, or one unit of its weight in a sum."""
+        return self._values(self._seen(bags))
+
+    def contributions(self, bags) -> np.ndarray:
+        """What each instance adds to its bag's prediction: h times its share in the bag, or in a sum its weight."""
+        bags = self._seen(bags)
+        return self._values(bags) * (_exposure(bags) if self.aggregate == "sum" else bags.shares())
+
+    def _seen(self, bags) -> Bags:
+        before = bags.compared if isinstance(bags, Bags) else False
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        if self.aggregate == "sum":
+            compare_exposures(self, bags, warned=before)
+        return bags
+
+    def _values(self, bags: Bags) -> np.ndarray:
+        return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
+
+    def _check_choices(self) -> None:
+        if self.aggregate not in AGGREGATES:
+            raise ValueError(f"aggregate must be 'mean' or 'sum', not {self.aggregate!r}")
+        blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
+        if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
+            raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")
+
+
+def _exposure(bags: Bags) -> np.ndarray:
+    return np.ones(bags.n_instances) if bags.weights is None else bags.weights
+
+
+def _joined(members: list, hidden, scale: Scale) -> NetworkEnsemble:
+    """The networks of an ensemble in training as one that predicts."""
+    sizes = (len(scale.centre), *hidden, 1)
+    plan = layout(sizes)
+    parameters = np.zeros((len(members), plan[-1, BIAS_AT] + 1), dtype=np.float32)
+    names = [*(f"read{i}" for i in range(len(hidden))), "head0"]
+    for flat, member in zip(parameters, members, strict=True):
+        for name, (weight, bias) in zip(names, layers(flat, plan), strict=True):
+            weight[:], bias[:] = (member.parameters[f"{name}.{part}"] for part in ("weight", "bias"))
+    x_scaling = (np.tile(part, (len(members), 1)) for part in (scale.centre, 1.0 / scale.deviation))
+    y_scaling = (np.array([getattr(member.target, part) for member in members]) for part in ("mean", "scale"))
+    return NetworkEnsemble(sizes, parameters, *x_scaling, *y_scaling)

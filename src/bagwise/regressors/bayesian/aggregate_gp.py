@@ -1,0 +1,526 @@
+"""A Gaussian process of the instances, seen through the aggregates of bags: means, sums, counts and rates."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.sparse import csr_array
+from scipy.special import expit
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import ParameterGrid
+
+from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.bags.validation import Parameter, ParameterError, name_bags
+from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
+from bagwise.execution.threads import one_thread
+from bagwise.kernels.random_features import FourierFeatures, sample_rows
+from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
+
+GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
+BLOCK_ROWS = 4096  # instances at a time
+HELD = 2**25  # numbers: features of so many are kept between the steps of a fit, and made again where there are more
+SEARCHED = 100_000  # instances: where there are more, some of the bags choose the setting of counts and rates
+STEPS, TOLERANCE, ROUGH = 100, 1e-6, 1e-3  # of Fisher scoring, the change of f at which it ends, and in the search
+FAR = 10.0  # a total exposure so many times the largest of training is warned of
+AGGREGATES = ("mean", "sum")
+
+
+class Likelihood(NamedTuple):
+    """How a count, given the exposure of its bag, follows from the mean of h(f) over the bag."""
+
+    link: Callable  # h(f), the value of an instance
+    slope: Callable  # h'(f), from h(f)
+    inverse: Callable  # f, from h(f)
+    variance: Callable  # of the rate of a bag, times its exposure, from its mean
+    log_density: Callable  # of the rate, over the exposure, up to a constant
+
+
+def _poisson(rate, level):
+    return np.where(rate > 0, rate * np.log(level), 0.0) - level
+
+
+def _binomial(rate, level):
+    some, all_but = np.where(rate > 0, rate * np.log(level), 0.0), 1.0 - rate
+    return some + np.where(all_but > 0, all_but * np.log1p(-level), 0.0)
+
+
+LIKELIHOODS = {
+    "poisson": Likelihood(np.exp, lambda level: level, np.log, lambda level: level, _poisson),
+    "binomial": Likelihood(
+        expit, lambda p: p * (1 - p), lambda p: np.log(p / (1 - p)), lambda p: p * (1 - p), _binomial
+    ),
+}
+
+
+class AggregateGP(RegressorMixin, BaseEstimator):
+    r"""y_i = Σ_l a_il f(x_il) + ε_i with f a Gaussian process: a map of the instances from totals of their bags.
+
+    f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
+    landmarks, linear in the number of instances. b has a flat prior. The weight a_il of an instance is
+
+    - its share in the bag, w_il / Σ_l w_il (1 / L_i without instance weights), for ``aggregate="mean"``;
+    - its exposure w_il (1 without instance weights) for ``aggregate="sum"``.
+
+    With z_i = Σ_l a_il φ(x_il) / e_i and the total e_i = Σ_l w_il of the exposures, targets are Gaussian given β:
+
+        mean:  y_i ~ N(b + βᵀz_i, σ²)          sum:  y_i ~ N(e_i (b + βᵀz_i), σ² e_i / ē),
+
+    so that a sum is the mean y_i / e_i, known the better the larger its exposure (ē is the average of the e_i). The
+    evidence p(y | ρ, σ) is in closed form (see `EvidenceRidge`), and chooses ρ, σ, the kernel and its bandwidth.
+
+    Counts and rates: with a likelihood of counts the value of an instance is a rate per unit of exposure,
+
+        poisson:   e_i y_i ~ Poisson(Σ_l w_il exp f(x_il)),
+        binomial:  e_i y_i ~ Binomial(e_i, Σ_l w_il / e_i · 1 / (1 + exp(-f(x_il)))),
+
+    for targets that are means, that is rates; with ``aggregate="sum"`` they are the counts e_i y_i themselves. The
+    posterior of f is that of Laplace: a Gaussian about the largest posterior density, whose inverse covariance is the
+    Fisher information of the bags and that of the prior. It is found by Fisher scoring, each step of which is a
+    Gaussian problem with noise that is known, and whose evidence gives ρ.
+
+    A new bag may be any set of instances, a part of a training bag or the union of several: its prediction is the
+    aggregate of `predict_instances`, and its standard deviation takes the covariance of its instances into account.
+
+    Parameters
+    ----------
+    features : transformer of rows, default FourierFeatures(256, linear=False)
+        φ: `FourierFeatures`, or `NystroemFeatures` for landmarks.
+    grid : dict of parameter name of the features -> list of values, optional
+        Settings among which the evidence chooses; default two kernels with five bandwidths, an empty dict for none.
+    aggregate : {"mean", "sum"}
+    likelihood : {"gaussian", "poisson", "binomial"}
+    random_state : int
+        For the default features.
+    n_jobs : int, optional
+        Settings tried at once.
+
+    Attributes
+    ----------
+    features_ : fitted, of the best setting
+    setting_ : dict, the setting chosen
+    posterior_ : `Evidence`, of b and β
+    noise_std_ : σ, in units of the target, for sums that of a bag of average exposure; of counts and rates None
+    noise_exposure_ : ē for Gaussian sums, else 1
+    search_ : list of (setting, log evidence)
+    exposure_range_in_ : array
+        The least and greatest exposure of an instance, then of a bag.
+
+    Notes
+    -----
+    Counts need not be whole: those estimated or adjusted are taken as they are, with a warning, for the Poisson
+    likelihood is defined for them too. Law et al. maximise a variational bound instead. Its covariance is that of
+    instances which were all observed, and much too narrow.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.regressors import AggregateGP
+    >>> rng = np.random.default_rng(0)
+    >>> x = [rng.uniform(-2, 2) + 0.5 * rng.normal(size=(20, 1)) for _ in range(80)]
+    >>> bags = bw.from_arrays(x, weights=[rng.uniform(1, 5, size=20) for _ in range(80)])
+    >>> truth = np.exp(np.sin(2 * bags.instances[:, 0]))
+    >>> counts = rng.poisson(np.add.reduceat(bags.weights * truth, bags.offsets[:-1]))
+    >>> model = AggregateGP(aggregate="sum", likelihood="poisson").fit(bags, counts)
+    >>> rates, std = model.predict_instances(bags, return_std=True)
+    >>> bool(np.corrcoef(rates, truth)[0, 1] > 0.9)
+    True
+    >>> totals = np.add.reduceat(bags.weights * rates, bags.offsets[:-1])
+    >>> bool(np.allclose(totals, model.predict(bags), rtol=1e-12))
+    True
+
+    References
+    ----------
+    Law, Sejdinovic, Cameron, Lucas, Flaxman, Battle, Fukumizu (2018), Variational learning on aggregate outputs with
+    Gaussian processes. MacKay (1992), The evidence framework applied to classification networks.
+    """
+
+    def __init__(
+        self,
+        features=None,
+        *,
+        grid: dict | None = None,
+        aggregate: str = "mean",
+        likelihood: str = "gaussian",
+        random_state: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.features = features
+        self.grid = grid
+        self.aggregate = aggregate
+        self.likelihood = likelihood
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, bags, y, sample_weight=None) -> AggregateGP:
+        bags, y = check_fit(bags, y, allow_weights=True)
+        self._check()
+        if self.likelihood != "gaussian":
+            return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))
+        jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
+        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
+
+    def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
+        total = exposures(bags)
+        rates = self._rates(bags, y, total)
+        _refuse_one_sided(rates, weight, self.likelihood)
+        some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
+        problem = bags[some], rates[some], total[some], weight[some]
+        tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem, tolerance=ROUGH) for _, fit in tried)
+        self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
+        best = int(np.argmax([score for _, score in self.search_]))
+        fit = fits[best](bags, rates, total, weight)
+        self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
+        self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
+        remember_columns(self, bags)
+        remember_exposures(self, bags, total)
+        return self
+
+    def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
+        """Fit Gaussian targets when the rows are known: (setting, fitted embedding, rows) for each of `settings`.
+
+        A row is the mean of the features of a bag; ``exposure`` is the total of every bag, by default its size. Of the
+        bags only ids and columns count.
+        """
+        self._check()
+        exposure = np.asarray(bags.sizes if exposure is None else exposure, dtype=np.float64)
+        weight = weights_or_ones(sample_weight, bags)
+        self.noise_exposure_ = 1.0
+        if self.aggregate == "sum":
+            self.noise_exposure_ = float(np.average(exposure, weights=weight))
+            y, weight = y / exposure, weight * exposure / self.noise_exposure_
+        self.target_ = TargetScale.of(y, weight)
+        y = self.target_.standardised(y)
+        embedded = list(embedded)
+        posteriors = Parallel(n_jobs=self.n_jobs)(delayed(_posterior)(rows, y, weight) for _, _, rows in embedded)
+        self.search_ = [(one[0], fit.log_evidence()) for one, fit in zip(embedded, posteriors, strict=True)]
+        best = int(np.argmax([score for _, score in self.search_]))
+        self.setting_, embedding, _ = embedded[best]
+        self.features_, self.posterior_ = embedding.features_, posteriors[best]
+        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
+        remember_columns(self, bags)
+        remember_exposures(self, bags, exposure)
+        return self
+
+    def settings(self) -> list[dict]:
+        """The settings to try, in order."""
+        return list(ParameterGrid(GRID if self.grid is None else self.grid))
+
+    def embedding_for(self, setting: dict) -> FeatureMean:
+        """The mean of unfitted features with this setting."""
+        default = FourierFeatures(256, linear=False, random_state=self.random_state)
+        return FeatureMean(clone(default if self.features is None else self.features).set_params(**setting))
+
+    def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
+        """Every setting, and the mean of its features, which are fitted."""
+        fitted, seen = [], None
+        for setting in self.settings():
+            embedding = self.embedding_for(setting)
+            features = embedding.fresh_features()
+            if seen is not None and getattr(features, "sampling", tuple)() == seen[0]:  # the same rows, looked up once
+                embedding.features_ = features.fit_sums(*seen[1:])
+            else:
+                embedding.features_ = features.fit(bags.instances)
+                if hasattr(features, "fit_sums"):
+                    sample = bags.instances[sample_rows(bags.instances, *features.sampling())]
+                    seen = features.sampling(), features.mean_, features.scale_, sample
+            remember_columns(embedding, bags)
+            fitted.append((setting, embedding))
+        return fitted
+
+    def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
+        """The expected target of every bag; with its standard deviation, or the covariance of all bags, if asked for.
+
+        Both are those of new targets. With ``noise=False`` they are those of what the bags aggregate: of the map, not
+        of what would be observed. The covariance tells how sure sums and differences of bags are.
+        """
+        bags = self._seen(bags)
+        rows, rate, slope = self._rows(bags)
+        scale = exposures(bags) if self.aggregate == "sum" else np.ones(len(bags))
+        mean = scale * (self.target_.mean + self.target_.scale * rate)
+        if not return_std and not return_cov:
+            return mean
+        root = (self.target_.scale * scale * slope)[:, None] * self.posterior_.covariance_root(rows)
+        variance = np.einsum("ij,ij->i", root, root)
+        spread = self._noise(bags, mean / scale, variance / scale**2) * scale**2 if noise else np.zeros(len(bags))
+        return (mean, root @ root.T + np.diag(spread)) if return_cov else (mean, np.sqrt(variance + spread))
+
+    def predict_instances(self, bags, return_std: bool = False):
+        """The value of every instance (of counts the rate per unit of exposure), and its standard deviation if asked
+        for. Their aggregates are the predictions of the bags."""
+        bags = self._seen(bags)
+        mean, std = np.empty(bags.n_instances), np.empty(bags.n_instances if return_std else 0)
+        for start in range(0, bags.n_instances, BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            phi = self.features_.transform(bags.instances[block]).astype(np.float64)
+            value, slope = self._values(phi)
+            mean[block] = self.target_.mean + self.target_.scale * value
+            if return_std:
+                root = self.posterior_.covariance_root(phi)
+                std[block] = self.target_.scale * np.abs(slope) * np.sqrt(np.einsum("ij,ij->i", root, root))
+        return (mean, std) if return_std else mean
+
+    def contributions(self, bags) -> np.ndarray:
+        """What each instance adds to its bag's prediction: its value times its share or its exposure."""
+        bags = self._seen(bags)
+        return self._weights(bags) * self.predict_instances(bags)
+
+    # The model ------------------------------------------------------------------------------------------------
+
+    def _values(self, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Value and slope, h(f) and h'(f), of instances; standardised if Gaussian."""
+        f = self.posterior_.target_mean + (phi - self.posterior_.row_mean) @ self.posterior_.coef
+        if self.likelihood == "gaussian":
+            return f, np.ones(len(f))
+        likelihood = LIKELIHOODS[self.likelihood]
+        value = likelihood.link(f)
+        return value, likelihood.slope(value)
+
+    def _rows(self, bags: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The row of every bag, its features averaged by how much they move it; its mean value; its mean slope."""
+        if self.likelihood == "gaussian":
+            rows = mean_of_features(self.features_.transform, bags)
+            return rows, self._values(rows)[0], np.ones(len(bags))
+        moments = aggregate(self.features_.transform, bags, self._values)
+        return moments.rows, moments.level, moments.slope
+
+    def _noise(self, bags: Bags, rate: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """The variance of a target of a bag about its aggregate, both over the exposure where targets are sums."""
+        if self.likelihood == "gaussian":
+            total = exposures(bags) * self.noise_exposure_ if self.aggregate == "sum" else np.ones(len(bags))
+            return self.noise_std_**2 / total
+        own = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
+        return np.maximum(own, 0.0) / exposures(bags)
+
+    def _weights(self, bags: Bags) -> np.ndarray:
+        if self.aggregate == "mean":
+            return bags.shares()
+        return np.ones(bags.n_instances) if bags.weights is None else bags.weights
+
+    # What is accepted ------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if self.aggregate not in AGGREGATES:
+            raise ValueError(f"aggregate must be 'mean' or 'sum', not {self.aggregate!r}")
+        if self.likelihood not in ("gaussian", *LIKELIHOODS):
+            raise ValueError(f"likelihood must be 'gaussian', 'poisson' or 'binomial', not {self.likelihood!r}")
+
+    @property
+    def _counts_exposure(self) -> bool:
+        return self.aggregate == "sum" or self.likelihood != "gaussian"
+
+    def _rates(self, bags: Bags, y: np.ndarray, total: np.ndarray) -> np.ndarray:
+        """Counts over exposures; what no count or rate can be is refused."""
+        noun = "count" if self.aggregate == "sum" else "rate"
+        if (y < 0).any():
+            raise ParameterError(
+                "likelihood",
+                f"{name_bags(bags.ids, y < 0)} a {noun} below zero ({y[y < 0][0]:g}), which a {self.likelihood} "
+                "likelihood does not know; look for a fill value and leave such bags out, or use ",
+                Parameter("likelihood", "gaussian"),
+            )
+        rates = y / total if self.aggregate == "sum" else y
+        above = rates > 1
+        if self.likelihood == "binomial" and above.any():
+            more = f"a count ({y[above][0]:g}) above its total exposure ({total[above][0]:g})"
+            what = more if self.aggregate == "sum" else f"a rate above one ({y[above][0]:g})"
+            raise ParameterError(
+                "likelihood",
+                f"{name_bags(bags.ids, above)} {what}; a binomial likelihood counts cases among the total of the "
+                "exposures: give those as instance weights, divide percentages by 100, or use ",
+                Parameter("likelihood", "poisson"),
+            )
+        broken = y != np.round(y)
+        if self.aggregate == "sum" and broken.any():
+            warnings.warn(
+                f"{name_bags(bags.ids, broken)} a count that is not whole ({y[broken][0]:g}); it is taken as an "
+                "estimated count. Where targets are rates, use aggregate='mean'",
+                stacklevel=3,
+            )
+        return rates
+
+    def _seen(self, bags) -> Bags:
+        before = bags.compared if isinstance(bags, Bags) else False
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        if self._counts_exposure:
+            compare_exposures(self, bags, warned=before)
+        return bags
+
+
+def exposures(bags: Bags) -> np.ndarray:
+    """The total weight of every bag: its size where instances have none."""
+    return bags.sizes.astype(np.float64) if bags.weights is None else segment_sum(bags.weights, bags.offsets)
+
+
+def remember_exposures(fitted, bags: Bags, total: np.ndarray) -> None:
+    """Note on the estimator the exposures it is fitted on: ``total`` of every bag."""
+    own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
+    fitted.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
+    fitted.with_exposure_ = bags.weights is not None
+
+
+def compare_exposures(fitted, bags: Bags, *, warned: bool) -> None:
+    """Refuse bags with exposures where those of training had none, or the reverse; warn of totals far larger."""
+    if (bags.weights is not None) != fitted.with_exposure_:
+        lacking = (
+            "with exposures (instance weights), and these bags have none; load them with ",
+            Parameter("weights"),
+        )
+        needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
+        raise ParameterError("weights", "the model was fitted ", *(lacking if fitted.with_exposure_ else needless))
+    total, (low, high) = exposures(bags), fitted.exposure_range_in_[1]
+    if not warned and (far := total > FAR * high).any():
+        warnings.warn(
+            f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
+            f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
+            stacklevel=5,
+        )
+
+
+class Aggregates(NamedTuple):
+    """Of every bag: Σ s h(f), Σ s h'(f), and Σ s h'(f) φ over the second; s are the shares of its instances."""
+
+    level: np.ndarray
+    slope: np.ndarray
+    rows: np.ndarray
+
+
+def aggregate(features: Callable, bags: Bags, values: Callable, held: list | None = None) -> Aggregates:
+    """Values and slopes of the instances, averaged over their bags; ``values`` gives both from the features.
+
+    Features are taken from ``held``, blocks in order, if there are some.
+    """
+    share, sums = bags.shares(), None
+    blocks = held or (features(bags.instances[rows]) for rows in _blocks(bags))
+    for phi, (rows, touched, own) in zip(blocks, row_blocks(bags.offsets, BLOCK_ROWS), strict=True):
+        phi = np.asarray(phi, dtype=np.float64)
+        value, slope = values(phi)
+        moved = share[rows] * slope
+        sums = np.zeros((len(bags), phi.shape[1] + 2)) if sums is None else sums
+        sums[touched, 0] += segment_sum(share[rows] * value, own)
+        sums[touched, 1] += segment_sum(moved, own)
+        # A line of weights for every bag, so that compiled code adds up the features without another array of them.
+        sums[touched, 2:] += csr_array((moved, np.arange(len(phi)), own), shape=(len(own) - 1, len(phi))) @ phi
+    level, slope = sums[:, 0], sums[:, 1]
+    return Aggregates(level, slope, sums[:, 2:] / slope[:, None])
+
+
+def _blocks(bags: Bags) -> Iterator[slice]:
+    return (rows for rows, _, _ in row_blocks(bags.offsets, BLOCK_ROWS))
+
+
+class AndersonMixing:
+    """The next point of an iteration x -> g(x): the combination of the last ones whose steps g(x) - x cancel best.
+
+    References
+    ----------
+    Walker & Ni (2011), Anderson acceleration for fixed-point iterations.
+    """
+
+    def __init__(self, depth: int = 6):
+        self.depth = depth
+        self._steps: list[np.ndarray] = []
+        self._ends: list[np.ndarray] = []
+
+    def __call__(self, x: np.ndarray, g: np.ndarray) -> np.ndarray:
+        self._steps, self._ends = [*self._steps, g - x][-self.depth :], [*self._ends, g][-self.depth :]
+        if len(self._steps) < 2:
+            return g
+        steps, ends = (np.diff(np.array(rows), axis=0).T for rows in (self._steps, self._ends))
+        return g - ends @ np.linalg.lstsq(steps, self._steps[-1], rcond=1e-10)[0]
+
+
+class LaplaceFit:
+    """The posterior of f under a likelihood of counts, about its largest density; called with bags it is found."""
+
+    def __init__(self, features, likelihood: str):
+        self.features, self.likelihood = features, likelihood
+
+    def __call__(self, bags: Bags, rates, total, weight, *, tolerance: float = TOLERANCE) -> LaplaceFit:
+        with one_thread(), np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._fit(bags, rates, total, weight, tolerance)
+
+    def _fit(self, bags, rates, total, weight, tolerance) -> LaplaceFit:
+        likelihood = LIKELIHOODS[self.likelihood]
+        width = self.features.transform(bags.instances[:2]).shape[1]
+        small = bags.n_instances * width <= HELD
+        held = [self.features.transform(bags.instances[rows]) for rows in _blocks(bags)] if small else None
+        counted = weight * total
+
+        def look(coef, intercept) -> tuple[Aggregates, float]:
+            def values(phi):
+                value = likelihood.link(phi @ coef + intercept)
+                return value, likelihood.slope(value)
+
+            found = aggregate(self.features.transform, bags, values, held)
+            log_density = counted @ likelihood.log_density(rates, found.level)
+            return found, float(log_density) if np.isfinite(found.rows).all() else -np.inf
+
+        if hasattr(self, "posterior"):  # from the search
+            coef, intercept = self._point()
+        else:
+            coef, intercept = np.zeros(width), float(likelihood.inverse(np.average(rates, weights=counted)))
+        at, found, density = np.append(coef, intercept), *look(coef, intercept)
+        mixing = AndersonMixing()
+        for _ in range(STEPS):
+            importance = counted * found.slope**2 / likelihood.variance(found.level)
+            working = found.rows @ at[:-1] + at[-1] + (rates - found.level) / found.slope
+            self.posterior = Evidence(found.rows, working, importance, noise=1.0)
+            towards, penalty = np.append(*self._point()), 0.5 / self.posterior.ratio
+            before = density - penalty * at[:-1] @ at[:-1]
+            for new in (mixing(at, towards), towards, *(at + (towards - at) / 2**k for k in range(1, 20))):
+                now, density = look(new[:-1], new[-1])
+                if density - penalty * new[:-1] @ new[:-1] > before - 1.0:  # ρ moves too: a small loss may be none
+                    break
+            moved = np.abs(now.rows @ (new - at)[:-1] + (new - at)[-1]).max()
+            at, found = new, now
+            if moved < tolerance:
+                break
+        else:
+            if tolerance == TOLERANCE:
+                warnings.warn(f"the posterior was not found in {STEPS} steps", ConvergenceWarning, stacklevel=2)
+        coef = at[:-1]
+        posterior = self.posterior
+        self.log_evidence = float(
+            density
+            - coef @ coef / (2 * posterior.ratio)
+            - 0.5 * np.log1p(posterior.ratio * posterior.spectrum).sum()
+            - 0.5 * np.log(importance.sum())
+        )
+        return self
+
+    def _point(self) -> tuple[np.ndarray, float]:
+        fit = self.posterior
+        return fit.coef, float(fit.target_mean - fit.row_mean @ fit.coef)
+
+
+def _embed(setting: dict, embedding: FeatureMean, bags: Bags) -> tuple:
+    with one_thread():
+        return setting, embedding, mean_of_features(embedding.features_.transform, bags)
+
+
+def _posterior(rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Evidence:
+    with one_thread():
+        return Evidence(rows, y, weight)
+
+
+def _some_bags(bags: Bags) -> np.ndarray:
+    """Bags of at most `SEARCHED` instances in all, evenly spread over their order; at least two."""
+    if bags.n_instances <= SEARCHED:
+        return np.arange(len(bags))
+    order = np.argsort(np.arange(len(bags)) * 0.6180339887498949 % 1.0)  # the golden ratio: any first few are spread
+    kept = max(2, int(np.searchsorted(np.cumsum(bags.sizes[order]), SEARCHED, side="right")))
+    return np.sort(order[:kept])
+
+
+def _refuse_one_sided(rates: np.ndarray, weight: np.ndarray, likelihood: str) -> None:
+    if not (rates[weight > 0] > 0).any():
+        raise ValueError("every count is zero, so that no rate can be learned; fit needs a bag with a count above zero")
+    if likelihood == "binomial" and (rates[weight > 0] == 1).all():
+        raise ValueError("every rate is one, so that nothing can be learned; fit needs a bag with a rate below one")

@@ -1,0 +1,95 @@
+"""`bagwise fit --aggregate sum --exposure people --likelihood poisson`, and the map that `predict` writes."""
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+
+COLUMNS = ("--bag", "district", "--target", "cases")
+COUNTS = ("--method", "aggregate-gp", "--aggregate", "sum", "--exposure", "people", "--likelihood", "poisson")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """A raster as a table: cells with people, and the cases of their district."""
+    rng = np.random.default_rng(0)
+    district = np.repeat(np.arange(30), rng.integers(2, 6, size=30))
+    frame = pd.DataFrame({"district": district, "rain": rng.normal(size=30)[district] + rng.normal(size=len(district))})
+    frame["people"] = rng.integers(20, 200, size=len(frame))
+    rate = 0.1 * np.exp(np.sin(frame["rain"]))
+    frame["cases"] = rng.poisson((rate * frame["people"]).groupby(district).sum())[district]
+    place = tmp_path_factory.mktemp("cells")
+    frame.to_csv(place / "cells.csv", index=False)
+    result = run("fit", place / "cells.csv", *COLUMNS, *COUNTS, "--no-intervals", "--out", place / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    return place
+
+
+def test_the_map_is_that_of_the_library_and_adds_up(cells, tmp_path):
+    outputs = "--out", tmp_path / "totals.csv", "--instances", tmp_path / "map.csv"
+    result = run("predict", cells / "m.bagwise", cells / "cells.csv", *outputs)
+    assert result.exit_code == 0, result.output
+    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", weights="people")
+    model = bw.method("aggregate-gp", aggregate="sum", likelihood="poisson").fit(bags, y)
+    rows = list(csv.DictReader((tmp_path / "map.csv").read_text().splitlines()))
+    values, std = model.predict_instances(bags, return_std=True)
+    np.testing.assert_allclose([float(row["prediction"]) for row in rows], values, rtol=1e-9)
+    np.testing.assert_allclose([float(row["std"]) for row in rows], std, rtol=1e-9)
+    totals = pd.read_csv(tmp_path / "totals.csv")["prediction"]
+    parts = pd.read_csv(tmp_path / "map.csv").groupby("district")["contribution"].sum()
+    np.testing.assert_allclose(parts, totals, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_intervals_of_counts(cells, tmp_path):
+    grid = ("fit", cells / "cells.csv", *COLUMNS, *COUNTS, "--out", tmp_path / "m.bagwise", "--quiet")
+    assert run(*grid).exit_code == 0
+    found = run("predict", tmp_path / "m.bagwise", cells / "cells.csv", "--target", "cases", "--json", "--quiet")
+    assert found.exit_code == 0 and '"coverage"' in found.output
+
+
+def test_sums_of_numbers_are_fitted_chunk_by_chunk_too(cells, tmp_path):
+    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", ignore=["people"])
+    expected = bw.method("aggregate-gp", aggregate="sum").fit(bags, y).predict(bags)
+    table = pd.read_csv(cells / "cells.csv").drop(columns="people")
+    table.to_parquet(tmp_path / "cells.parquet")
+    how = "--method", "aggregate-gp", "--aggregate", "sum", "--engine", "stream", "--n-jobs", "1"
+    result = run("fit", tmp_path / "cells.parquet", *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        (("--aggregate", "sum"), "--aggregate means nothing to auto; use it with --method aggregate-gp"),
+        (("--likelihood", "poisson", "--method", "blr"), "--likelihood means nothing to blr"),
+        ((*COUNTS, "--weights", "rain"), "--exposure and --weights are both weights"),
+        ((*COUNTS, "--exposure", "rain"), "weight that is negative"),
+        (("--method", "aggregate-gp", "--likelihood", "binomial"), "a rate above one"),
+        ((*COUNTS, "--engine", "stream"), "--exposure is for tables in memory"),
+    ],
+)
+def test_mistakes_are_one_message(cells, tmp_path, more, words):
+    result = run("fit", cells / "cells.csv", *COLUMNS, *more, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 1
+    assert words in " ".join(result.output.split())
+
+
+def test_a_fill_value_among_counts_is_refused(cells, tmp_path):
+    frame = pd.read_csv(cells / "cells.csv")
+    frame.loc[frame["district"] == 3, "cases"] = -9999
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    result = run("fit", tmp_path / "cells.csv", *COLUMNS, *COUNTS, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 1
+    text = " ".join(result.output.split())
+    assert "bag 3 has a count below zero (-9999)" in text and "or use --likelihood gaussian" in text

@@ -1,0 +1,52 @@
+"""`bagwise arrays`: a folder of arrays and a table become one file of the same bags."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "slides").mkdir()
+    for k in range(4):
+        np.savez(tmp_path / "slides" / f"S{k}.npz", features=np.full((k + 1, 2), float(k)), coords=np.zeros((k + 1, 2)))
+    (tmp_path / "clinical.csv").write_text("slide,grade,patient,age\nS2,2,p,50\nS0,0,p,50\nS3,3,q,61\nS1,1,r,43\n")
+    return tmp_path
+
+
+def test_the_file_holds_the_bags_of_the_library(place):
+    columns = ("--bag", "slide", "--target", "grade", "--groups", "patient", "--bag-feature", "age")
+    table = ("--table", place / "clinical.csv", "--array", "features")
+    result = run("arrays", place / "slides", *table, *columns, "--out", place / "slides.npz")
+    assert result.exit_code == 0 and "4 bags of 1 to 4 instances" in result.output, result.output
+    bags, y = bw.load(place / "slides.npz")
+    roles = {"bag": "slide", "target": "grade", "groups": "patient", "bag_features": ["age"]}
+    expected, grades = bw.from_folder(place / "slides", place / "clinical.csv", **roles, array="features")
+    assert bags == expected and y.tolist() == grades.tolist() == [2, 0, 3, 1]
+    done = run("fit", place / "slides.npz", "--method", "aggregated", "--no-intervals", "--out", place / "m.bagwise")
+    assert done.exit_code == 0, done.output
+
+
+def test_every_misuse_is_one_line_with_the_way_out(place):
+    out = ("--out", place / "slides.npz")
+    for match, arguments in (
+        ("S0.npz holds several arrays; choose one by --array: features, coords", out),
+        ("--bag is needed: the column of the table that names the files", ("--table", place / "clinical.csv", *out)),
+        ("slides.npz would be a bag of its own in", ("--out", place / "slides" / "slides.npz")),
+        ("'a.csv' should end in .npz", ("--out", place / "a.csv")),
+    ):
+        result = run("arrays", place / "slides", *arguments)
+        assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
+    (place / "slides" / "S3.npz").unlink()
+    table = ("--table", place / "clinical.csv", "--bag", "slide", "--array", "features")
+    result = run("arrays", place / "slides", *table, *out)
+    assert result.exit_code == 1 and "or leave them out by --unmatched drop" in " ".join(result.output.split())
+    result = run("arrays", place / "slides", *table, *out, "--unmatched", "drop")
+    assert result.exit_code == 0 and "Note: bag 'S3' has no file in" in " ".join(result.output.split())

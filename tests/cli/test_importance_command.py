@@ -1,0 +1,82 @@
+"""`bagwise importance`, and `bagwise predict --novelty`, as typed."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+from bagwise.testing.contract_checks import sample
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table, the same with a column in other units, and a model."""
+    place = tmp_path_factory.mktemp("importance")
+    bags, y = sample(40)
+    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame.to_csv(place / "old.csv", index=False)
+    frame.assign(b=frame.b + 900.0).to_csv(place / "moved.csv", index=False)
+    names = ("--bag", "site", "--target", "aod", "--method", "aggregated")
+    assert run("fit", place / "old.csv", *names, "--out", place / "model.bagwise").exit_code == 0
+    return place
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def load(folder):
+    return bw.load(folder / "old.csv", bag="site", target="aod")
+
+
+def test_the_table_is_that_of_the_library(folder, tmp_path):
+    model = folder / "model.bagwise"
+    result = run("importance", model, folder / "old.csv", "--group", "both=a,b", "--repeats", 2, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    expected = bw.importance(bw.load_model(model), *load(folder), groups={"both": ["a", "b"]}, repeats=2)
+    assert found["held_out"] is True and found["baseline"] == expected.baseline
+    assert [row["feature"] for row in found["importance"]] == list(expected.names)
+    assert [row["spread"] for row in found["importance"]] == expected.table()["spread"]
+    out = tmp_path / "importance.csv"
+    assert run("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out).exit_code == 0
+    assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}
+    shown = run("importance", model, folder / "old.csv", "--repeats", 1)
+    assert shown.stdout.startswith("RMSE ") and "on bags by models that never saw them" in shown.stdout
+
+
+def test_mistakes_are_one_line(folder):
+    model = folder / "model.bagwise"
+    result = run("importance", model, folder / "old.csv", "--group", "a,b")
+    assert result.exit_code == 1 and "--group a,b is not understood; write a name and its columns" in result.stderr
+    result = run("importance", model, folder / "old.csv", "--group", "both=a,z")
+    assert result.exit_code == 1 and "the group 'both' names the unknown column 'z'; there are a, b, c" in result.stderr
+    result = run("importance", model, folder / "old.csv", "--part", "variance")
+    assert result.exit_code == 1 and "parts must be some of 'whole', 'mean', 'spread'" in result.stderr
+
+
+def test_predict_tells_which_bags_are_like_training(folder, tmp_path):
+    model, out = folder / "model.bagwise", tmp_path / "p.csv"
+    result = run("predict", model, folder / "moved.csv", "--out", out, "--novelty")
+    assert result.exit_code == 0, result.output
+    assert "Of 40 bags, 0 are like the training bags (inside), 0 at the edge and 40 outside" in result.stderr
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert {row["verdict"] for row in rows} == {"outside"} and {row["column_outside"] for row in rows} == {"b"}
+    plain = run("predict", model, folder / "old.csv", "--out", out)
+    assert "like the training bags" in plain.stderr and "verdict" not in out.read_text()
+
+
+def test_a_model_without_a_profile_predicts_and_refuses_novelty(folder, tmp_path):
+    old = bw.load_model(folder / "model.bagwise")
+    del old.profile_
+    bw.save_model(old, tmp_path / "old.bagwise", training={"columns": {"bag": "site"}})
+    result = run("predict", tmp_path / "old.bagwise", folder / "old.csv", "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0 and "training bags" not in result.stderr, result.output
+    result = run("predict", tmp_path / "old.bagwise", folder / "old.csv", "--novelty")
+    assert result.exit_code == 1 and "keeps no profile of its training bags" in result.stderr
+    assert np.isfinite(old.predict(load(folder)[0])).all()

@@ -1,0 +1,157 @@
+"""A second table, categories, dates and several targets on the command line, and the names that results have."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import bagwise as bw
+from bagwise.cli import app
+
+PLOTS = [f"{k:03d}" for k in range(16)]
+READ = ["--bag", "plot", "--targets", "yields.csv", "--categories", "crop", "--dates", "sown", "--bag-feature", "rain"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("plots"), np.random.default_rng(0)
+    frame = pd.DataFrame({"plot": np.tile(PLOTS, 3), "red": rng.normal(size=48), "crop": rng.choice(["a", "b"], 48)})
+    frame["sown"] = [f"2019-0{m}-11" for m in rng.integers(1, 9, 48)]
+    frame["barcode"] = [f"c{k}" for k in range(48)]
+    frame.to_csv(folder / "pixels.csv", index=False)
+    second = pd.DataFrame({"plot": PLOTS, "yield": rng.normal(size=16), "protein": rng.normal(size=16)})
+    second["rain"] = rng.normal(size=16)
+    second.loc[5, "protein"] = np.nan
+    second.to_csv(folder / "yields.csv", index=False)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(one) for one in arguments])
+
+
+def read(names):
+    options = {"bag": "plot", "targets": "yields.csv", "categories": ["crop"], "dates": ["sown"]}
+    ignore = ["barcode"] if isinstance(names, list) else ["barcode", "protein"]
+    return bw.load("pixels.csv", **options, target=names, bag_features=["rain"], ignore=ignore)
+
+
+def test_one_target_of_a_second_table(folder):
+    found = run("fit", "pixels.csv", *READ, "--target", "yield", "--method", "aggregated", "--level", 0.8, "--out", "m")
+    assert found.exit_code == 0, found.output
+    assert "Note: column 'protein' of yields.csv is not used; --bag-feature protein takes" in found.stderr
+    model = bw.Intervals("aggregated", level=0.8).fit(*read("yield"))
+    found = run("predict", "m", "pixels.csv", "--targets", "yields.csv", "--target", "yield", "--instances", "i.csv")
+    assert found.exit_code == 0, found.output
+    lines = found.stdout.splitlines()
+    assert lines[0] == "plot,prediction,lower,upper,yield"
+    expected = model.predict(read("yield")[0])
+    np.testing.assert_allclose([float(line.split(",")[1]) for line in lines[1:]], expected, rtol=1e-12)
+    assert pd.read_csv("i.csv", dtype={"plot": str})["plot"].tolist() == np.repeat(PLOTS, 3).tolist()
+    found = run("predict", "m", "pixels.csv")
+    assert found.exit_code == 1 and "no column 'rain'" in found.stderr and "give one with --targets" in found.stderr
+
+
+def test_several_targets(folder):
+    both = ["--target", "yield", "--target", "protein"]
+    more = ["--level", 0.8, "--keep", "barcode", "--report", "r.html"]
+    found = run("fit", "pixels.csv", *READ, *both, "--method", "aggregated", *more, "--out", "m2")
+    assert found.exit_code == 0, found.output
+    assert "yield: The method aggregated" in found.stdout and "protein: The method aggregated" in found.stdout
+    page = (folder / "r.html").read_text()
+    assert '<span class="label">yield' in page and '<span class="label">protein' in page
+    assert '"kept":["barcode"]' in page and "c47" in page
+    files = ["--instances", "i2.csv", "--keep", "barcode", "--json"]
+    found = run("predict", "m2", "pixels.csv", "--targets", "yields.csv", *both, *files)
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)
+    row = told["predictions"][5]
+    model = bw.MultiTarget(bw.Intervals("aggregated", level=0.8)).fit(*read(["yield", "protein"]))
+    bags = read(["yield", "protein"])[0]
+    np.testing.assert_allclose([row["yield_prediction"], row["protein_prediction"]], model.predict(bags)[5], rtol=1e-12)
+    ends = [row[name] for name in ("yield_lower", "yield_upper", "protein_lower", "protein_upper")]
+    np.testing.assert_allclose(ends, model.predict_interval(bags)[5].ravel(), rtol=1e-12)
+    assert row["protein"] is None and list(told["scores"]) == ["yield", "protein"]
+    rows = pd.read_csv("i2.csv")
+    assert list(rows)[:4] == ["plot", "instance", "row", "barcode"]
+    sums = rows.groupby("plot", sort=False)["protein_contribution"].sum()
+    np.testing.assert_allclose(sums, model.predict(bags)[:, 1], rtol=1e-9)
+
+
+def test_several_targets_are_evaluated_each_in_a_folder(folder):
+    both = ["--target", "yield", "--target", "protein"]
+    how = ["--method", "aggregated", "--repeats", 1, "--folds", 3, "--json"]
+    found = run("evaluate", "pixels.csv", *READ, *both, *how, "--out", "runs")
+    assert found.exit_code == 0, found.output
+    assert list(json.loads(found.stdout)) == ["yield", "protein"]
+    results = bw.Results.load(folder / "runs" / "yield")
+    assert list(results.predictions("aggregated"))[2:5] == ["plot", "size", "yield"]
+    assert len(bw.Results.load(folder / "runs" / "protein").predictions("aggregated")["plot"]) == 15
+
+
+@pytest.mark.parametrize(
+    "more, match",
+    [
+        (["--target", "x", "--target", "y"], "several targets are fitted in memory only"),
+        (["--target", "yield", "--targets", "yields.csv"], "--targets is for tables in memory"),
+        (["--target", "yield", "--categories", "crop"], "--categories is for tables in memory"),
+    ],
+)
+def test_what_is_not_read_chunk_by_chunk_is_refused(more, match):
+    pd.read_csv("pixels.csv").to_parquet("pixels.parquet")
+    found = run("fit", "pixels.parquet", "--bag", "plot", *more, "--engine", "stream", "--out", "m4")
+    assert found.exit_code == 1 and match in found.stderr
+
+
+def test_models_that_are_not_predicted_chunk_by_chunk(folder):
+    table = pd.read_csv("pixels.csv", dtype={"plot": str}).merge(pd.read_csv("yields.csv", dtype={"plot": str}))
+    table.drop(columns=["barcode", "sown"]).fillna({"protein": 0.0}).to_parquet("one.parquet")
+    how = ["one.parquet", "--bag", "plot", "--method", "aggregated", "--no-intervals", "--out", "m5"]
+    for more, match in (
+        (["--target", "yield", "--target", "protein", "--ignore", "crop"], "the model has several targets"),
+        (["--target", "yield", "--categories", "crop"], "was fitted with categories, which are read in memory only"),
+    ):
+        assert run("fit", *how, *more).exit_code == 0
+        found = run("predict", "m5", "one.parquet", "--engine", "stream")
+        assert found.exit_code == 1 and match in found.stderr
+
+
+def test_a_target_that_cannot_be_a_folder(folder):
+    table = pd.read_csv("pixels.csv", dtype={"plot": str})[["plot", "red"]]
+    table.assign(**{"t/ha": 1.0, "b": 2.0}).to_csv("slash.csv", index=False)
+    how = ["--bag", "plot", "--target", "t/ha", "--target", "b", "--method", "aggregated", "--out", "runs2"]
+    found = run("evaluate", "slash.csv", *how)
+    assert found.exit_code == 1 and "the results of target 't/ha' cannot have a folder of that name" in found.stderr
+
+
+def test_check_tells_of_the_second_table(folder):
+    found = run("check", "pixels.csv", *READ, "--target", "yield", "--target", "protein", "--ignore", "barcode")
+    assert found.exit_code == 0, found.output
+    assert "Target: yield, " in found.stdout and "Target: protein, " in found.stdout
+    assert "Features: red, crop=a, crop=b, crop=other, sown_sine, sown_cosine, sown_year;" in found.stdout
+    assert "Properties of the bag: rain." in found.stdout
+
+
+def test_a_target_called_as_a_column_of_results(folder):
+    pd.read_csv("yields.csv", dtype={"plot": str})[["plot", "yield"]].rename(columns={"yield": "prediction"}).to_csv(
+        "odd.csv", index=False
+    )
+    how = ["--bag", "plot", "--targets", "odd.csv", "--ignore", "crop", "--ignore", "sown", "--ignore", "barcode"]
+    found = run("fit", "pixels.csv", *how, "--method", "aggregated", "--no-intervals", "--out", "m3")
+    assert found.exit_code == 0, found.output
+    found = run("predict", "m3", "pixels.csv", "--targets", "odd.csv", "--target", "prediction")
+    assert found.stdout.splitlines()[0] == "plot,prediction,target"
+    pd.read_csv("pixels.csv", dtype={"plot": str})[["plot", "red"]].rename(columns={"plot": "prediction"}).to_csv(
+        "renamed.csv", index=False
+    )
+    found = run("predict", "m3", "renamed.csv", "--bag", "prediction", "--instances", "i3.csv")
+    assert found.stdout.splitlines()[0] == "bag,prediction"
+    rows = pd.read_csv("i3.csv", dtype={"bag": str})
+    assert list(rows) == ["bag", "instance", "row", "prediction", "contribution"] and rows["bag"][0] == "000"

@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import bagwise as bw
+from bagwise.regressors import AdditiveRegressor
+from bagwise.regressors.attention.attention_regressor import Recipe
+from bagwise.testing.contract_checks import sample
+
+torch = pytest.importorskip("torch")
+
+from bagwise.regressors.attention.network import Network, Samples, Task, _State, within  # noqa: E402
+
+BAGS, Y = sample(30)
+NEW, _ = sample(9, random_state=1)
+WEIGHED = BAGS.with_weights(np.random.default_rng(0).uniform(0.2, 3.0, BAGS.n_instances))
+QUICK = {"hidden": (6,), "epochs": 8, "learning_rate": 0.01, "folds": 3, "blends": (1.0, 0.5)}
+
+
+def parts_of(bags, values):
+    return np.split(values, bags.offsets[1:-1])
+
+
+def blended_loss(vector, hidden, bags, y, blend):
+    """λ (ŷ - y)² + (1 - λ) Σ_l s_l (h_l - y)², bag by bag, h a network of one hidden layer."""
+    d = bags.n_features
+    sizes = [(d, hidden), (hidden,), (hidden, 1), (1,)]
+    W, b, v, c = (
+        part.reshape(size)
+        for part, size in zip(np.split(vector, np.cumsum([np.prod(s) for s in sizes])[:-1]), sizes, strict=True)
+    )
+    total = 0.0
+    for rows, share, target in zip(bags, parts_of(bags, bags.shares()), y, strict=True):
+        h = (np.maximum(rows @ W + b, 0.0) @ v + c)[:, 0]
+        total += blend * (share @ h - target) ** 2 + (1 - blend) * share @ (h - target) ** 2
+    return total / len(y)
+
+
+@pytest.mark.parametrize("bags", [BAGS, WEIGHED], ids=["equal", "weighed"])
+def test_gradient_is_that_of_the_blended_loss(bags):
+    network = Network(bags.n_features, 0, (4,), pooling="mean", looks=1, head=())
+    blends = np.array([0.0, 0.3, 1.0])
+    vectors = np.random.default_rng(1).normal(size=(3, len(network.initial(np.random.default_rng(0)))))
+    no_moments = np.empty((len(bags), 0))
+    samples = Samples(bags.instances.copy(), bags.offsets, no_moments, shares=bags.shares(), dtype=torch.float64)
+    batch, points = samples.batch(np.arange(len(bags))), torch.tensor(vectors, requires_grad=True)
+    predictions, values = network(network.unpack(points), batch)
+    targets = torch.tensor(Y)[:, None]
+    losses = ((predictions - targets) ** 2 + within(predictions, values, batch, blends)).mean(dim=0)
+    (slopes,) = torch.autograd.grad(losses.sum(), points)
+    for vector, blend, loss, slope in zip(vectors, blends, losses, slopes.numpy(), strict=True):
+        assert loss.item() == pytest.approx(blended_loss(vector, 4, bags, Y, blend), rel=1e-10)
+        for at in range(0, len(vector), 3):
+            step = 1e-6 * np.eye(len(vector))[at]
+            up, down = (blended_loss(vector + sign * step, 4, bags, Y, blend) for sign in (1, -1))
+            assert slope[at] == pytest.approx((up - down) / 2e-6, rel=1e-4, abs=1e-6)
+
+
+def least_squares(bags, y, blend):
+    """Intercept and slopes that minimise the blended loss of a linear h."""
+    share, bag = bags.shares(), np.repeat(np.arange(len(bags)), bags.sizes)
+    means = np.stack([s @ rows for rows, s in zip(bags, parts_of(bags, share), strict=True)])
+    rows = np.vstack([np.sqrt(blend) * means, np.sqrt((1 - blend) * share)[:, None] * bags.instances])
+    ones = np.concatenate([np.full(len(bags), np.sqrt(blend)), np.sqrt((1 - blend) * share)])
+    targets = np.concatenate([np.sqrt(blend) * y, np.sqrt((1 - blend) * share) * y[bag]])
+    return np.linalg.lstsq(np.column_stack([ones, rows]), targets, rcond=None)[0]
+
+
+@pytest.mark.parametrize("blend", [0.0, 0.6, 1.0])
+def test_linear_values_are_the_least_squares_of_the_blend(blend):
+    """λ = 1 is the regression on mean instances, λ = 0 that on instances with their bags' targets."""
+    rng = np.random.default_rng(2)
+    bags = bw.from_arrays([rng.normal(size=(size, 2)) + rng.normal(size=2) for size in rng.integers(1, 6, 40)])
+    y = np.array([np.mean(rows[:, 0] - 0.5 * rows[:, 1] ** 2) for rows in bags]) + 3.0
+    b, *slopes = least_squares(bags, y, blend)
+    expected = b + bags.instances @ slopes
+    found = trained_to_the_end(bags, y, blend)
+    np.testing.assert_allclose(found[0] + bags.instances @ found[1:], expected, atol=2e-3)
+
+
+def trained_to_the_end(bags, y, blend, *, epochs=150):
+    """Intercept and slopes of a linear h after so many steps, each on all bags."""
+    network = Network(bags.n_features, 0, (), pooling="mean", looks=1, head=())
+    samples = Samples(bags.instances.copy(), bags.offsets, np.empty((len(bags), 0)), shares=bags.shares())
+    ones = np.ones((len(bags), 1))
+    task = Task(y[:, None], ones, ones / len(y), np.array([blend]))
+    recipe = Recipe(epochs, epochs, len(bags), 0.1, 0.0, "float32", 0, "cpu")
+    state = _State(network, samples, task, np.zeros((1, 3)), recipe)
+    for _ in range(epochs):
+        state.step(np.arange(len(bags)))
+    *slopes, b = state.vectors.detach().numpy()[0]
+    return np.array([b, *slopes])
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "sum"])
+@pytest.mark.parametrize("bags", [BAGS, WEIGHED], ids=["equal", "weighed"])
+def test_aggregated_instance_predictions_are_the_prediction(aggregate, bags):
+    model = AdditiveRegressor(**QUICK, aggregate=aggregate).fit(bags, Y)
+    values = parts_of(bags, model.predict_instances(bags))
+    weights = parts_of(bags, bags.shares() if aggregate == "mean" else exposure(bags))
+    expected = [w @ v for w, v in zip(weights, values, strict=True)]
+    np.testing.assert_allclose(model.predict(bags), expected, rtol=1e-12)
+    contributions = bw.explain(model, bags).contributions
+    np.testing.assert_allclose([part.sum() for part in parts_of(bags, contributions)], expected, rtol=1e-12)
+
+
+def exposure(bags):
+    return np.ones(bags.n_instances) if bags.weights is None else bags.weights
+
+
+def test_a_sum_is_the_mean_of_rates_weighed_by_exposure():
+    total = np.array([part.sum() for part in parts_of(WEIGHED, WEIGHED.weights)])
+    summed = AdditiveRegressor(**QUICK, aggregate="sum").fit(WEIGHED, Y)
+    rates = AdditiveRegressor(**QUICK).fit(WEIGHED, Y / total, sample_weight=total)
+    new = NEW.with_weights(np.ones(NEW.n_instances))
+    np.testing.assert_allclose(summed.predict_instances(new), rates.predict_instances(new), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(summed.predict(new.with_weights(2 * new.weights)), 2 * summed.predict(new), rtol=1e-12)
+
+
+def test_sums_over_other_exposures_are_refused_or_warned_of():
+    model = AdditiveRegressor(**QUICK, aggregate="sum").fit(WEIGHED, Y)
+    with pytest.raises(ValueError, match="fitted with exposures .* and these bags have none"):
+        model.predict(NEW)
+    with pytest.warns(UserWarning, match="total exposure of .* predictions grow in proportion to it"):
+        model.predict(NEW.with_weights(np.full(NEW.n_instances, 1e3)))
+
+
+def test_the_blend_of_the_smallest_held_out_error_is_kept():
+    model = AdditiveRegressor(**{**QUICK, "blends": (0.0, 0.5, 1.0)}).fit(BAGS, Y)
+    alone = [AdditiveRegressor(**{**QUICK, "blends": (blend,)}).fit(BAGS, Y) for blend in (0.0, 0.5, 1.0)]
+    np.testing.assert_allclose(model.errors_, [one.errors_[0] for one in alone], rtol=1e-4)
+    best = int(np.argmin(model.errors_))
+    assert model.blend_ == (0.0, 0.5, 1.0)[best]
+    np.testing.assert_allclose(model.predict(NEW), alone[best].predict(NEW), rtol=1e-3, atol=1e-4)
+
+
+def test_finds_values_that_only_vary_within_bags():
+    rng = np.random.default_rng(3)
+    bags = bw.from_arrays(list(rng.normal(size=(60, 6, 2))))
+    value = np.abs(bags.instances[:, 0])
+    model = AdditiveRegressor((16,), blends=(1.0, 0.0), folds=2, epochs=60, learning_rate=0.02)
+    model.fit(bags, value.reshape(60, 6).mean(axis=1))
+    assert model.blend_ == 1.0
+    assert np.corrcoef(model.predict_instances(bags), value)[0, 1] > 0.9
+
+
+def test_bags_of_no_weight_are_not_seen():
+    weight = np.r_[np.ones(20), np.zeros(10)]
+    other = np.r_[Y[:20], 1e3 * np.ones(10)]
+    fits = [clone(AdditiveRegressor(**QUICK)).fit(BAGS, y, sample_weight=weight) for y in (Y, other)]
+    np.testing.assert_array_equal(fits[0].predict(NEW), fits[1].predict(NEW))
+    with pytest.raises(ValueError, match="weight"):
+        AdditiveRegressor(**QUICK).fit(BAGS, Y, sample_weight=np.zeros(30))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"aggregate": "max"}, "aggregate must be 'mean' or 'sum', not 'max'"),
+        ({"blends": ()}, r"blends must hold at least one number, each from 0 to 1, not \(\)"),
+        ({"blends": (0.5, 2)}, r"each from 0 to 1, not \(0.5, 2\)"),
+        ({"blends": 0.5}, "blends must hold at least one number, each from 0 to 1, not 0.5"),
+        ({"hidden": (0,)}, r"hidden must be a tuple of whole numbers above zero, or \(\), not \(0,\)"),
+        ({"folds": 1}, "folds must be a whole number above one, not 1"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_refusals(wrong, match):
+    with pytest.raises(ValueError, match=match):
+        AdditiveRegressor(**{**QUICK, **wrong}).fit(BAGS, Y)
