@@ -3,19 +3,19 @@ Let auto choose
 ===============
 
 Which method is best depends on how the target arises, and nobody knows that beforehand. ``auto`` fits a small, diverse
-set of methods on folds of bags, blends those that help, and says how good the blend is on bags it has not seen.
+set of methods on folds of bags, blends them or takes the best alone, and says how good that is on bags it has not seen.
 """
 
 # %%
-# In the problem ``prime`` one instance of every bag makes the target. ``members="quick"`` leaves the networks out, so
-# that this page is built quickly.
+# Scenes of simulated pixels, some of them cloudy. ``members="quick"`` leaves the networks out, so that this page is
+# built quickly.
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import bagwise as bw
 
-bags, y = bw.datasets.make_problem("prime", 200, random_state=0)
+bags, y = bw.datasets.make_aerosol(120, instances=30, ragged=True, random_state=0)
 model = bw.method("auto", members="quick", random_state=0, progress=False).fit(bags, y)
 print(model.summary())
 
@@ -36,7 +36,7 @@ for row, error in zip(rows, errors, strict=True):
         )
 axis.axvline(model.scores_["error"], color="#c8553d")
 axis.annotate(
-    "the blend",
+    "auto",
     (model.scores_["error"], 0),
     (6, 0),
     textcoords="offset points",

@@ -60,7 +60,7 @@ print(f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.3f}, standard deviation of
 # %%
 # The image, and the predicted harvest of every field.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4.2), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(7.2, 4), layout="constrained")
 extent = (600_000, 600_000 + 10 * SIZE, 5_400_000 - 10 * SIZE, 5_400_000)
 left.imshow(infrared, extent=extent, cmap="Greys_r")
 fields.boundary.plot(ax=left, color="#e09f3e", linewidth=1)
@@ -68,5 +68,5 @@ left.set_title("infrared, and fields")
 fields.plot("predicted", ax=right, cmap="viridis", legend=True, legend_kwds={"shrink": 0.75})
 right.set_title("predicted harvest")
 for axis in (left, right):
-    axis.set(xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:])
+    axis.set(xlabel="", ylabel="", xticks=[], yticks=[], xlim=extent[:2], ylim=extent[2:])
 plt.show()

@@ -46,7 +46,7 @@ for name, error in errors.items():
 # Binding strength of held-out molecules, by the mean shape and by all shapes.
 
 best = min(errors, key=errors.get)
-figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(7.2, 4), sharey=True, layout="constrained")
 for axis, name in zip(axes, ("aggregated", best), strict=True):
     axis.scatter(y, held_out[name], s=16, color="#2a6f97", alpha=0.7, linewidths=0)
     axis.plot([y.min(), y.max()], [y.min(), y.max()], color="#c8553d", linewidth=1)

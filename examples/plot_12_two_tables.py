@@ -45,7 +45,7 @@ held_out = {
 # %%
 # With what is known of the plot, its yield is predicted better.
 
-figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(7.2, 4), sharey=True, layout="constrained")
 for axis, (name, predicted) in zip(axes, held_out.items(), strict=True):
     error = np.sqrt(np.mean((predicted - y) ** 2))
     print(f"{name}: RMSE {error:.2f}, standard deviation {y.std():.2f}")
