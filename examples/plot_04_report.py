@@ -19,7 +19,7 @@ from sklearn.model_selection import cross_val_predict
 
 import bagwise as bw
 
-# sphinx_gallery_thumbnail_path = 'pictures/report-model.png'
+# sphinx_gallery_thumbnail_path = 'pictures/report-thumbnail.png'
 
 bags, y = bw.datasets.make_aerosol(120, instances=30, ragged=True, random_state=0)
 rng = np.random.default_rng(0)

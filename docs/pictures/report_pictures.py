@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 PICTURES = {
     "report-model.png": ("model", 1280, 860, None, "light"),
     "report-data.png": ("model", 1280, 900, "#profile", "light"),
+    "report-thumbnail.png": ("model", 600, 420, ".verdict", "light"),  # of the gallery
     "report-phone.png": ("model", 380, 900, None, "light"),
     "report-dark.png": ("model", 1280, 1240, "#bags", "dark"),
     "report-desktop.png": ("evaluation", 1280, 1150, None, "light"),

@@ -1,5 +1,7 @@
 """The verdict of a report: its figures are those of a naive calculation, its words follow from them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import root_mean_squared_error
@@ -32,6 +34,14 @@ def test_worth_is_that_of_a_naive_calculation(folds, unit):
     sums = np.array([gained[units == u].sum() for u in np.unique(units)])
     assert found.gain_z == pytest.approx(sums.mean() / (sums.std() / np.sqrt(len(sums))))
     assert found.n_units == len(sums) and found.covered == one.covered().mean()
+
+
+def test_the_intervals_of_the_model_itself_come_first():
+    one = held(0.5)
+    bounds = np.column_stack([one.prediction - 0.3, one.prediction + 0.9])
+    found = worth(replace(one, bounds=bounds))
+    assert found.covered == np.mean([low <= y <= high for (low, high), y in zip(bounds, one.target, strict=True)])
+    assert found.half_width == pytest.approx(0.6) and found.covered != worth(one).covered
 
 
 @pytest.mark.parametrize(

@@ -325,12 +325,12 @@ def predicted_against_true(held: HeldOut) -> Markup:
     """Every bag at (target, prediction) with its interval; the line on which predictions would be right."""
     kept = _thinned(len(held.target))
     target, prediction = held.target[kept], held.prediction[kept]
-    half = np.where(np.isfinite(held.half_widths()), held.half_widths(), 0.0)[kept]
-    inside = held.covered()[kept]
+    bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[kept]
+    inside = held.inside()[kept]
     # A few very wide intervals must not squeeze the rest.
     low, high = span(held.target, held.prediction, margin=0.08)
     x, y = _x(low, high), _y(low, high)
-    ends = np.clip(y(prediction - half), TOP, HEIGHT - BOTTOM), np.clip(y(prediction + half), TOP, HEIGHT - BOTTOM)
+    ends = np.clip(y(bounds), TOP, HEIGHT - BOTTOM).T
     parts = [line(x([low, high]), y([low, high]), class_="reference")]
     parts += [] if held.in_sample else [bars(x(target), *ends)]
     marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
@@ -486,12 +486,13 @@ def _interval_text(held: HeldOut) -> str:
     """What the intervals are and how well they do."""
     if held.in_sample:
         return "The model saw these bags when it was fitted: no measure of how it does on new ones."
-    half = held.half_widths()
-    if not np.isfinite(half).all():
-        return f"Too few held-out bags ({len(half)}) for {percent(LEVEL)} intervals."
+    low, high = held.ends().T
+    if not np.isfinite(high - low).all():
+        return f"Too few held-out bags ({len(low)}) for {percent(LEVEL)} intervals."
     kind = "by the method’s own standard deviations" if held.std is not None else "from the residuals of other folds"
-    text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float(half.mean()), 2)} on average"
-    return f"{text}; {percent(float(held.covered().mean()))} hold the target, the others are marked."
+    kind = kind if held.bounds is None else "of the method itself"
+    text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float((high - low).mean() / 2), 2)} on average"
+    return f"{text}; {percent(float(held.inside().mean()))} hold the target, the others are marked."
 
 
 def _size_text(held: HeldOut) -> str:

@@ -89,6 +89,11 @@ class HeldOut:
         half = self.half_widths()
         return self.prediction[:, None] + np.stack([-half, half], axis=1)
 
+    def inside(self) -> np.ndarray:
+        """Whether the target of every bag lies between the `ends`."""
+        low, high = self.ends().T
+        return (low <= self.target) & (self.target <= high)
+
     def covered(self, level: float = LEVEL) -> np.ndarray:
         """Whether the target of every bag lies in its interval."""
         return np.abs(self.residual) <= self.half_widths(level)
@@ -254,7 +259,6 @@ def worth(held: HeldOut) -> Worth | None:
     loss, mean_loss = held.residual**2, (held.target - _mean_of_others(held.target, fold if fold.any() else unit)) ** 2
     n_units, error = int(unit.max()) + 1, float(np.sqrt(loss.mean()))
     low, high = held.ends().T
-    inside = (low <= held.target) & (held.target <= high)
     gained = np.bincount(unit, mean_loss - loss)
     spread = np.bincount(unit, loss - loss.mean())
     return Worth(
@@ -262,7 +266,7 @@ def worth(held: HeldOut) -> Worth | None:
         error_se=float(np.sqrt((spread**2).sum()) / len(loss) / (2 * error or 1.0)),
         mean_error=float(np.sqrt(mean_loss.mean())),
         gain_z=float(gained.sum() / (np.sqrt(((gained - gained.mean()) ** 2).sum()) or 1.0)),
-        covered=float(inside.mean()) if np.isfinite(high - low).all() else None,
+        covered=float(held.inside().mean()) if np.isfinite(high - low).all() else None,
         expected=tuple((binom.ppf([0.025, 0.975], n_units, LEVEL) / n_units).tolist()),
         half_width=float((high - low).mean() / 2),
         n_bags=len(loss),
@@ -297,7 +301,7 @@ def judgement(found: Worth | None) -> dict:
     sentences = [_gain_text(found)]
     if found.covered is not None:
         low, high = (percent(bound) for bound in found.expected)
-        text = f"Its {percent(LEVEL)} intervals (± {shown(found.half_width, 2)}) hold {percent(found.covered)}"
+        text = f"Its {percent(LEVEL)} intervals (±\u00a0{shown(found.half_width, 2)}) hold {percent(found.covered)}"
         why = "as they should" if found.calibrated else f"too few: {low} to {high} would be chance"
         sentences.append(f"{text} of the targets, {why}.")
     few = found.n_units < FEW
@@ -331,9 +335,9 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
     main, name = results.metric, METRIC_NAMES[results.metric]
     of = {key: [row[key] for row in rows] for key in rows[0]}
     inside = [held.get(row["method"]) for row in rows]
-    finite = [one if one is not None and np.isfinite(one.half_widths()).all() else None for one in inside]
-    covers = [None if one is None else float(one.covered().mean()) for one in finite]
-    widths = [None if one is None else float(one.half_widths().mean()) for one in finite]
+    finite = [one if one is not None and np.isfinite(one.ends()).all() else None for one in inside]
+    covers = [None if one is None else float(one.inside().mean()) for one in finite]
+    widths = [None if one is None else float(np.ptp(one.ends(), axis=1).mean() / 2) for one in finite]
     return filled(
         texts("method", of["method"]),
         with_deviation(name, of[main], of[f"{main}_sd_folds"], "mean ± deviation over splits"),
@@ -498,10 +502,11 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
 
 def interval_tiles(held: HeldOut) -> list[dict]:
     """How wide the intervals are and how many hold; nothing where there are too few bags."""
-    if not np.isfinite(held.half_widths()).all():
+    low, high = held.ends().T
+    if not np.isfinite(high - low).all():
         return []
-    note = f"hold {percent(float(held.covered().mean()))} of the targets"
-    width = f"± {shown(float(held.half_widths().mean()), 2)}"
+    note = f"hold {percent(float(held.inside().mean()))} of the targets"
+    width = f"± {shown(float((high - low).mean() / 2), 2)}"
     return [{"name": f"{percent(LEVEL)} intervals", "value": width, "note": note}]
 
 
