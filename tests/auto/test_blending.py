@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from bagwise.auto.blend import best_member, blend, blend_weights, sparse_weights
+from bagwise.auto import blend_weights
+from bagwise.auto.blend import best_member, blend, sparse_weights
 
 
 def problem(n=120, seed=0, errors=(0.3, 0.5, 1.0, 2.0)):

@@ -113,7 +113,7 @@ def test_large_data_get_smaller_members():
 def test_few_groups_are_enough_for_members_with_folds_of_their_own(monkeypatch):
     """Three groups in all, so two to learn from."""
     small = partial(NetworkRegressor, (4,), epochs=(1,))  # the folds are what counts
-    monkeypatch.setattr("bagwise.auto.members.default_network", small)
+    monkeypatch.setattr("bagwise.methods.instance_kme.default_network", small)
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(size=(3, 2)) for _ in range(36)], groups=np.arange(36) // 12)
     y = np.array([bag[:, 0].mean() for bag in bags])

@@ -95,8 +95,8 @@ def test_an_offset_is_what_a_heavy_penalty_falls_back_on():
     model = EmbeddingRidge(grid=GRID, offset="mean").fit(BAGS, SPREADS)
     parts = np.add.reduceat(model.contributions(NEW), NEW.offsets[:-1])
     np.testing.assert_allclose(parts, model.predict(NEW), atol=1e-9)
-    with pytest.raises(ValueError, match="offset must be 'none' or 'mean'"):
-        EmbeddingRidge(offset="median").fit(BAGS, SPREADS)
+    with pytest.raises(ValueError, match="offset must be 'none', 'mean' or 'median', not 'max'"):
+        EmbeddingRidge(offset="max").fit(BAGS, SPREADS)
     with pytest.raises(ValueError, match=r"offset='mean' is for instance predictions \(one column\), not 2 features"):
         EmbeddingRidge(offset="mean").fit(bw.from_arrays([np.zeros((2, 2))] * 3), [0, 1, 2])
 

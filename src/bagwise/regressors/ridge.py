@@ -442,7 +442,8 @@ class EmbeddingRidge(AdditiveMixin, RegressorMixin, BaseEstimator):
     def _warn_of_extrapolation(self, bags) -> None:
         """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
         embedding = self.embedding_
-        if getattr(embedding, "units", None) != "label" or embedding.beyond == "clip" or embedding.reach is not None:
+        prints = isinstance(embedding, KernelMean) and embedding.units == "label"
+        if not prints or embedding.beyond == "clip" or not hasattr(self, "feature_range_in_"):  # of an earlier version
             return
         low, high = self.feature_range_in_[:, 0]
         values, slack = bags.instances[:, 0], BEYOND * (high - low)

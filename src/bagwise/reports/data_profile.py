@@ -24,7 +24,7 @@ def data_section(bags: Bags, y: np.ndarray) -> dict:
     low, high = int(bags.sizes.min()), int(bags.sizes.max())
     charts = [{"svg": histogram(y, own_name(bags.target_name, "target", ())), "caption": _target_text(y)}]
     if high > low:
-        text = f"Half of the bags have {shown(float(np.median(bags.sizes)))} instances or fewer."
+        text = f"Half of the bags have {np.median(bags.sizes):,.10g} instances or fewer."
         charts.append({"svg": histogram(bags.sizes, "instances in the bag", log=high >= 20 * low), "caption": text})
     return {
         "facts": _facts(bags),
