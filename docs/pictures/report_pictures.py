@@ -67,7 +67,7 @@ def take(driver, page: Path, width: int, height: int, section: str | None, schem
     top = 0
     if section is not None:
         top = driver.execute_script(
-            "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY - 16", section
+            "return document.querySelector(arguments[0]).getBoundingClientRect().top + scrollY - 8", section
         )
     clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
     found = driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
