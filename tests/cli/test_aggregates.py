@@ -71,7 +71,10 @@ def test_sums_of_numbers_are_fitted_chunk_by_chunk_too(cells, tmp_path):
 @pytest.mark.parametrize(
     "more, words",
     [
-        (("--aggregate", "sum"), "--aggregate means nothing to auto; use it with --method aggregate-gp"),
+        (
+            ("--aggregate", "sum"),
+            "--aggregate means nothing to auto; use it with --method aggregate-gp or --method additive",
+        ),
         (("--likelihood", "poisson", "--method", "blr"), "--likelihood means nothing to blr"),
         ((*COUNTS, "--weights", "rain"), "--exposure and --weights are both weights"),
         ((*COUNTS, "--exposure", "rain"), "weight that is negative"),

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
-from bagwise.cli.arrays import arrays
+from bagwise.cli.array_table import arrays
 from bagwise.cli.check import check
 from bagwise.cli.datasets import datasets
 from bagwise.cli.demo import demo
@@ -17,7 +17,7 @@ from bagwise.cli.importance import importance
 from bagwise.cli.learning_curve import learning_curve
 from bagwise.cli.methods import methods
 from bagwise.cli.predict import predict
-from bagwise.cli.raster import raster
+from bagwise.cli.raster_table import raster
 from bagwise.cli.report import report
 from bagwise.cli.reproduce import reproduce
 

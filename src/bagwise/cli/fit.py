@@ -172,13 +172,19 @@ def build(
     return bw.Intervals(model, level=level, scores=scores, random_state=seed, n_jobs=n_jobs)
 
 
+USED_BY = {
+    "aggregate": "--method aggregate-gp or --method additive",
+    "likelihood": "--method aggregate-gp",
+}
+
+
 def with_options(model, name: str, kind: dict[str, str | None]):
     """The model with the options that were given, wherever in it a parameter of that name is."""
     for option, value in kind.items():
         if value is not None:
             found = [key for key in model.get_params() if key.split("__")[-1] == option]
             if not found:
-                raise ValueError(f"--{option} means nothing to {name}; use it with --method aggregate-gp")
+                raise ValueError(f"--{option} means nothing to {name}; use it with {USED_BY[option]}")
             model.set_params(**dict.fromkeys(found, value))
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,7 +47,7 @@ def learning_curve(
     random_state: int = 0,
     name: str = "data",
     origin: dict | None = None,
-    progress=False,
+    progress=None,
     retry_failed: bool = False,
 ) -> LearningCurve:
     r"""Train a method on ever more bags (or instances per bag), score it on held-out bags, and fit a power law.
@@ -76,7 +77,9 @@ def learning_curve(
     metric : {"rmse", "mae", "crps"}
         "crps" needs a method with standard deviations, or an `Intervals`.
     level : float, of the intervals given with the law
-    out, n_jobs, executor, device, name, origin, progress, retry_failed : as for `evaluate`
+    progress : bool, a function of a `Step`, or None
+        As for `evaluate`; None shows it in a terminal.
+    out, n_jobs, executor, device, name, origin, retry_failed : as for `evaluate`
         With ``out`` every finished cell is a file there, and the same call again finishes what is left.
 
     Returns
@@ -124,7 +127,8 @@ def learning_curve(
     plan = make_plan(data, target, entries, parts, **how)
     plan.record["learning_curve"] = {"over": over, "sizes": wanted}
     store = Memory() if out is None else Folder(out)
-    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
+    show = sys.stdout.isatty() if progress is None else progress
+    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), show, retry_failed)
     curve = _measured(results, plan, over, wanted, bags, metric, level)
     if out is not None:
         write_table(Folder(out).path / "learning_curve.csv", curve.table())
