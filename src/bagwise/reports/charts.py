@@ -132,22 +132,21 @@ def line(x, y, *, class_: str = "line") -> Markup:
 
 
 def strip(values, names, *, low: float, high: float) -> Markup:
-    """A dot for every split, and the mean as a bar; the title of a dot names its split."""
+    """A dot for every split, and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
     values = np.asarray(values, float)
     known = np.flatnonzero(np.isfinite(values))
     marks = []
     for rank, i in enumerate(known.tolist()):
         height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores can be told apart
         name = tag("title", f"{names[i]}: {shown(values[i])}")
-        marks.append(tag("circle", name, cx=_at(values[i], low, high), cy=height, r=3, class_="point"))
-    if len(known):
-        place = _at(values[known].mean(), low, high)
-        marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
-    text = f"{counted(len(known), 'score')}"
-    if len(known):
-        text += (
-            f", mean {shown(values[known].mean())}, from {shown(values[known].min())} to {shown(values[known].max())}"
-        )
+        place = _at(np.clip(values[i], low, high), low, high)
+        marks.append(tag("circle", name, cx=place, cy=height, r=3, class_="point"))
+    if not len(known):
+        return _row(title="no score on any split")
+    least, mean, most = (float(of(values[known])) for of in (np.min, np.mean, np.max))
+    place = _at(np.clip(mean, low, high), low, high)
+    marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
+    text = f"{counted(len(known), 'score')}, mean {shown(mean)}, from {shown(least)} to {shown(most)}"
     return _row(*marks, title=text)
 
 
@@ -447,7 +446,7 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
     chart = [
         {
             "method": method,
-            "strip": strip(np.clip(values[method], low, high), names, low=low, high=high),
+            "strip": strip(values[method], names, low=low, high=high),
             "gap": difference(**gaps[method], **edges) if method in gaps else None,
             "why": "the best" if row["best"] else NONE,
         }
