@@ -6,6 +6,7 @@
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make portable      the delicate tests under other kernels of linear algebra
 #   make test-oldest   the tests with the oldest versions that pyproject.toml allows
+#   make pictures      the pictures of reports in the documentation, with Chromium
 #   make dist    wheel and sdist, checked, and the README in a fresh environment
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
@@ -14,7 +15,7 @@ FULL   := .venv
 OLDEST := .venv-oldest
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs dist clean
+.PHONY: pictures demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs dist clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -78,6 +79,9 @@ docs: $(FULL)/.ready
 	rm -rf docs/_build docs/api docs/gallery
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+pictures: $(FULL)/.ready browser
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python docs/pictures/report_pictures.py
 
 # Built and checked by tools of their own environment; then every block of the README runs with the wheel in a fresh one.
 dist: $(FULL)/.ready

@@ -51,6 +51,8 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"^(?!plot_)",
     "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("matplotlib",),
+    "reset_modules": ("matplotlib", "gallery_style.use"),
+    "thumbnail_size": (720, 480),
     "abort_on_example_error": True,
     "download_all_examples": False,
     "write_computation_times": False,

@@ -9,6 +9,7 @@ from sklearn.linear_model import LinearRegression
 import bagwise as bw
 from bagwise.embeddings import QuantileRows
 from bagwise.instances import ColumnScaler, OutOfFold, OutOfFoldUnion
+from bagwise.kernels import FourierFeatures
 from bagwise.regressors import EmbeddingRidge, PredictionBlend, RidgePath
 
 RNG = np.random.default_rng(0)
@@ -176,3 +177,20 @@ def test_explanations_say_how_much_of_a_prediction_is_a_sum():
     np.testing.assert_allclose(
         np.add.reduceat(parts.values, bags[:3].offsets[:-1]), additive.predict(bags[:3]), rtol=1e-9
     )
+
+
+def test_many_columns_are_projected():
+    X = np.random.default_rng(0).normal(size=(40, 30)) * np.linspace(1, 9, 30)
+    scaler = ColumnScaler(8, random_state=2).fit(X)
+    expected = (X - X.mean(axis=0)) / X.std(axis=0) @ scaler.directions_
+    np.testing.assert_allclose(scaler.transform(X), expected, rtol=1e-10)
+    np.testing.assert_array_equal(scaler.transform(X[:1])[0], scaler.transform(X[:2])[0])
+    assert FourierFeatures(4, linear=29).fit_transform(X).shape == (40, 4)
+    assert FourierFeatures(4, linear=30).fit_transform(X).shape == (40, 34)
+
+
+def test_a_weight_of_the_scaler_is_a_number_of_rows():
+    X, weight = np.random.default_rng(0).normal(size=(9, 2)), np.array([2, 0, 1, 3, 1, 0, 2, 1, 1])
+    weighed, repeated = ColumnScaler().fit(X, sample_weight=weight), ColumnScaler().fit(np.repeat(X, weight, axis=0))
+    np.testing.assert_allclose(weighed.scale_, repeated.scale_, rtol=1e-12)
+    np.testing.assert_allclose(weighed.mean_, repeated.mean_, rtol=1e-12)

@@ -32,7 +32,7 @@ def test_held_out_predictions_are_scored(tmp_path):
     guess = y + np.random.default_rng(0).normal(size=30)
     report = write(tmp_path, instance_kme().fit(bags, y), bags, y, held_out=guess, fold=np.arange(30) % 5, name="toy")
     assert f"RMSE {shown(root_mean_squared_error(y, guess))} on bags it never saw" in report.text
-    assert "The learned function" in report.text and "Pipeline was fitted on 30 bags" in report.text
+    assert "The learned function" in report.text and "each of the 30 bags was predicted by a model" in report.text
     assert report.values("bag-table", "error") == sorted(np.abs(y - guess), reverse=True)
 
 
@@ -49,7 +49,18 @@ class Automatic(MeanOfFirst):
 
     def fit(self, bags, y):
         self.held_out_, self.fold_ = y + 0.5, np.arange(len(y)) % 4
-        self.trials_ = [{"member": "<b>aggregated", "rmse": 0.5, "why": ""}, {"member": "prime", "rmse": float("nan")}]
+        self.trials_ = [
+            {
+                "member": "prime",
+                "status": "dropped",
+                "why": "<of> no use",
+                "weight": 0.0,
+                "error": np.nan,
+                "seconds": 1.0,
+            },
+            {"member": "slow", "status": "tried", "why": "", "weight": 0.0, "error": 0.75, "seconds": 2.0},
+            {"member": "<b>aggregated", "status": "blended", "why": "", "weight": 1.0, "error": 0.5, "seconds": 3.0},
+        ]
         return super().fit(bags, y)
 
     def summary(self):
@@ -59,8 +70,11 @@ class Automatic(MeanOfFirst):
 def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
-    assert report.words("members", "member") == ["<b>aggregated", "prime"]
-    assert report.values("members", "rmse") == [0.5, None] and "Tried <two> members." in report.text
+    assert report.words("members", "member") == ["<b>aggregated ★ best", "slow", "prime"]  # by error, the unknown last
+    assert report.values("members", "typical error") == [0.5, 0.75, None] and "Tried <two> members." in report.text
+    assert report.words("members", "weight") == ["100\xa0%", "–", "–"]
+    assert report.words("members", "outcome") == ["in the blend", "compared", "given up early: <of> no use"]
+    assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
     assert "RMSE 0.500 on bags it never saw" in report.text
 
 
@@ -68,7 +82,7 @@ def test_the_trials_of_an_automatic_method(tmp_path):
 def test_the_trials_inside_intervals(tmp_path, kind):
     bags, y = sample(40)
     report = write(tmp_path, Intervals(Automatic(), kind=kind, scale="none").fit(bags, y), bags, y)
-    assert report.words("members", "member") == ["<b>aggregated", "prime"] and "Tried <two> members." in report.text
+    assert report.words("members", "member")[0] == "<b>aggregated ★ best" and "Tried <two> members." in report.text
     assert ("RMSE 0.500 on bags it never saw" in report.text) == (kind == "cv+")  # split: fitted on some of the bags
 
 

@@ -245,8 +245,11 @@ def test_no_setting_has_a_score(data, tmp_path):
 
 def test_a_score_far_from_the_others_does_not_hide_them(data, tmp_path):
     methods = ["aggregated", ("by hand", MeanOfFirst()), ("astray", MeanOfFirst(slope=1e6))]
-    report = write(bw.evaluate(*data, methods, repeats=1, folds=4), tmp_path)
+    results = bw.evaluate(*data, methods, repeats=1, folds=4)
+    report = write(results, tmp_path)
     assert "4 of 12 scores lie far beyond the others" in report.text
+    told = [attributes.get("aria-label", "") for tag, attributes in report.tags if tag == "svg"]
+    assert any(text.endswith(f"to {shown(results.values('astray').max())}") for text in told)  # not where it is drawn
 
 
 def test_bags_of_one_size_and_a_constant_target(tmp_path):

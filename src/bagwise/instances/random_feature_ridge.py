@@ -69,10 +69,18 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
     A column of which more than nine in ten values are zero (a word of a tf-idf table, a rare level) would be blown up
     the more the rarer it is. All such columns are divided by the root of their mean variance instead.
 
+    Parameters
+    ----------
+    most : int, optional
+        More columns than this are projected onto as many random directions, so that sums of their products stay small.
+    random_state : int
+        Of the directions.
+
     Attributes
     ----------
     mean_, scale_ : of every column; the scale of a constant column is 1
     sparse_ : which columns are sparse
+    directions_ : array (columns, most), or None
 
     Examples
     --------
@@ -82,19 +90,34 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
     [False, True, True]
     """
 
-    def fit(self, X, y=None) -> ColumnScaler:
+    def __init__(self, most: int | None = None, *, random_state: int = 0):
+        self.most = most
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None) -> ColumnScaler:
+        """Learn mean and scale; a weight of 2 is a row twice, and ``y`` is never looked at."""
         X = validate_data(self, X, dtype=FLOATS)
-        self.mean_ = X.mean(axis=0, dtype=np.float64)
-        scale = X.std(axis=0, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        share = weight / weight.sum()
+        self.mean_ = share @ X
+        scale = np.sqrt(share @ (X - self.mean_) ** 2)
         scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(self.mean_)] = 0.0
-        self.sparse_ = ((X == 0).mean(axis=0) > SPARSE) & (scale > 0)
+        self.sparse_ = (share @ (X == 0) > SPARSE) & (scale > 0)
         scale[self.sparse_] = np.sqrt((scale[self.sparse_] ** 2).mean()) if self.sparse_.any() else 0.0
         self.scale_ = np.where(scale > 0, scale, 1.0)
+        self.directions_ = None
+        if self.most is not None and X.shape[1] > self.most:
+            rng = np.random.default_rng(self.random_state)
+            self.directions_ = rng.normal(size=(X.shape[1], self.most)) / np.sqrt(self.most)
         return self
 
     def transform(self, X) -> np.ndarray:
         check_is_fitted(self)
-        return (validate_data(self, X, reset=False, dtype=FLOATS) - self.mean_) / self.scale_
+        Z = (validate_data(self, X, reset=False, dtype=FLOATS) - self.mean_) / self.scale_
+        if self.directions_ is None:
+            return Z
+        # BLAS has another routine for one row, which rounds differently.
+        return Z @ self.directions_ if len(Z) > 1 else (np.repeat(Z, 2, axis=0) @ self.directions_)[:1]
 
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))

@@ -26,7 +26,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         *,
         bandwidth: float = 1.0,
         kernel: str = "gaussian",
-        linear: bool = True,
+        linear: bool | int = True,
         random_state: int | None = 0,
     ):
         self.n_features = n_features
@@ -71,9 +71,10 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         Z = self._standardise(validate_data(self, X, dtype=FLOATS, reset=False))
         width = self._width()
-        phi = np.empty((len(Z), width + Z.shape[1] * self.linear), dtype=Z.dtype)
+        beside = self.linear if isinstance(self.linear, bool) else Z.shape[1] <= self.linear
+        phi = np.empty((len(Z), width + Z.shape[1] * beside), dtype=Z.dtype)
         self._fill(phi[:, :width], Z)
-        if self.linear:
+        if beside:
             # Over √d the inputs weigh as much as the kernel: both parts of ‖φ(x)‖² are one on average.
             np.multiply(Z, Z.shape[1] ** -0.5, out=phi[:, width:])
         return phi
@@ -106,9 +107,9 @@ class FourierFeatures(_KernelFeatures):
         ``bandwidth_``. The rows are picked by a hash of their content, so their order does not matter.
     kernel : {"gaussian", "matern32", "matern52"}
         By the formulas of `bagwise.kernels`.
-    linear : bool
+    linear : bool, or int
         Whether z/√d (d columns) stands beside the random features: the kernel becomes k(x, x') + z·z'/d, and a
-        linear trend is cheap.
+        linear trend is cheap. A number: only beside no more columns than that.
     random_state : int or None
 
     Attributes

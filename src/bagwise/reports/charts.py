@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
-from bagwise.reports.findings import LEVEL, HeldOut, size_fifths
-from bagwise.reports.text import NONE, aligned, percent, shown
+from bagwise.reports.findings import LEVEL, HeldOut, Worth, size_fifths
+from bagwise.reports.text import NONE, aligned, counted, percent, shown
 
 try:
     from markupsafe import Markup, escape
@@ -132,18 +132,22 @@ def line(x, y, *, class_: str = "line") -> Markup:
 
 
 def strip(values, names, *, low: float, high: float) -> Markup:
-    """A dot for every split, and the mean as a bar; the title of a dot names its split."""
+    """A dot for every split, and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
     values = np.asarray(values, float)
     known = np.flatnonzero(np.isfinite(values))
     marks = []
     for rank, i in enumerate(known.tolist()):
         height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores can be told apart
         name = tag("title", f"{names[i]}: {shown(values[i])}")
-        marks.append(tag("circle", name, cx=_at(values[i], low, high), cy=height, r=3, class_="point"))
-    if len(known):
-        place = _at(values[known].mean(), low, high)
-        marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
-    return _row(*marks, title=f"{len(known)} scores")
+        place = _at(np.clip(values[i], low, high), low, high)
+        marks.append(tag("circle", name, cx=place, cy=height, r=3, class_="point"))
+    if not len(known):
+        return _row(title="no score on any split")
+    least, mean, most = (float(of(values[known])) for of in (np.min, np.mean, np.max))
+    place = _at(np.clip(mean, low, high), low, high)
+    marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
+    text = f"{counted(len(known), 'score')}, mean {shown(mean)}, from {shown(least)} to {shown(most)}"
+    return _row(*marks, title=text)
 
 
 def difference(mean, error, *, low: float, high: float, sure: bool) -> Markup:
@@ -155,7 +159,8 @@ def difference(mean, error, *, low: float, high: float, sure: bool) -> Markup:
         ends = {"x1": _at(mean - error, low, high), "x2": _at(mean + error, low, high)}
         marks.append(tag("line", **ends, y1=15, y2=15, class_=f"whisker {kind}"))
     marks.append(tag("circle", cx=_at(mean, low, high), cy=15, r=4, class_=f"gap {kind}"))
-    return _row(*marks, title=f"difference {shown(mean, sign=True)}")
+    text = f"difference from the best {shown(mean, sign=True)}"
+    return _row(*marks, title=text + (f" ± {shown(error, 2)}" if np.isfinite(error) else ""))
 
 
 def row_axis(low: float, high: float) -> Markup:
@@ -176,6 +181,140 @@ def _at(value: float, low: float, high: float) -> str:
     return f"{3 + 94 * (value - low) / ((high - low) or 1.0):.2f}%"
 
 
+def draw_worth(label: str, found: Worth) -> list[dict]:
+    """The chart of the first screen: errors of the mean and of the model as bars, and the share of targets covered."""
+    top = max(found.mean_error, found.error + 2 * found.error_se) or 1.0
+    low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
+    rows = [
+        {
+            "label": "Typical error of the mean target",
+            "svg": bar(
+                found.mean_error / top, f"typical error of the mean target: {shown(found.mean_error)}", class_="plain"
+            ),
+            "value": shown(found.mean_error),
+        },
+        {
+            "label": f"Typical error of {label}",
+            "svg": bar(
+                found.error / top,
+                f"typical error of {label}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}",
+                whisker=(low / top, high / top),
+            ),
+            "value": shown(found.error),
+        },
+    ]
+    if found.covered is not None:
+        rows.append(
+            {
+                "label": f"Targets inside their {percent(LEVEL)} intervals",
+                "svg": coverage_track(found.covered, found.expected),
+                "value": percent(found.covered),
+            }
+        )
+    return rows
+
+
+def bar(share: float, title: str, *, class_: str = "", whisker: tuple[float, float] | None = None) -> Markup:
+    """A bar over so much of the width, and an interval on its end."""
+    parts = [
+        tag("rect", x="0", y="7", height="16", rx="2", width=f"{100 * share:.2f}%", class_=f"amount {class_}".strip())
+    ]
+    if whisker is not None:
+        low, high = (f"{100 * end:.2f}%" for end in whisker)
+        parts.append(tag("line", x1=low, x2=high, y1=15, y2=15, class_="mean thin"))
+    return _row(*parts, title=title)
+
+
+def coverage_track(share: float, expected: tuple[float, float]) -> Markup:
+    """Where the share lies between 0 and 1, the nominal level, and the band that chance alone would keep."""
+    low, high = expected
+    inside = "inside" if low <= share <= high else "outside"
+    parts = [
+        tag("rect", x="0", y="13", height="4", rx="2", width="100%", class_="track"),
+        tag("rect", x=f"{100 * low:.2f}%", y="6", height="18", width=f"{100 * (high - low):.2f}%", class_="band"),
+        tag("line", x1=f"{100 * LEVEL:.1f}%", x2=f"{100 * LEVEL:.1f}%", y1=4, y2=26, class_="reference"),
+        tag("circle", cx=f"{100 * share:.2f}%", cy=15, r=6, class_="amount" if low <= share else "amount odd"),
+    ]
+    title = f"{percent(share)} of the targets lie inside their {percent(LEVEL)} intervals, {inside} the range of chance"
+    return _row(*parts, title=f"{title}, {percent(low)} to {percent(high)}")
+
+
+def spark(counts, title: str) -> Markup:
+    """A small histogram without axes, for a cell of a table."""
+    counts = np.asarray(counts, float)
+    heights = 26 * counts / max(counts.max(), 1.0)
+    steps = "".join(f"V{28 - h:.1f}h{100 / len(counts):.3g}" for h in heights.tolist())
+    shape = tag("path", d=f"M0 28{steps}V28Z", class_="amount")
+    return tag(
+        "svg", shape, viewBox="0 0 100 28", preserveAspectRatio="none", role="img", aria_label=title, class_="spark"
+    )
+
+
+def share_bar(share: float) -> Markup:
+    """A share of one as a bar in a cell, whose text is the number."""
+    inside = tag("rect", x="0", y="0", height="10", rx="2", width=f"{100 * share:.1f}%", class_="amount")
+    ground = tag("rect", x="0", y="0", height="10", rx="2", width="100%", class_="track")
+    return tag("svg", ground, inside, class_="share", aria_hidden="true")
+
+
+SHORT = 170  # height of a histogram
+
+
+def histogram(values, xlabel: str, ylabel: str = "bags", *, log: bool = False) -> Markup:
+    """How many values lie where, in at most 30 bins."""
+    values = np.asarray(values, float)
+    low, high = float(values.min()), float(values.max())
+    counts, edges = counted_bins(values, log=log)
+    x = _x(edges[0], edges[-1], log=log)
+    y = _y(0, counts.max() * 1.05, SHORT)
+    rights, tops = x(edges[1:]).tolist(), y(counts).tolist()
+    steps = "".join(f"V{top:.1f}H{right:.1f}" for top, right in zip(tops, rights, strict=True))
+    shape = tag("path", d=f"M{float(x(edges[0])):.1f} {SHORT - BOTTOM}{steps}V{SHORT - BOTTOM}Z", class_="amount")
+    title = f"{xlabel}: from {shown(low)} to {shown(high)}, median {shown(float(np.median(values)))}"
+    return _frame(x, y, xlabel + (" (log)" if log else ""), ylabel, shape, title=title, height=SHORT, few=3)
+
+
+def counted_bins(values: np.ndarray, most: int = 30, *, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and edges of a histogram with about √n bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> counted_bins(np.array([0.0, 1.0, 1.0, 4.0]))[0].tolist()
+    [1, 2, 0, 0, 1]
+    """
+    low, high = float(values.min()), float(values.max())
+    n = int(np.clip(2 * math.sqrt(len(values)), 5, most))
+    if not high > low:
+        return np.array([len(values)]), np.array(span([low]))
+    edges = np.geomspace(low, high, n + 1) if log else np.linspace(low, high, n + 1)
+    edges[0], edges[-1] = low, high
+    return np.histogram(values, bins=edges)
+
+
+def map_of_bags(x, y, residual, ids, names: tuple[str, str]) -> Markup:
+    """A circle for every bag where it lies, the larger the error the larger; above and below the target differ."""
+    reach = max(float(np.abs(residual).max()), 1e-300)
+    across, up = equal_scales(x, y)
+    marks = []
+    for place in np.argsort(-np.abs(residual), kind="stable").tolist():  # the small ones on top
+        gap = float(residual[place])
+        text = tag("title", f"{ids[place]}: target − prediction {shown(gap, 2, sign=True)}")
+        at = {"cx": float(across(x[place])), "cy": float(up(y[place])), "r": 3.0 + 6.0 * abs(gap) / reach}
+        marks.append(tag("circle", text, **at, class_="place above" if gap > 0 else "place below", data_place=place))
+    title = f"map of {counted(len(marks), 'bag')} by {names[0]} and {names[1]}; the size of a circle is the error"
+    return _frame(across, up, *names, *marks, title=title)
+
+
+def equal_scales(x, y) -> tuple[Scale, Scale]:
+    """Scales of a map: a step is as long in both directions (degrees at their latitude are taken as they are)."""
+    (left, right), (low, high) = span(x, margin=0.06), span(y, margin=0.06)
+    unit = max((right - left) / (WIDTH - RIGHT - LEFT), (high - low) / (HEIGHT - BOTTOM - TOP))
+    wide, tall = unit * (WIDTH - RIGHT - LEFT) / 2, unit * (HEIGHT - BOTTOM - TOP) / 2
+    middle, centre = (left + right) / 2, (low + high) / 2
+    return _x(middle - wide, middle + wide), _y(centre - tall, centre + tall)
+
+
 WIDTH, HEIGHT = 340, 270
 LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 40
 MOST_DOTS = 800
@@ -185,18 +324,20 @@ def predicted_against_true(held: HeldOut) -> Markup:
     """Every bag at (target, prediction) with its interval; the line on which predictions would be right."""
     kept = _thinned(len(held.target))
     target, prediction = held.target[kept], held.prediction[kept]
-    half = np.where(np.isfinite(held.half_widths()), held.half_widths(), 0.0)[kept]
-    inside = held.covered()[kept]
+    bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[kept]
+    inside = held.inside()[kept]
     # A few very wide intervals must not squeeze the rest.
     low, high = span(held.target, held.prediction, margin=0.08)
     x, y = _x(low, high), _y(low, high)
-    ends = np.clip(y(prediction - half), TOP, HEIGHT - BOTTOM), np.clip(y(prediction + half), TOP, HEIGHT - BOTTOM)
+    ends = np.clip(y(bounds), TOP, HEIGHT - BOTTOM).T
     parts = [line(x([low, high]), y([low, high]), class_="reference")]
     parts += [] if held.in_sample else [bars(x(target), *ends)]
     marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
     parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
     what = "prediction of training bags" if held.in_sample else "held-out prediction"
-    title = f"{held.label}: {what} against {held.target_name} of {len(target)} bags"
+    title = (
+        f"{held.label}: {what} against {held.target_name} of {counted(len(held.target), 'bag')}. {_interval_text(held)}"
+    )
     return _frame(x, y, held.target_name, what, *parts, title=title)
 
 
@@ -216,7 +357,8 @@ def residuals_against_size(held: HeldOut) -> Markup:
     zero = line(x([x.low, x.high]), y([0, 0]), class_="reference")
     points = dots(x(held.size[kept]), y(held.residual[kept]))
     label = "instances in the bag" + (" (log)" if log else "")
-    return _frame(x, y, label, "target − prediction", *boxes, zero, points, title=f"{held.label}: residual by bag size")
+    title = f"{held.label}: residual by bag size. {_size_text(held)}"
+    return _frame(x, y, label, "target − prediction", *boxes, zero, points, title=title)
 
 
 def calibration(held: HeldOut) -> Markup:
@@ -230,7 +372,8 @@ def calibration(held: HeldOut) -> Markup:
     band = tag("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in outline), class_="band")
     parts = [band, line(x([0, 1]), y([0, 1]), class_="reference"), line(x(points[:, 0]), y(points[:, 1]))]
     parts.append(dots(x(points[:, 0]), y(points[:, 1])))
-    title = f"{held.label}: share of targets inside intervals against their nominal level"
+    told = ", ".join(f"{percent(share)} at {percent(level)}" for level, share in points[:: max(len(points) // 4, 1)])
+    title = f"{held.label}: share of targets inside intervals against their nominal level: {told}"
     return _frame(x, y, "nominal level", "share inside", *parts, title=title)
 
 
@@ -251,7 +394,7 @@ def learned_function(grid, h, counts) -> Markup:
         density,
         identity,
         line(x(grid), y(h)),
-        title="learned h",
+        title=f"the learned function h: {_function_text(grid, h)}",
     )
 
 
@@ -259,24 +402,26 @@ def _x(low: float, high: float, *, log: bool = False) -> Scale:
     return Scale(low, high, LEFT, WIDTH - RIGHT, log)
 
 
-def _y(low: float, high: float) -> Scale:
-    return Scale(low, high, HEIGHT - BOTTOM, TOP)
+def _y(low: float, high: float, height: int = HEIGHT) -> Scale:
+    return Scale(low, high, height - BOTTOM, TOP)
 
 
-def _frame(x: Scale, y: Scale, xlabel: str, ylabel: str, *inside, title: str) -> Markup:
+def _frame(
+    x: Scale, y: Scale, xlabel: str, ylabel: str, *inside, title: str, height: int = HEIGHT, few: int = 5
+) -> Markup:
     parts = []
     for value, label in zip(x.ticks(), tick_labels(x.ticks()), strict=True):
         at = float(x(value))
-        parts.append(tag("line", x1=at, x2=at, y1=TOP, y2=HEIGHT - BOTTOM, class_="grid"))
-        parts.append(tag("text", label, x=at, y=HEIGHT - BOTTOM + 15, class_="middle"))
-    for value, label in zip(y.ticks(), tick_labels(y.ticks()), strict=True):
+        parts.append(tag("line", x1=at, x2=at, y1=TOP, y2=height - BOTTOM, class_="grid"))
+        parts.append(tag("text", label, x=at, y=height - BOTTOM + 15, class_="middle"))
+    for value, label in zip(y.ticks(few), tick_labels(y.ticks(few)), strict=True):
         at = float(y(value))
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=at, y2=at, class_="grid"))
         parts.append(tag("text", label, x=LEFT - 6, y=at + 3.5, class_="end"))
-    parts.append(tag("text", xlabel, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, class_="middle name"))
-    middle = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(tag("text", xlabel, x=(LEFT + WIDTH - RIGHT) / 2, y=height - 6, class_="middle name"))
+    middle = (TOP + height - BOTTOM) / 2
     parts.append(tag("text", ylabel, transform=f"translate(11 {middle:.0f}) rotate(-90)", class_="middle name"))
-    box = f"0 0 {WIDTH} {HEIGHT}"
+    box = f"0 0 {WIDTH} {height}"
     return tag("svg", *parts, *inside, viewBox=box, role="img", aria_label=title, class_="plot")
 
 
@@ -301,7 +446,7 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
     chart = [
         {
             "method": method,
-            "strip": strip(np.clip(values[method], low, high), names, low=low, high=high),
+            "strip": strip(values[method], names, low=low, high=high),
             "gap": difference(**gaps[method], **edges) if method in gaps else None,
             "why": "the best" if row["best"] else NONE,
         }
@@ -340,12 +485,13 @@ def _interval_text(held: HeldOut) -> str:
     """What the intervals are and how well they do."""
     if held.in_sample:
         return "The model saw these bags when it was fitted: no measure of how it does on new ones."
-    half = held.half_widths()
-    if not np.isfinite(half).all():
-        return f"Too few held-out bags ({len(half)}) for {percent(LEVEL)} intervals."
+    low, high = held.ends().T
+    if not np.isfinite(high - low).all():
+        return f"Too few held-out bags ({len(low)}) for {percent(LEVEL)} intervals."
     kind = "by the method’s own standard deviations" if held.std is not None else "from the residuals of other folds"
-    text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float(half.mean()), 2)} on average"
-    return f"{text}; {percent(float(held.covered().mean()))} hold the target, the others are marked."
+    kind = kind if held.bounds is None else "of the method itself"
+    text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float((high - low).mean() / 2), 2)} on average"
+    return f"{text}; {percent(float(held.inside().mean()))} hold the target, the others are marked."
 
 
 def _size_text(held: HeldOut) -> str:
@@ -361,10 +507,13 @@ def _size_text(held: HeldOut) -> str:
 
 def draw_function(label: str, found: dict) -> dict:
     """The learned function h, and how far it is from the plain mean."""
-    gap = float(np.max(np.abs(found["h"] - found["grid"])))
-    reach = float(found["grid"][-1] - found["grid"][0])
-    text = f"It is at most {shown(gap, 2)} away from the plain mean; predictions range over {shown(reach, 2)}."
-    return {"svg": learned_function(**found), "label": label, "text": text}
+    text = _function_text(found["grid"], found["h"])
+    return {"svg": learned_function(**found), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
+
+
+def _function_text(grid, h) -> str:
+    gap, reach = float(np.max(np.abs(h - grid))), float(grid[-1] - grid[0])
+    return f"it is at most {shown(gap, 2)} away from the plain mean; predictions range over {shown(reach, 2)}"
 
 
 MOST_PLACES = 4000  # on a map

@@ -8,7 +8,7 @@ from time import perf_counter
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.segments import segment_sum
+from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.cells import describe_setting
 from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries
@@ -81,6 +81,7 @@ def chosen_settings(results, method: str) -> Counter:
 MOST_BAGS, MOST_INSTANCES = 300, 200
 MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
 MOST_FEATURES = 20
+FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features than so few instances
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
 MOST_SECONDS = 15.0  # for all of those bags, estimated from the first of them, about SOME_SECONDS
 SOME_SECONDS = 0.5
@@ -116,19 +117,19 @@ def explain_bags(model, bags: Bags) -> dict:
         name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
     }
     place_in_bag = explanation.as_dict()["instance"]
+    placed = coordinates_of(bags)
     width = 1 + len(columns) + len(carried)
-    features = bags.n_features if bags.n_features <= MOST_FEATURES else 0
-    features = features if _fits(explanation.bags.sizes, width + features) == MOST_INSTANCES else 0
-    most = _fits(explanation.bags.sizes, width + features)
+    features = _told_features(bags, explanation, width)
+    most = _fits(explanation.bags.sizes, width + len(features))
     shown: list[dict | None] = [None] * len(bags)
     for place, bag in enumerate(kept.tolist()):
         rows = slice(*explanation.bags.offsets[place : place + 2].tolist())
         at = _largest(explanation.values[rows], most)
         shown[bag] = {
             "instances": place_in_bag[rows][at].tolist(),
-            "kept": [[shortened(str(value), 100) for value in values[rows][at]] for values in carried.values()],
+            "kept": [[_kept_text(value) for value in values[rows][at]] for values in carried.values()],
             "columns": [rounded(values[rows][at]) for values in columns.values()],
-            "features": [rounded(bags[bag][at, j]) for j in range(features)],
+            "features": [rounded(bags[bag][at, j]) for j in features],
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
@@ -143,11 +144,59 @@ def explain_bags(model, bags: Bags) -> dict:
         "kind": explanation.kind,
         "columns": [NAMES[name] for name in columns],
         "kept": [shortened(str(name), 100) for name in carried],
-        "features": [shortened(name, 100) for name in names[:features]],
+        "features": [shortened(str(names[j]), 100) for j in features],
+        "n_features": bags.n_features,
+        "axes": [] if placed is None else [list(carried).index(name) for name in placed[0]],
         "most": most,
         "bags": shown,
         "left_out": left_out,
     }
+
+
+COORDINATES = (("lon", "lat"), ("longitude", "latitude"), ("x", "y"), ("easting", "northing"))
+
+
+def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
+    """Names and values (a row per instance) of two kept columns that say where an instance lies; None without.
+
+    Examples
+    --------
+    >>> import pandas as pd, bagwise as bw
+    >>> frame = pd.DataFrame({"site": [1, 1, 2], "red": [0.1, 0.2, 0.3], "Lon": [9.0, 9.1, 8.0], "Lat": [50, 50, 51.0]})
+    >>> bags, _ = bw.load(frame, bag="site", keep=["Lon", "Lat"])
+    >>> coordinates_of(bags)[0]
+    ('Lon', 'Lat')
+    """
+    kept = {str(name).lower(): name for name in bags.kept or {}}
+    for pair in COORDINATES:
+        if set(pair) <= set(kept):
+            names = tuple(kept[name] for name in pair)
+            try:
+                values = np.column_stack([np.asarray(bags.kept[name], dtype=np.float64) for name in names])
+            except (TypeError, ValueError):
+                continue
+            if np.isfinite(values).all():
+                return names, values
+    return None
+
+
+def _kept_text(value) -> str:
+    """A kept value as a cell shows it: seven digits of a float are a metre on a map of a country."""
+    return f"{value:.7g}" if isinstance(value, float | np.floating) else shortened(str(value), 100)
+
+
+def _told_features(bags: Bags, explanation, width: int) -> list[int]:
+    """The features whose values are shown: as many as fit, those whose bag means go most with the predictions."""
+    most = min(bags.n_features, MOST_FEATURES)
+    while most > FEW_FEATURES and _fits(explanation.bags.sizes, width + most) < FEW_INSTANCES:
+        most -= 1
+    if most == bags.n_features:
+        return list(range(most))
+    means = segment_mean(np.nan_to_num(explanation.bags.instances), explanation.bags.offsets)
+    means = means - means.mean(axis=0)
+    gap = explanation.predictions - explanation.predictions.mean()
+    link = np.abs(gap @ means) / np.maximum(np.sqrt((means**2).sum(axis=0)), 1e-300)
+    return sorted(np.argsort(-link, kind="stable")[:most].tolist())
 
 
 def _explained(model, bags: Bags):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binom, norm
 from scipy.stats import t as student
 
 from bagwise.bags import bag_folds
@@ -82,6 +82,18 @@ class HeldOut:
         others = (fold != one for one in range(fold.max() + 1))
         return np.array([_quantile(errors[rest], unit[rest], level) for rest in others])[fold]
 
+    def ends(self) -> np.ndarray:
+        """Both ends of every interval of `LEVEL`: the model's own if it has some, else around the prediction."""
+        if self.bounds is not None:
+            return self.bounds
+        half = self.half_widths()
+        return self.prediction[:, None] + np.stack([-half, half], axis=1)
+
+    def inside(self) -> np.ndarray:
+        """Whether the target of every bag lies between the `ends`."""
+        low, high = self.ends().T
+        return (low <= self.target) & (self.target <= high)
+
     def covered(self, level: float = LEVEL) -> np.ndarray:
         """Whether the target of every bag lies in its interval."""
         return np.abs(self.residual) <= self.half_widths(level)
@@ -99,10 +111,7 @@ LABELS_SHOWN = 200  # those with the largest RMSE
 
 def coverage_table(held: HeldOut, groups=None) -> list[Column]:
     """Coverage and width of the intervals for all bags, by size, by predicted value and by group; empty if unknown."""
-    bounds = held.bounds
-    if bounds is None:
-        half = held.half_widths()
-        bounds = held.prediction[:, None] + np.stack([-half, half], axis=1)
+    bounds = held.ends()
     if held.in_sample or not np.isfinite(bounds).all():
         return []
     cuts = [("all bags", np.zeros(len(bounds), dtype=int), lambda part: "")]
@@ -205,10 +214,119 @@ def size_fifths(held: HeldOut) -> list[dict]:
     return rows
 
 
+@dataclass(frozen=True)
+class Worth:
+    """What held-out predictions are worth: their error beside that of the mean target, and how far that can be luck.
+
+    ``mean_error`` is that of predicting a bag by the mean target of the other folds (of the other bags or groups, where
+    there is one fold only). ``error_se`` and ``gain_z`` take the bags of one group as one observation: ``gain_z`` is
+    the difference of the summed squared errors over its standard error. ``covered`` is None without intervals;
+    ``expected`` are the bounds of the share covered that 95 % of right intervals would keep.
+    """
+
+    error: float
+    error_se: float
+    mean_error: float
+    gain_z: float
+    covered: float | None
+    expected: tuple[float, float]
+    half_width: float
+    n_bags: int
+    n_units: int
+
+    @property
+    def gain(self) -> float:
+        """The share of the error of the mean that is saved."""
+        return 1.0 - self.error / self.mean_error if self.mean_error > 0 else 0.0
+
+    @property
+    def better(self) -> bool:
+        """Whether the error is below that of the mean by more than chance."""
+        return self.error < self.mean_error and self.gain_z > BEYOND_LUCK
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the intervals hold as many targets as they should, within chance, or more."""
+        return self.covered is None or self.covered >= self.expected[0]
+
+
+def worth(held: HeldOut) -> Worth | None:
+    """What the held-out predictions are worth; None for predictions of the training bags."""
+    if held.in_sample:
+        return None
+    unit = _numbered(np.arange(len(held.target)) if held.unit is None else held.unit)
+    fold = _numbered(held.fold)
+    loss, mean_loss = held.residual**2, (held.target - _mean_of_others(held.target, fold if fold.any() else unit)) ** 2
+    n_units, error = int(unit.max()) + 1, float(np.sqrt(loss.mean()))
+    low, high = held.ends().T
+    gained = np.bincount(unit, mean_loss - loss)
+    spread = np.bincount(unit, loss - loss.mean())
+    return Worth(
+        error=error,
+        error_se=float(np.sqrt((spread**2).sum()) / len(loss) / (2 * error or 1.0)),
+        mean_error=float(np.sqrt(mean_loss.mean())),
+        gain_z=float(gained.sum() / (np.sqrt(((gained - gained.mean()) ** 2).sum()) or 1.0)),
+        covered=float(held.inside().mean()) if np.isfinite(high - low).all() else None,
+        expected=tuple((binom.ppf([0.025, 0.975], n_units, LEVEL) / n_units).tolist()),
+        half_width=float((high - low).mean() / 2),
+        n_bags=len(loss),
+        n_units=n_units,
+    )
+
+
+def _mean_of_others(values: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """The mean of the values that are not of the same part, for every value; its own mean where there is one part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _mean_of_others(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]))
+    array([5., 5., 2.])
+    """
+    counts, sums = np.bincount(part), np.bincount(part, values)
+    if len(counts) == 1:
+        return np.full(len(values), values.mean())
+    return ((values.sum() - sums) / (len(values) - counts))[part]
+
+
+FEW = 30  # bags (groups): below, the figures of the first screen change much with other bags
+SMALL_GAIN = 0.1
+STATUSES = ("good", "fair", "unknown", "poor")
+
+
+def judgement(found: Worth | None) -> dict:
+    """A verdict in a few words, and the sentences that it rests on: is it better than the mean, do intervals hold."""
+    if found is None:
+        return {"status": "unknown", "badge": "Not judged", "sentences": []}
+    sentences = [_gain_text(found)]
+    if found.covered is not None:
+        low, high = (percent(bound) for bound in found.expected)
+        text = f"Its {percent(LEVEL)} intervals (±\u00a0{shown(found.half_width, 2)}) hold {percent(found.covered)}"
+        why = "as they should" if found.calibrated else f"too few: {low} to {high} would be chance"
+        sentences.append(f"{text} of the targets, {why}.")
+    few = found.n_units < FEW
+    noun = "bag" if found.n_units == found.n_bags else "group"
+    if few:
+        sentences.append(f"With {counted(found.n_units, noun)} these figures can change much with other {noun}s.")
+    if not found.better:
+        return {"status": "poor", "badge": "No better than the mean", "sentences": sentences}
+    if few or not found.calibrated or found.gain < SMALL_GAIN:
+        return {"status": "fair", "badge": "Use with care", "sentences": sentences}
+    return {"status": "good", "badge": "Worth using", "sentences": sentences}
+
+
+def _gain_text(found: Worth) -> str:
+    beside = f"always predicting the mean target errs by {shown(found.mean_error)}"
+    if not found.better:
+        return f"{beside[0].upper()}{beside[1:]}: the difference may be chance."
+    return f"{beside[0].upper()}{beside[1:]}: {percent(found.gain)} of that error is saved, which is more than chance."
+
+
 METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
 METRIC_NAMES |= {"spearman": "Spearman ρ", "kendall": "Kendall τ", "pinball": "pinball loss"}
 METRIC_NAMES |= {"interval90": "90 % interval score", "coverage90": "90 % coverage"}
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
+BEYOND_LUCK = 2.0  # standard errors
 SURE = 0.05  # a corrected p-value below this is called more than luck
 
 
@@ -217,12 +335,12 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
     main, name = results.metric, METRIC_NAMES[results.metric]
     of = {key: [row[key] for row in rows] for key in rows[0]}
     inside = [held.get(row["method"]) for row in rows]
-    finite = [one if one is not None and np.isfinite(one.half_widths()).all() else None for one in inside]
-    covers = [None if one is None else float(one.covered().mean()) for one in finite]
-    widths = [None if one is None else float(one.half_widths().mean()) for one in finite]
+    finite = [one if one is not None and np.isfinite(one.ends()).all() else None for one in inside]
+    covers = [None if one is None else float(one.inside().mean()) for one in finite]
+    widths = [None if one is None else float(np.ptp(one.ends(), axis=1).mean() / 2) for one in finite]
     return filled(
         texts("method", of["method"]),
-        _with_deviation(name, of[main], of[f"{main}_sd_folds"]),
+        with_deviation(name, of[main], of[f"{main}_sd_folds"], "mean ± deviation over splits"),
         numbers("from best", of["from_best"], digits=2, sign=True, note="mean paired difference on the same splits"),
         numbers("p", of["p_holm"], shown=shown_p, note="corrected resampled t-test, Holm over all pairs"),
         numbers("rank", of["rank"], digits=2, note="average rank over splits, 1 is best"),
@@ -244,15 +362,16 @@ def _if_varied(column: Column) -> list[Column]:
     return [column] if len(set(column.texts)) > 1 else []
 
 
-def _with_deviation(name: str, means: list, deviations: list) -> Column:
-    """Means with their deviation over splits in the same column, sorted by the mean."""
+def with_deviation(name: str, means: list, deviations: list, note: str) -> Column:
+    """Means with their deviation in the same column, sorted by the mean."""
+    means = [mean if is_known(mean) else None for mean in means]
     shown_means = aligned(means)
     decimals = len(shown_means[0].partition(".")[2])
     spreads = [
         f" ± {spread:.{decimals}f}" if is_known(spread) and "e" not in shown_means[0] else "" for spread in deviations
     ]
     joined = [text + spread for text, spread in zip(shown_means, spreads, strict=True)]
-    return Column(name, joined, means, "mean ± deviation over splits")
+    return Column(name, joined, means, note)
 
 
 def metrics_table(results, rows: list[dict]) -> list[Column]:
@@ -383,10 +502,11 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
 
 def interval_tiles(held: HeldOut) -> list[dict]:
     """How wide the intervals are and how many hold; nothing where there are too few bags."""
-    if not np.isfinite(held.half_widths()).all():
+    low, high = held.ends().T
+    if not np.isfinite(high - low).all():
         return []
-    note = f"hold {percent(float(held.covered().mean()))} of the targets"
-    width = f"± {shown(float(held.half_widths().mean()), 2)}"
+    note = f"hold {percent(float(held.inside().mean()))} of the targets"
+    width = f"± {shown(float((high - low).mean() / 2), 2)}"
     return [{"name": f"{percent(LEVEL)} intervals", "value": width, "note": note}]
 
 

@@ -9,32 +9,37 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from bagwise.bags import check_fit
 from bagwise.bags.folds import units_of
+from bagwise.bags.segments import segment_mean
 from bagwise.evaluation import Results
 from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
-from bagwise.evaluation.metrics import METRICS, score
+from bagwise.evaluation.metrics import score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import duration, own_name
 from bagwise.reports import findings
-from bagwise.reports.charts import draw_predictions, draw_scores
+from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
+from bagwise.reports.data_profile import data_section
 from bagwise.reports.explorer import (
     choose_bags,
     chosen_settings,
+    coordinates_of,
     explain_bags,
     explored,
     find_data,
     function_section,
     values_section,
 )
-from bagwise.reports.findings import METRIC_NAMES, HeldOut, held_out, interval_tiles
-from bagwise.reports.text import Column, counted, filled, is_known, numbers, shortened, shown, texts
+from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
+from bagwise.reports.text import NONE, Column, counted, filled, is_known, numbers, percent, shortened, shown, texts
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -92,15 +97,15 @@ def _hash(script: str) -> str:
 
 def blank() -> dict:
     """Every part a page can have, all empty."""
-    names = ("results", "summary", "importance", "novelty", "function", "values", "bags")
-    lists = ("notes", "tiles", "predictions", "coverage", "failures", "methods", "facts")
+    names = ("results", "summary", "profile", "importance", "novelty", "function", "values", "bags")
+    lists = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
     texts = {"predictions_lead": "", "no_predictions": "", "coverage_of": "", "n_failures": 0}
     return dict.fromkeys(names) | {name: [] for name in lists} | texts
 
 
 def sections(content: dict) -> list[tuple[str, str]]:
     """Titles and anchors of the sections that are there."""
-    names = {"results": "Results", "summary": "What was tried", "predictions": "Predictions"}
+    names = {"results": "Results", "summary": "Members", "predictions": "Predictions", "profile": "Data"}
     names |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
     names |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
     return [
@@ -262,11 +267,23 @@ def write_report(
 def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell) -> dict:
     """The list of bags, and with the data what is inside them and the learned function."""
     places = choose_bags(best)
-    listed = _bag_list(results, best, places) | {"why_not": why_not}
+    listed = _bag_list(results, best, places) | {"why_not": why_not, "map": None}
     if bags is None:
         return {"bags": listed}
+    listed["map"] = _map(best, places, bags)
     more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
-    return {"bags": listed | more, "function": function, "values": values}
+    return {"bags": listed | more, "function": function, "values": values, "profile": data_section(bags, y)}
+
+
+def _map(held: HeldOut, places, bags) -> dict | None:
+    """Where the listed bags are, if the coordinates of their instances were kept."""
+    shown_bags = bags[held.bag[places]]
+    found = coordinates_of(shown_bags)
+    if found is None:
+        return None
+    names, where = found
+    x, y = segment_mean(where, shown_bags.offsets).T
+    return {"svg": map_of_bags(x, y, held.residual[places], shown_bags.ids.tolist(), names)}
 
 
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
@@ -286,8 +303,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
         "title": str(results.record["data"]["name"]),
         "data": _data_text(results),
         "notes": findings.notes(results),
-        "verdict": findings.verdict(results, ranked),
-        "tiles": findings.tiles(results, ranked, held.get(ranked[0]["method"])),
+        **_first_screen(results, ranked, held.get(ranked[0]["method"])),
         "results": about | chart | tables,
         "predictions": [draw_predictions(one, aside[method]) for method, one in list(held.items())[:MOST_METHODS]],
         "predictions_lead": _predictions_lead(held),
@@ -297,6 +313,20 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
         "failures": failures_table(results),
         "n_failures": len(results.failures),
         "methods": methods_run(results),
+    }
+
+
+def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
+    """The verdict, the large numbers, and the chart of what the best method is worth."""
+    said = findings.verdict(results, ranked)
+    found = worth(best) if best is not None and said["best"] is not None else None
+    judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
+    if found is not None and results.metric == "rmse":
+        said["sentences"] += judged["sentences"][:1]
+    return {
+        "verdict": said | {"status": judged["status"], "badge": judged["badge"]},
+        "tiles": findings.tiles(results, ranked, best),
+        "worth": draw_worth(best.label, found) if best is not None and found else [],
     }
 
 
@@ -366,6 +396,7 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     first = pages[0]
     for name, page in zip(model.target_names_, pages, strict=True):
         page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
+        page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
         page["predictions"] = [one | {"label": name} for one in page["predictions"]]
         page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
     texts = [
@@ -373,30 +404,39 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     ]
     headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
     first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
-    joined = {what: [one for page in pages for one in page[what]] for what in ("tiles", "predictions", "methods")}
-    return first | joined | {"verdict": first["verdict"] | {"headline": headline, "sentences": texts}}
+    lists = ("tiles", "worth", "predictions", "methods")
+    joined = {what: [one for page in pages for one in page[what]] for what in lists}
+    targets = [page["profile"]["charts"][0] for page in pages]
+    joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
+    # One word for all: that of the target that is predicted worst.
+    worst = max((page["verdict"] for page in pages), key=lambda one: findings.STATUSES.index(one["status"]))
+    return first | joined | {"verdict": worst | {"headline": headline, "sentences": texts}}
 
 
 def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
-    places = choose_bags(held)
+    places, found = choose_bags(held), worth(held)
     names = own_name(bags.id_name, "bag", ()), held.target_name
     listed = {
         "columns": bags_table(bags.ids.tolist(), held, places, names),
+        "map": _map(held, places, bags),
         "more": "",
         "why_not": "",
         "explorer": None,
     }
+    listed |= _instances(label, model, bags[places], held)
     listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
     return blank() | {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
-        "verdict": _verdict(held),
-        "tiles": _tiles(held),
+        "verdict": _verdict(held, found),
+        "tiles": _tiles(held, found, _seconds_per_bag(model, bags[places])),
+        "worth": draw_worth(label, found) if found else [],
         "summary": _summary(model),
+        "profile": data_section(bags, y),
         "predictions": [draw_predictions(held, "")],
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
@@ -404,7 +444,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "coverage": findings.coverage_table(held, bags.groups),
         "importance": findings.importance_section(model, bags, y),
         "novelty": findings.novelty_section(bags, held),
-        "bags": listed | _instances(label, model, bags[places], held),
+        "bags": listed,
         "function": function_section(label, model, bags),
         "values": values_section(label, model, bags, y),
         "facts": _model_facts(bags, y, label, command),
@@ -447,24 +487,45 @@ def _keeper(model, n_bags: int):
     return inner if np.shape(getattr(inner, "held_out_", None)) == (n_bags,) else model
 
 
-def _verdict(held: HeldOut) -> dict:
-    n = counted(len(held.target), "bag")
-    if held.in_sample:
+MOST_TIMED = 50  # bags that are predicted to take the time
+
+
+def _seconds_per_bag(model, bags) -> float:
+    """The time to predict a bag, measured over some of the bags in one call."""
+    some = bags[: min(MOST_TIMED, len(bags))]
+    start = perf_counter()
+    model.predict(some)
+    return (perf_counter() - start) / len(some)
+
+
+def _verdict(held: HeldOut, found: Worth | None) -> dict:
+    n, said = counted(len(held.target), "bag"), judgement(found)
+    if found is None:
         text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures how good it is."
+        return said | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
+    if found.better:
+        headline = f"predicts new bags with {percent(found.gain)} less error than the mean"
     else:
-        rmse = shown(METRICS["rmse"].of(held.target, held.prediction))
-        text = f"RMSE {rmse} on bags it never saw, the predictions of all folds taken together."
-    return {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
+        headline = "does not predict new bags better than the mean"
+    text = (
+        f"RMSE {shown(found.error)} on bags it never saw: each of the {n} was predicted by a model fitted without it."
+    )
+    return said | {"best": held.label, "headline": headline, "sentences": [text, *said["sentences"]]}
 
 
-def _tiles(held: HeldOut) -> list[dict]:
-    if held.in_sample:
-        return []
-    found = score(held.target, held.prediction, held.std)
-    notes = {"rmse": f"spread of targets {shown(float(held.target.std()))}", "mae": "mean absolute error"}
-    notes |= {"r2": "1 is perfect, 0 is the mean target"}
-    tiles = [{"name": METRIC_NAMES[m], "value": shown(found[m]), "note": note} for m, note in notes.items()]
-    return tiles + interval_tiles(held)
+def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
+    sizes = f"{shown(float(held.size.mean()))} instances each on average"
+    tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
+    if found is not None:
+        scores = score(held.target, held.prediction, held.std)
+        near = f"± {shown(2 * found.error_se, 2)}; same unit as the target"
+        tiles = [
+            {"name": "Typical error (RMSE)", "value": shown(found.error), "note": near},
+            {"name": "Mean absolute error", "value": shown(scores["mae"]), "note": "large errors count less"},
+            {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
+            *tiles,
+        ]
+    return [*tiles, {"name": "Prediction", "value": duration(seconds), "note": "a bag, where this report was written"}]
 
 
 def _summary(model) -> dict | None:
@@ -476,19 +537,64 @@ def _summary(model) -> dict | None:
         text = summary() if callable(summary) else None
     except (NotFittedError, TypeError, AttributeError):
         text = None
-    columns = _columns(rows) if isinstance(rows, list) and rows and isinstance(rows[0], dict) else None
+    found = isinstance(rows, list) and rows and isinstance(rows[0], dict)
+    columns = members_table(rows + _blend_row(model)) if found else None
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
 
 
-def _columns(rows: list[dict]) -> list[Column]:
-    made = []
-    for key in rows[0]:
-        values = [row.get(key) for row in rows]
-        plain = all(value is None or isinstance(value, int | float | np.number) for value in values)
-        head = key.replace("_", " ")
-        how = {"shown": duration} if key == "seconds" else {}
-        made.append(numbers(head, values, **how) if plain else texts(head, ["" if v is None else v for v in values]))
-    return filled(*made)
+def _blend_row(model) -> list[dict]:
+    """The blend itself where it was chosen; its error is of blends that were decided without the fold."""
+    if getattr(model, "kind_", None) != "blend" or "error" not in getattr(model, "scores_", {}):
+        return []
+    return [{"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
+
+
+# What the columns of members are called: the key of a row, the head, and a note.
+MEMBERS = {
+    "member": ("member", ""),
+    "error": ("typical error", "of all held-out bags, each predicted without its fold, ± its standard error"),
+    "rmse": ("typical error", "mean of the errors of the folds, ± its standard error"),
+    "difference": ("behind the best", "typical error minus that of the best member"),
+    "weight": ("weight", "share in the prediction of the blend"),
+    "fit_seconds": ("time to fit", "all folds together"),
+    "predict_seconds": ("to predict", "all folds together"),
+    "seconds": ("time", "all folds together"),
+    "status": ("outcome", ""),
+}
+OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "no time left"}
+
+
+def members_table(rows: list[dict]) -> list[Column]:
+    """The members by error, the best first and marked; weights as bars."""
+    first = rows[0]
+    error = next((key for key in ("error", "rmse") if key in first), None)
+    if error:
+        rows = sorted(rows, key=lambda row: row[error] if is_known(row.get(error)) else np.inf)
+    known = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
+    others = [key for key in first if key not in {*MEMBERS, "error_se", "rmse_se", "difference_se", "why"}]
+    made = [_member_column(key, rows) for key in known + others]
+    if error and is_known(rows[0].get(error)):
+        made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
+    return [column for column in filled(*made) if column.values is not None or any(column.texts)]
+
+
+def _member_column(key: str, rows: list[dict]) -> Column:
+    head, note = MEMBERS.get(key, (key.replace("_", " "), ""))
+    values = [row.get(key) for row in rows]
+    if key == "weight":
+        shares = [value or 0.0 for value in values]
+        drawings = [share_bar(min(max(share, 0.0), 1.0)) if share else "" for share in shares]
+        return Column(head, [percent(share) if share else NONE for share in shares], shares, note, drawings)
+    if key == "status":
+        reasons = [row.get("why") for row in rows]
+        pairs = zip(values, reasons, strict=True)
+        return texts(head, [": ".join(filter(None, (OUTCOMES.get(value, value), why))) for value, why in pairs])
+    if key == "member" or any(isinstance(value, str) for value in values):
+        return texts(head, [value or "" for value in values])
+    if key in ("error", "rmse"):
+        return with_deviation(head, values, [row.get(f"{key}_se") for row in rows], note)
+    how = {"shown": duration} if key.endswith("seconds") else {}
+    return numbers(head, values, note=note, **how)
 
 
 def _instances(label: str, model, bags, held: HeldOut) -> dict:

@@ -99,12 +99,17 @@ def counted(n: int, noun: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """``texts`` are shown, ``values`` (numbers or None) sort them; a column of plain text has no values."""
+    """``texts`` are shown, ``values`` (numbers or None) sort them; a column of plain text has no values.
+
+    ``drawings`` stand before the texts; the text is the number that they show, or a drawing names it itself.
+    """
 
     head: str
     texts: Sequence[str]
     values: Sequence[float | None] | None = None
     note: str = ""  # shown when the pointer is on the head
+    drawings: Sequence[str] | None = None
+    marks: Sequence[str] | None = None  # a word or two beside the text, such as "best"
 
     @property
     def is_empty(self) -> bool:

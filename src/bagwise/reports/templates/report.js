@@ -24,6 +24,7 @@
   function sortable(table) {
     table.querySelectorAll("thead th").forEach((head, column) => {
       const button = make("button", { type: "button" }, head.textContent);
+      if (head.title) button.setAttribute("aria-description", head.title);
       head.replaceChildren(button);
       button.addEventListener("click", () => sort(table, head, column));
     });
@@ -96,7 +97,7 @@
   const MEANING = {
     prediction: "what the model predicts of the instance",
     contribution: "what it adds to the prediction of the bag; they sum to it",
-    weight: "its share of the say; they sum to one",
+    weight: "its share in the prediction of the bag; they sum to one",
     effect: "prediction of the bag minus prediction without it",
   };
 
@@ -131,6 +132,71 @@
       point.append(draw("title", {}, `instance ${names[i]}: ${short(value)}`));
       point.addEventListener("click", () => mark(i));
       plot.append(point);
+    });
+    return plot;
+  }
+
+  // The instances that mattered: those whose number is furthest from what it would be if all were alike.
+
+  const MATTERED = 5, FEATURES = 8;
+
+  function mattered(data, bag) {
+    const c = data.columns.findIndex((name) => name !== "prediction");
+    const values = bag.columns[Math.max(c, 0)].map((value) => value ?? 0);
+    const alike = data.columns[c] === "contribution" ? values.reduce((sum, one) => sum + one, 0) / values.length : 0;
+    const far = values.map((value, i) => [Math.abs(value - alike), i]);
+    far.sort((a, b) => b[0] - a[0]);
+    return far.slice(0, Math.min(MATTERED, Math.ceil(values.length / 3))).map((pair) => pair[1]);
+  }
+
+  const mean = (values) => values.reduce((sum, one) => sum + one, 0) / values.length;
+
+  function features(data, bag, top) {
+    const rows = data.features.map((name, j) => {
+      const values = bag.features[j];
+      const known = values.filter((value) => value !== null);
+      const chosen = top.map((i) => values[i]).filter((value) => value !== null);
+      if (!known.length || !chosen.length) return null;
+      const [low, high] = [Math.min(...known), Math.max(...known)];
+      const gap = high > low ? Math.abs(mean(chosen) - mean(known)) / (high - low) : 0;
+      return { name, known, chosen, low, high, gap };
+    });
+    const shown = rows.filter((row) => row !== null).sort((a, b) => b.gap - a.gap).slice(0, FEATURES);
+    return shown.map(({ name, known, chosen, low, high }) => {
+      const at = (value) => (high > low ? 2 + (196 * (value - low)) / (high - low) : 100).toFixed(1);
+      const label = `${name}: from ${short(low)} to ${short(high)} in the bag; ${chosen.map(short).join(", ")} in the instances that mattered most`;
+      const plot = draw("svg", { viewBox: "0 0 200 20", preserveAspectRatio: "none", role: "img", "aria-label": label });
+      plot.append(draw("path", { d: known.map((value) => `M${at(value)} 6V16`).join(""), class: "rug" }));
+      plot.append(draw("path", { d: chosen.map((value) => `M${at(value)} 1V19`).join(""), class: "rug top" }));
+      const line = make("div", { class: "feature" }, make("span", {}, name));
+      line.append(plot, make("span", { class: "amounts" }, `${short(low)} to ${short(high)}`));
+      return line;
+    });
+  }
+
+  // Where the instances lie: as long a step in both directions.
+
+  function map(data, bag, mark) {
+    const [xs, ys] = data.axes.map((column) => bag.kept[column].map(Number));
+    const axes = data.axes.map((column) => data.kept[column]);
+    const c = data.columns.findIndex((name) => name !== "prediction");
+    const values = bag.columns[Math.max(c, 0)].map((value) => value ?? 0);
+    const alike = data.columns[c] === "effect" ? 0 : mean(values);
+    const reach = Math.max(...values.map((value) => Math.abs(value - alike))) || 1;
+    const [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+    const unit = Math.max((right - left) / 300, (high - low) / 180) || 1;
+    const x = (value) => (170 + (value - (left + right) / 2) / unit).toFixed(1);
+    const y = (value) => (105 - (value - (low + high) / 2) / unit).toFixed(1);
+    const name = data.columns[Math.max(c, 0)];
+    const label = `map of ${xs.length} instances: ${axes[0]} from ${short(left)} to ${short(right)}, ${axes[1]} from ${short(low)} to ${short(high)}; a large circle is a ${name} far from the others`;
+    const plot = draw("svg", { viewBox: "0 0 340 210", role: "img", "aria-label": label, class: "place-map" });
+    plot.append(draw("rect", { x: 0.5, y: 0.5, width: 339, height: 209, rx: 6, class: "map-ground" }));
+    values.forEach((value, i) => {
+      const size = (2.5 + (6 * Math.abs(value - alike)) / reach).toFixed(1);
+      const circle = draw("circle", { cx: x(xs[i]), cy: y(ys[i]), r: size, class: `point ${value > alike ? "above" : "below"}`, "data-i": i });
+      circle.append(draw("title", {}, `instance ${bag.instances[i]}: ${name} ${short(value)}`));
+      circle.addEventListener("click", () => mark(i));
+      plot.append(circle);
     });
     return plot;
   }
@@ -188,7 +254,17 @@
         parts.push(make("p", { class: "small keys" }, ...keys));
       }
     });
-    parts.push(make("div", { class: "scroll" }, table));
+    const top = mattered(data, bag);
+    if (data.features.length) {
+      const which = top.map((i) => bag.instances[i]).join(", ");
+      parts.push(make("h4", {}, "Feature values ", make("span", {}, `– a line per instance; tall: ${top.length === 1 ? "instance" : "instances"} ${which}, which mattered most`)));
+      parts.push(...features(data, bag, top));
+    }
+    if (data.axes.length) {
+      parts.push(make("h4", {}, "Map ", make("span", {}, data.columns.includes("effect") ? "– a large circle matters more; filled: it raises the prediction, open: it lowers it" : "– a large circle matters more; filled: above the mean of the bag, open: below")));
+      parts.push(map(data, bag, mark));
+    }
+    parts.push(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Instances of bag ${id}, a table that scrolls` }, table));
     panel.replaceChildren(...parts);
     sortable(table);
     pick = pickable(table, (i) => {
@@ -201,6 +277,12 @@
   // Start -----------------------------------------------------------------------------------------------------
 
   document.querySelectorAll("table.sortable").forEach(sortable);
+  let closed = []; // on paper nothing can be opened
+  window.addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    closed.forEach((one) => { one.open = true; });
+  });
+  window.addEventListener("afterprint", () => closed.forEach((one) => { one.open = false; }));
   const holder = document.getElementById("explorer-data");
   if (holder) {
     const data = JSON.parse(holder.textContent);
@@ -208,9 +290,13 @@
     const pick = pickable(table, (place) => {
       const row = table.querySelector(`tr[data-place="${place}"]`);
       show(panel, data, place, row);
+      document.querySelectorAll("#bag-map .place").forEach((one) => one.classList.toggle("on", Number(one.dataset.place) === place));
       status.textContent = `Bag ${row.cells[0].textContent} is shown.`;
     });
     pick(table.tBodies[0].rows[0], false);
+    document.querySelectorAll("#bag-map .place").forEach((one) => {
+      one.addEventListener("click", () => pick(table.querySelector(`tr[data-place="${one.dataset.place}"]`), false));
+    });
     if (table.tBodies[0].rows.length > 12) searchable(table, document.getElementById("bag-list"), "Find a bag");
     status.textContent = "";
   }

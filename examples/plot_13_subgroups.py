@@ -49,7 +49,7 @@ print(f"error with a context: {np.sqrt(np.mean((wrong.prediction - known_other) 
 # %%
 # Predictions against the truth, with 90 percent intervals of the expected share.
 
-figure, axes = plt.subplots(1, 2, figsize=(8.4, 4.2), sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(7.4, 4.2), sharey=True, layout="constrained")
 for axis, found, true, title in (
     (axes[0], part, known, "people decide for themselves"),
     (axes[1], wrong, known_other, "neighbours matter"),

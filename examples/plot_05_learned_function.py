@@ -28,7 +28,7 @@ model.fit(bags, y)
 # Where h is the identity, a pixel counts for what it says; where h is flat, its value does not matter. Here h is
 # steeper than the identity: single pixels are cautious, clouds pull them towards the average, and h pulls them back.
 
-figure, axis = plt.subplots(figsize=(7, 4.4), layout="constrained")
+figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
 bw.plots.learned_function(axis, model[-1], model[:1].transform(bags))
 plt.show()
 

@@ -43,7 +43,7 @@ print(f"10 or more: {covered[~small].mean():.1%}, mean width {(high - low)[~smal
 
 shown = np.arange(0, 1000, 4)
 predicted = model.predict(new)
-figure, axis = plt.subplots(figsize=(8, 4.4), layout="constrained")
+figure, axis = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
 axis.vlines(new.sizes[shown], (low - predicted)[shown], (high - predicted)[shown], color="#2a6f97", alpha=0.3)
 for inside, colour, label in ((True, "#30343b", "target inside"), (False, "#c8553d", "target outside")):
     at = shown[covered[shown] == inside]

@@ -39,7 +39,7 @@ held_out = {name: cross_val_predict(model, bags, y, cv=BagKFold(5)) for name, mo
 # Each point is a scene that the model had not seen; on the line a prediction is right. Hazy scenes are hard for a mean
 # of pixels: a few clouds move it.
 
-figure, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharex=True, sharey=True, layout="constrained")
+figure, axes = plt.subplots(1, 2, figsize=(7.6, 4), sharex=True, sharey=True, layout="constrained")
 for axis, (name, predicted) in zip(axes, held_out.items(), strict=True):
     bw.plots.predicted_against_true(axis, y, predicted)
     axis.set_title(f"{name}: RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.3f}")

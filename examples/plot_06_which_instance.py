@@ -35,7 +35,7 @@ print(f"the heaviest instance is the one that made the target in {found:.0%} of 
 # Twelve new bags, one per line. The area of a dot is the weight of an instance; the ring is around the instance that
 # truly made the target.
 
-figure, axis = plt.subplots(figsize=(7.5, 4.6), layout="constrained")
+figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
 for line, (instances, weight, key) in enumerate(zip(bags[200:212], weights, keys, strict=False)):
     height = np.full(len(weight), line)
     axis.scatter(instances[:, 0], height, s=8 + 260 * weight, color="#2a6f97", alpha=0.55, linewidths=0)

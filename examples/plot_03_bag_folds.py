@@ -56,7 +56,7 @@ for name, values in scores.items():
 # %%
 # Twenty draws of noise. Folds of rows find skill in every one of them.
 
-figure, axis = plt.subplots(figsize=(7, 2.6), layout="constrained")
+figure, axis = plt.subplots(figsize=(6.4, 3), layout="constrained")
 jitter = np.linspace(-0.18, 0.18, len(draws))
 for position, (values, colour) in enumerate(zip(scores.values(), ("#c8553d", "#2a6f97"), strict=True)):
     axis.scatter(values, position + jitter, s=22, color=colour, alpha=0.8, linewidths=0)

@@ -1,0 +1,92 @@
+"""The verdict of a report: its figures are those of a naive calculation, its words follow from them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import root_mean_squared_error
+from tests.helpers.page_reading import Report
+
+import bagwise as bw
+from bagwise.reports import write_model_report
+from bagwise.reports.findings import HeldOut, judgement, worth
+from bagwise.reports.text import percent, shown
+from bagwise.testing.contract_checks import sample
+
+
+def held(noise, n=60, *, folds=5, unit=None, std=None):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=n)
+    prediction = target + noise * rng.normal(size=n)
+    return HeldOut("toy", np.arange(n), np.full(n, 3), target, prediction, np.arange(n) % folds, std, unit=unit)
+
+
+@pytest.mark.parametrize(("folds", "unit"), [(5, None), (1, None), (1, np.arange(60) % 20)])
+def test_worth_is_that_of_a_naive_calculation(folds, unit):
+    one = held(0.5, folds=folds, unit=unit)
+    part = one.fold if folds > 1 else np.arange(60) if unit is None else unit
+    mean = [one.target[part != mine].mean() for mine in part]
+    found = worth(one)
+    assert found.error == pytest.approx(root_mean_squared_error(one.target, one.prediction))
+    assert found.mean_error == pytest.approx(root_mean_squared_error(one.target, mean))
+    units = np.arange(60) if unit is None else unit
+    gained = (one.target - mean) ** 2 - one.residual**2
+    sums = np.array([gained[units == u].sum() for u in np.unique(units)])
+    assert found.gain_z == pytest.approx(sums.mean() / (sums.std() / np.sqrt(len(sums))))
+    assert found.n_units == len(sums) and found.covered == one.covered().mean()
+
+
+def test_the_intervals_of_the_model_itself_come_first():
+    one = held(0.5)
+    bounds = np.column_stack([one.prediction - 0.3, one.prediction + 0.9])
+    found = worth(replace(one, bounds=bounds))
+    assert found.covered == np.mean([low <= y <= high for (low, high), y in zip(bounds, one.target, strict=True)])
+    assert found.half_width == pytest.approx(0.6) and found.covered != worth(one).covered
+
+
+@pytest.mark.parametrize(
+    ("one", "status"),
+    [
+        (held(0.2), "good"),
+        (held(0.2, n=20), "fair"),  # few bags
+        (held(0.2, std=np.full(60, 0.01)), "fair"),  # intervals far too narrow
+        (held(0.2, unit=np.arange(60) % 12), "fair"),  # few groups
+        (held(1.0), "poor"),
+    ],
+)
+def test_the_verdict_follows_from_the_figures(one, status):
+    assert judgement(worth(one))["status"] == status
+
+
+def test_noise_is_never_called_worth_using():
+    """Predictions that have nothing to do with the target, many times: chance may not pass for skill."""
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        target, guess = rng.normal(size=(2, 60))
+        one = HeldOut("toy", np.arange(60), np.full(60, 3), target, 0.1 * guess, np.arange(60) % 5)
+        assert judgement(worth(one))["status"] != "good"
+
+
+def test_training_bags_are_not_judged():
+    assert worth(HeldOut("toy", *[np.arange(5)] * 5, in_sample=True)) is None
+    assert judgement(None)["badge"] == "Not judged"
+
+
+def test_the_first_screen_says_it(tmp_path):
+    bags, y = sample(40)
+    guess = y + 0.1 * np.random.default_rng(0).normal(size=40)
+    report = Report(
+        write_model_report(
+            tmp_path / "model.html", bw.method("aggregated").fit(bags, y), bags, y, held_out=guess, method="toy"
+        )
+    )
+    found = worth(HeldOut("toy", np.arange(40), bags.sizes, y, guess, np.zeros(40, int)))
+    assert "✓ Worth using" in report.text
+    assert (
+        f"toy predicts new bags with {percent(found.gain)} less error than the mean".replace("\xa0", " ") in report.text
+    )
+    labels = [
+        attributes["aria-label"] for tag, attributes in report.tags if tag == "svg" and "aria-label" in attributes
+    ]
+    assert f"typical error of the mean target: {shown(found.mean_error)}" in labels
+    assert "Prediction" in report.text and "a bag, where this report was written" in report.text
