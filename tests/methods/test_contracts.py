@@ -28,7 +28,7 @@ COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of
 
 
 # A training cut short makes and keeps the same promises; the slow run trains in full.
-BRIEF = {"epochs": 2, "restarts": 1, "draws": 10, "warmup": 10}
+BRIEF = {"epochs": 2, "restarts": 1, "draws": 10, "warmup": 10, "n_features": 32}
 
 
 def brief(model):

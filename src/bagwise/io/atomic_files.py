@@ -87,7 +87,9 @@ def refuse_unwritable(path: Path | str) -> None:
     try:
         if not place.exists() or place.is_file() or place.is_dir():
             inside = place if place.is_dir() else next(folder for folder in place.parents if folder.exists())
-            _create_beside(inside / place.name, 0o600).unlink()
+            trial = _name_beside(inside / place.name)
+            _create(trial, 0o600)
+            trial.unlink()
         elif not place.is_fifo():  # a pipe would wait for its reader
             place.open("ab").close()
     except OSError as error:
@@ -98,8 +100,10 @@ def _swap(place: Path, write: Callable[[Path], object]) -> None:
     before = place.stat().st_mode & 0o777 if place.exists() else None
     # A new file has what the user's mask leaves, and the system knows it: asking for the mask would mean to set it, and
     # other threads would make files without one meanwhile. A file that was private is so while it is written, too.
-    temporary = _create_beside(place, 0o666 if before is None else 0o600)
-    try:
+    mode = 0o666 if before is None else 0o600
+    temporary = _name_beside(place)
+    try:  # from here on an interrupt, which may come after any step, leaves nothing behind
+        _create(temporary, mode)
         write(temporary)
         if before is not None:
             temporary.chmod(before)
@@ -108,12 +112,10 @@ def _swap(place: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _create_beside(place: Path, mode: int) -> Path:
-    """An empty file of a name that no other has."""
-    while True:
-        temporary = place.with_name(f".{place.stem}-{secrets.token_hex(4)}{place.suffix}")
-        try:
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-        except FileExistsError:
-            continue
-        return temporary
+def _name_beside(place: Path) -> Path:
+    """A name that no other file has."""
+    return place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}")
+
+
+def _create(path: Path, mode: int) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
