@@ -37,7 +37,7 @@ ORPHANED = {
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process of Windows cannot see that its parent is gone")
-@pytest.mark.parametrize("how", ORPHANED)
+@pytest.mark.parametrize("how", ["executor", pytest.param("method", marks=pytest.mark.slow)])
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
     """They went on with what they did, and waited for more."""
     program = f"import joblib, pathlib; folder = pathlib.Path({str(tmp_path)!r}); "

@@ -37,7 +37,7 @@ def cases():
         for case in method_cases():
             preset = ":" in case
             slow = case.startswith(COSTLY) and data != "equal" and (data != "beside" or preset)
-            slow |= (preset and data == "ragged") or (case == "auto:best" and data != "equal")
+            slow |= (preset and data != "equal") or (case == "auto:best" and data != "equal")
             yield pytest.param(data, case, marks=[*marks(case), *[pytest.mark.slow] * slow])
 
 
