@@ -53,3 +53,21 @@ def test_a_preset_may_be_part_of_the_name():
 def test_a_name_that_stands_for_nothing_is_refused(name, preset, message):
     with pytest.raises(ValueError, match=message):
         bw.method(name, preset=preset)
+
+
+@pytest.mark.parametrize("name", bw.method_names())
+def test_to_change_a_method_changes_no_other(name):
+    """Parts of two methods that were one object would be."""
+    for preset in bw.method_card(name).presets:
+        one, other = (_parts_of(bw.method(name, preset=preset)) for _ in range(2))
+        assert not one & other
+
+
+def _parts_of(model) -> set[int]:
+    values = model.get_params(deep=True).values()
+    lists = [part for value in values if isinstance(value, list) for part in value if isinstance(part, tuple)]
+    kept.extend([model, *values])  # an id is that of one object as long as it lives
+    return {id(value) for value in [*values, *(part[-1] for part in lists)] if hasattr(value, "set_params")}
+
+
+kept: list = []

@@ -61,11 +61,13 @@ def second_stage(kernels, *, offset: str = "mean", reach: float | None = None) -
     return EmbeddingRidge(embedding, head, grid={"kernel": list(kernels)}, offset=offset)
 
 
-READINGS = {
-    "mean": second_stage(KERNELS),
-    "median": second_stage(KERNELS, offset="median"),
-    "quantiles": EmbeddingRidge(QuantileRows(16), RidgePath(PENALTIES)),
-}
+def readings() -> dict[str, EmbeddingRidge]:
+    """Three ways to read the predictions of a bag, unfitted."""
+    return {
+        "mean": second_stage(KERNELS),
+        "median": second_stage(KERNELS, offset="median"),
+        "quantiles": EmbeddingRidge(QuantileRows(16), RidgePath(PENALTIES)),
+    }
 
 
 def default(*, random_state=0, n_jobs=None) -> BagPipeline:
@@ -77,15 +79,15 @@ def default(*, random_state=0, n_jobs=None) -> BagPipeline:
     chosen (epochs, penalties, kernels, bandwidths relative to the spread of the predictions, the weights of the blend)
     is chosen by left-out bags, left-out groups when the bags carry groups.
     """
-    return _blended(tuple(READINGS), random_state, n_jobs)
+    return _blended(readings(), random_state, n_jobs)
 
 
 def additive(*, random_state=0, n_jobs=None) -> BagPipeline:
     """The default without medians and quantiles: the prediction of a bag is an exact sum over its instances."""
-    return _blended(("mean",), random_state, n_jobs)
+    return _blended({"mean": readings()["mean"]}, random_state, n_jobs)
 
 
-def _blended(readings: tuple[str, ...], random_state, n_jobs) -> BagPipeline:
+def _blended(read: dict[str, EmbeddingRidge], random_state, n_jobs) -> BagPipeline:
     features = FourierFeatures(384, linear=WIDE, random_state=random_state)
     learners = {
         "network": default_network(random_state=random_state),
@@ -94,12 +96,11 @@ def _blended(readings: tuple[str, ...], random_state, n_jobs) -> BagPipeline:
             ColumnScaler(WIDE, random_state=random_state), penalties=RIDGE_PENALTIES, random_state=random_state
         ),
     }
-    judge = second_stage(KERNELS[:5:2])
+    options = {"random_state": random_state, "n_jobs": n_jobs}
     stages = [
-        (name, OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs))
-        for name, learner in learners.items()
+        (name, OutOfFold(learner, judge=second_stage(KERNELS[:5:2]), **options)) for name, learner in learners.items()
     ]
-    blend = PredictionBlend([(name, READINGS[name]) for name in readings], random_state=random_state)
+    blend = PredictionBlend(list(read.items()), random_state=random_state)
     return BagPipeline([("instances", OutOfFoldUnion(stages)), ("head", blend)])
 
 

@@ -40,11 +40,11 @@ def moments(*, random_state=0, n_jobs=None) -> BagPipeline:
     return scaled(EmbeddingRidge(Statistics(MOMENTS), RidgePath()))
 
 
-def miles(*, head=None, random_state=0, n_jobs=None) -> BagPipeline:
+def miles(*, head=RidgePath, random_state=0, n_jobs=None) -> BagPipeline:
     """Ridge regression on similarities to 500 prototypes, their width chosen by leave-one-bag-out."""
     kernels = [Gaussian(0.25), Gaussian(0.5), Gaussian(1.0), MinusDistance()]
     embedding = Similarity(random_state=random_state)
-    return scaled(EmbeddingRidge(embedding, head or RidgePath(), grid={"kernel": kernels}))
+    return scaled(EmbeddingRidge(embedding, head(), grid={"kernel": kernels}))
 
 
 register(
@@ -70,7 +70,7 @@ register(
         cost="O(N P), P = 500 prototypes",
         presets={
             "default": miles,
-            "sparse": variant("The lasso in place of ridge: few prototypes keep a weight.", miles, head=LassoPath()),
+            "sparse": variant("The lasso in place of ridge: few prototypes keep a weight.", miles, head=LassoPath),
         },
         search_space={"head__embedding__prototypes": [200, 500, 1000], "head__embedding__pool": ["max", "mean"]},
     )
