@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 from tests.helpers.published_files import crop_frame, write_aerosol
 
 import bagwise as bw
@@ -224,3 +225,15 @@ def test_a_row_is_optimistic_where_a_setting_was_chosen_on_the_scoring_folds(tab
 def test_every_row_and_data_set_of_the_table_is_there():
     assert len(table1.PUBLISHED) == 6
     assert all(set(row) == set(DATA_SETS) for row in table1.PUBLISHED.values())
+
+
+def test_predictions_outside_the_range_are_scored_without_a_word():
+    """By hand they are warned of, which here is an error."""
+    rng = np.random.default_rng(0)
+    bags = bw.from_arrays([rng.normal(size=(4, 1)) + 10 * (i % 10 == 9) for i in range(40)])
+    y = np.array([bag.mean() for bag in bags])
+    fold = (np.arange(40) % 10 == 9).astype(int)
+    plain = bw.method("instance-kme:paper").set_params(instances__regressor=LinearRegression(), instances__folds=3)
+    assert evaluate(bags, y, [("plain", plain)], fold=fold).failures == []
+    with pytest.warns(UserWarning, match="instance predictions of up to"):
+        clone(plain).fit(bags[fold == 0], y[fold == 0]).predict(bags[fold == 1])

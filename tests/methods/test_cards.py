@@ -59,15 +59,6 @@ def test_a_name_that_stands_for_nothing_is_refused(name, preset, message):
 def test_to_change_a_method_changes_no_other(name):
     """Parts of two methods that were one object would be."""
     for preset in bw.method_card(name).presets:
-        one, other = (_parts_of(bw.method(name, preset=preset)) for _ in range(2))
-        assert not one & other
-
-
-def _parts_of(model) -> set[int]:
-    values = model.get_params(deep=True).values()
-    lists = [part for value in values if isinstance(value, list) for part in value if isinstance(part, tuple)]
-    kept.extend([model, *values])  # an id is that of one object as long as it lives
-    return {id(value) for value in [*values, *(part[-1] for part in lists)] if hasattr(value, "set_params")}
-
-
-kept: list = []
+        one, other = (bw.method(name, preset=preset).get_params(deep=True) for _ in range(2))
+        shared = [key for key, part in one.items() if hasattr(part, "set_params") and part is other[key]]
+        assert shared == []

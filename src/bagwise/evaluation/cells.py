@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,9 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
     ``settings`` are the ones scored and ``scores`` holds, for every metric, a value for each: the one chosen inside
     the training bags (``nested``), or all of them (``paper``; the best is found when every fold is known).
     """
-    with one_thread(), Watch() as watch:
+    with one_thread(), Watch() as watch, warnings.catch_warnings():
+        # Of held-out bags that is expected, and the score tells what it costs.
+        warnings.filterwarnings("ignore", message=".*instance predictions of up to")
         try:
             outcome = _scored(cell, bags, y)
         except (Exception, SystemExit) as error:  # a method that calls exit() ends its cell, not the evaluation

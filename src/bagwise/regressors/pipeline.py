@@ -11,9 +11,10 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared, remember_profile
-from bagwise.bags.segments import segment_mean, segment_median, segment_median_shares, segment_weighted_median
+from bagwise.bags.segments import segment_median_shares
 from bagwise.instances import EachInstance
 from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.ridge import pooled
 
 
 class BagPipeline(FittedDisplay, Pipeline):
@@ -133,13 +134,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        values = bags.instances[:, 0].astype(np.float64)
-        if self.statistic == "mean":
-            return segment_mean(values, bags.offsets, bags.weights)
-        if bags.weights is None:
-            return segment_median(values, bags.offsets)
-        return segment_weighted_median(values, bags.shares(), bags.offsets)
+        return pooled(check_bags(bags, fitted=self, allow_weights=True), self.statistic)
 
     def instance_weights(self, bags) -> np.ndarray:
         """The weight of every instance in the prediction: equal in a mean; in a median, that of the middle one or two.
