@@ -21,7 +21,10 @@ from bagwise.regressors.pipeline import last_step
 ADDITIVE = (
     "aggregated",
     "instance-mean",
-    "instance-kme",
+    "additive",
+    "aggregate-gp",
+    "instance-kme:additive",
+    "instance-kme:single",
     "instance-kme:ridge",
     "input-kme:linear",
     "blr",
