@@ -7,6 +7,7 @@ embedding that makes the rows too; its prediction can be a sum over instances.
 from __future__ import annotations
 
 import warnings
+from copy import copy
 from functools import partial
 
 import numpy as np
@@ -409,7 +410,8 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
             )
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
-        head, beside = clone(self.head if self.head is not None else RidgePath()), None
+        # Not a clone, which would copy the grid of penalties number by number: the fit changes no parameter.
+        head, beside = copy(self.head) if self.head is not None else RidgePath(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.set_params(kernel="precomputed")
@@ -461,7 +463,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
-        return clone(self).fit(bags, y, sample_weight).error_
+        return copy(self).fit(bags, y, sample_weight).error_
 
 
 def pooled(bags, statistic: str) -> np.ndarray:
