@@ -3,8 +3,8 @@
     python benchmarks/which_method.py --json errors.json --n-jobs 2     fits everything; about an hour on two cores
     python benchmarks/which_method.py --picture errors.json             draws docs/pictures/which-method.png from it
 
-Every draw has 200 training bags and 500 new ones. An error is the RMSE on new bags, mean over the draws, in units of the
-smallest error on that simulation.
+Every draw has 200 training bags and 500 new ones. An error is the RMSE on new bags, mean over the draws, in units of
+the smallest error on that simulation.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def draw_picture(methods: list[str], table: np.ndarray, path: Path) -> None:
     for i, row in enumerate(table):
         for j, value in enumerate(row):
             best = {"weight": "bold"} if value <= 1.05 else {}
-            axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 1.6 else "#222", **best)
+            axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 1.9 else "#222", **best)
     axis.set_yticks(range(len(methods)), methods)
     axis.set_xticks(range(len(SIMULATIONS)), SIMULATIONS.values())
     axis.xaxis.tick_top()
