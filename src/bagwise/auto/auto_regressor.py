@@ -18,6 +18,7 @@ from bagwise.auto.cross_validation import (
     Trial,
     choose_transform,
     learning_curve,
+    refit_seconds,
     transformed,
 )
 from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
@@ -163,7 +164,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             self.n_jobs,
             clock,
             metric=self.metric,
-            race=self.members != "best",
+            race_costly=self.members != "best",
             clipped=self.members != "additive",
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
@@ -268,11 +269,12 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         with live_line(self.progress, len(members), cv) as show:
 
             def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
-                trials = list(so_far)
+                trials, racing = list(so_far), [member for member in some if member.costly and cv.race_costly]
                 for member in some:
-                    show(member.name, trials)
-                    trials.append(cv.try_member(member, trials, reserve=_refit_seconds(trials)))
-                return trials
+                    if member not in racing:
+                        show(member.name, trials)
+                        trials.append(cv.try_member(member, reserve=refit_seconds(trials)))
+                return [*trials, *cv.race(racing, trials, show)]
 
             trials, rest = run(members[: 1 + TRANSFORMED], []), members[1 + TRANSFORMED :]
             tried = self.transforms and self.members != "additive"
@@ -301,7 +303,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def _keep(self, chosen: list[Trial], cv: CrossValidation) -> None:
         """The models of the members in the blend; the others are let go."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
-        self.predictor_ = self.predictor if _refit_seconds(chosen) <= cv.clock.left else "fold-mean"
+        self.predictor_ = self.predictor if refit_seconds(chosen) <= cv.clock.left else "fold-mean"
         if self.predictor_ == "refit":
             fits = cv.fit_whole([trial.member for trial in chosen])
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
@@ -342,8 +344,3 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def _predicted(self, model, bags: Bags) -> np.ndarray:
         return np.clip(model.predict(bags), *self.range_)
-
-
-def _refit_seconds(trials: list[Trial]) -> float:
-    """Seconds of a fit of every member that may be chosen to all bags."""
-    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
