@@ -16,13 +16,12 @@ import numpy as np
 
 from bagwise.bags.frames import NULLS, ArrayColumns, ExtendedColumns, as_list, to_numbers
 from bagwise.bags.validation import Message, ParameterError, absent, label, name_bags
-from bagwise.io.columns import Roles, any_row, find_bags, is_date_kind, refuse_unknown
+from bagwise.io.columns import DATE_PARTS, Roles, any_row, find_bags, is_date_kind, refuse_unknown
 
 OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
 MOST_LEVELS = 50  # of a column that is named; the most frequent stay
 FEW_LEVELS = 20  # of a column that "auto" takes
 TEXTS = ("String", "Categorical", "Enum", "Object", "<U", "object")
-PARTS = ("sine", "cosine", "year")
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
 
 
@@ -102,17 +101,9 @@ def _asked(table, roles: Roles) -> tuple[dict, list]:
         stem, _, part = name.rpartition("_")
         if level and base in table.names:
             vocabularies[base] = (*vocabularies.get(base, ()), level)
-        elif part in PARTS and stem in table.names and stem not in dates:
+        elif part in DATE_PARTS and stem in table.names and stem not in dates:
             dates.append(stem)
     return vocabularies, dates
-
-
-def derived(roles: Roles) -> bool:
-    """Whether the names of some features may stand for a level or a date: the table has other names for them."""
-    given = [*([] if roles.features is None else as_list(roles.features)), *roles.covariate_list]
-    return any(
-        isinstance(name, str) and ("=" in name or name.endswith(tuple(f"_{p}" for p in PARTS))) for name in given
-    )
 
 
 def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:

@@ -17,6 +17,7 @@ from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, name_bags
 from bagwise.io.columns import (
+    DATE_PARTS,
     Roles,
     alike_ids,
     choose_features,
@@ -29,7 +30,6 @@ from bagwise.io.columns import (
     split_covariates,
     warn_of_suspects,
 )
-from bagwise.io.encodings import PARTS, derived, encode
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
@@ -69,7 +69,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
 
 def _is_made_of(name: str, asked) -> bool:
     """Whether a column is asked for, or a level or a part of a date that is made of it: crop=wheat, sown_year."""
-    return name == asked or str(asked).startswith((f"{name}=", *(f"{name}_{part}" for part in PARTS)))
+    return name == asked or str(asked).startswith((f"{name}=", *(f"{name}_{part}" for part in DATE_PARTS)))
 
 
 def _features(schema, roles: Roles, taken: set) -> set:
@@ -221,7 +221,7 @@ def load_labels(
     from bagwise.io.readers import find_files
     from bagwise.io.tables import read_files
 
-    only = roles.features is not None and roles.bag is not None and roles.targets is None and not derived(roles)
+    only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived
     table = read_files(source, roles, only=only, decimal=decimal)
     path = None if table is not None else find_files(source)[0]
     if path is not None and path.suffix.lower() == ".mat":
@@ -324,11 +324,16 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     notes: list = []
+    more: list = []
+    categories: dict = {}
     if roles.targets is not None:
         from bagwise.io.tables import join
 
         table, roles, notes = join(table, roles)
-    table, roles, categories, more = encode(table, roles)
+    if roles.encoded:
+        from bagwise.io.encodings import encode
+
+        table, roles, categories, more = encode(table, roles)
     names = choose_features(table, roles)
     notes = [*more, *notes, *(left_out(table, roles, names) if roles.features is None else [])]
     codes, ids = find_bags(table, roles.bag)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared, remember_profile
-from bagwise.bags.segments import segment_mean, segment_median, segment_median_shares, segment_weighted_median
+from bagwise.bags.segments import pooled, segment_median_shares
 from bagwise.instances import EachInstance
 
 
@@ -168,16 +168,6 @@ def scaled(head) -> BagPipeline:
 
 
 STATISTICS = ("mean", "median")
-
-
-def pooled(bags, statistic: str) -> np.ndarray:
-    """The mean or median of every bag of scalars, by the weights of its instances if any."""
-    values = bags.instances[:, 0].astype(np.float64)
-    if statistic == "mean":
-        return segment_mean(values, bags.offsets, bags.weights)
-    if bags.weights is None:
-        return segment_median(values, bags.offsets)
-    return segment_weighted_median(values, bags.shares(), bags.offsets)
 
 
 def _is_mean(self) -> bool:

@@ -15,12 +15,12 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.segments import segment_sum
+from bagwise.bags.segments import pooled, segment_sum
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
-from bagwise.regressors.pipeline import FittedDisplay, pooled
+from bagwise.regressors.pipeline import FittedDisplay
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
