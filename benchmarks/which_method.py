@@ -3,8 +3,8 @@
     python benchmarks/which_method.py --json errors.json --n-jobs 2     fits everything; about an hour on two cores
     python benchmarks/which_method.py --picture errors.json             draws docs/pictures/which-method.png from it
 
-Every draw has 200 training bags and 500 new ones. An error is the RMSE on new bags, mean over the draws, in units of the
-smallest error on that simulation.
+Every draw has 200 training bags and 500 new ones. An error is the RMSE on new bags, mean over the draws, in units of
+the smallest error on that simulation.
 """
 
 from __future__ import annotations
