@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
+from bagwise.evaluation import fingerprint
 from bagwise.evaluation.fingerprint import code_hash, describe, digest, of_data, of_library
 from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
@@ -54,9 +56,13 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
+DEFINITIONS = cache(fingerprint.definitions)  # a file that did not change is parsed once
+
+
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, monkeypatch):
     """The library, to be changed."""
+    monkeypatch.setattr(fingerprint, "definitions", DEFINITIONS)
     return shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
 
 
@@ -71,7 +77,7 @@ def append(file: Path, text: str) -> None:
         "evaluation/metrics",
         *[
             pytest.param(one, marks=pytest.mark.slow)
-            for one in ("evaluation/selection", "evaluation/cells", "evaluation/splits", "execution/threads")
+            for one in ("evaluation/selection", "evaluation/plan", "evaluation/splits", "execution/threads")
         ],
     ],
 )
