@@ -579,8 +579,8 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return self
 
     def fresh_head(self) -> RidgePath:
-        """The unfitted head."""
-        return clone(self.head if self.head is not None else RidgePath())
+        """The unfitted head. No clone, which would copy the penalties number by number: a fit changes no parameter."""
+        return copy(self.head) if self.head is not None else RidgePath()
 
     @property
     def additive_(self) -> bool:
@@ -604,8 +604,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
             )
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
-        # Not a clone, which would copy the grid of penalties number by number: the fit changes no parameter.
-        head, beside = copy(self.head) if self.head is not None else RidgePath(), None
+        head, beside = self.fresh_head(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.set_params(kernel="precomputed")
