@@ -209,6 +209,8 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     skipped = cv.try_member(member, reserve=101.0)
     assert skipped.status == "skipped" and skipped.why == "no time was left"
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
+    clock.longest_probe = 50.0  # another such fit would take all that is left
+    assert cv.try_member(member).why == "no time was left"
 
 
 def test_a_machine_without_torch_has_one_member_less(monkeypatch):

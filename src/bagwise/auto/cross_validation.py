@@ -71,10 +71,10 @@ def refit_seconds(trials: Sequence[Trial]) -> float:
 
 
 class Clock:
-    """How long it has been, and how much of the budget is left."""
+    """How long it has been, how much of the budget is left, and how long the longest fit to a few bags was."""
 
     def __init__(self, budget: float | None):
-        self.budget, self.started = budget, time.perf_counter()
+        self.budget, self.started, self.longest_probe = budget, time.perf_counter(), 0.0
 
     @property
     def passed(self) -> float:
@@ -270,7 +270,8 @@ class CrossValidation:
         """
         if self.clock.budget is None or member.always:
             return ""
-        if self.clock.left <= reserve:
+        # Members come in order of cost: a fit to a few bags takes about as long as the longest before it, or longer.
+        if self.clock.left - reserve <= (2 * self.clock.longest_probe if each is None else 0.0):
             return "no time was left"
         if each is None:
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
@@ -287,7 +288,9 @@ class CrossValidation:
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
-        return (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / self.folds)
+        took = time.perf_counter() - started
+        self.clock.longest_probe = max(self.clock.longest_probe, took)
+        return took * len(order) / len(some) * (1 - 1 / self.folds)
 
 
 def fit_without(
