@@ -10,7 +10,6 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.cells import describe_setting
-from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
@@ -24,6 +23,7 @@ from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import draw_function, draw_values
 from bagwise.reports.findings import HeldOut
 from bagwise.reports.text import shortened
+from bagwise.stores.fingerprint import describe, of_data
 
 
 def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") -> None:

@@ -20,7 +20,6 @@ from bagwise.bags import check_fit
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.evaluation import Results
-from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
 from bagwise.evaluation.metrics import score
 from bagwise.explanations.contributions import unwrapped
 from bagwise.io.atomic_files import replace_file
@@ -40,6 +39,7 @@ from bagwise.reports.explorer import (
 )
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
 from bagwise.reports.text import NONE, Column, counted, filled, is_known, numbers, percent, shortened, shown, texts
+from bagwise.stores.fingerprint import describe, of_data, of_library, versions
 
 TEMPLATES = Path(__file__).parent / "templates"
 
