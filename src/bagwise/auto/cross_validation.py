@@ -238,7 +238,7 @@ class CrossValidation:
         return all(self.kept.has(self.kept.key(member, self.deals[deal] == k, first)) for deal, k in pairs)
 
     def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
-        """The fit of every (member, bags to leave out, first); those that are kept are read, others are run and kept."""
+        """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
         options = self.sample_weight, self.random_state
 
         def run(some):

@@ -279,8 +279,8 @@ def first_line(summary: dict, out: Path) -> str:
 
     Examples
     --------
-    >>> first_line({"held_out": {"rmse": 0.0266, "rmse_of_mean": 0.11}, "level": 0.9}, Path("aod.bagwise"))
-    'Typical error 0.0266 (RMSE of held-out bags; 0.11 for the mean of the targets), intervals at level 0.9: aod.bagwise'
+    >>> first_line({"held_out": {"rmse": 0.0266, "rmse_of_mean": 0.11}, "level": 0.9}, Path("aod.model"))
+    'Typical error 0.0266 (RMSE of held-out bags; 0.11 for the mean of the targets), intervals at level 0.9: aod.model'
     """
     if "targets" in summary:
         errors = [f"{target}: {_typical(one)}" for target, one in summary["targets"].items()]
