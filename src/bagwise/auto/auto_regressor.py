@@ -211,7 +211,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
         Columns: ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its
         fold), ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
-        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed).
+        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed), ``file_bytes`` (what its
+        models take in a model file: 0 without weight, NaN where no file can hold them).
 
         Parameters
         ----------

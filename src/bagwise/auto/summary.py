@@ -107,9 +107,22 @@ def leaderboard_of(model, bags=None, y=None):
         "why",
     )
     columns = {name: [row[name] for row in rows] for name in names}
+    sizes = {name: _file_bytes(model, name) for name in model.models_}
+    columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
         columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
     return to_frame(columns)
+
+
+def _file_bytes(model, name: str) -> float:
+    """What the models of a member take in a model file, those without each fold included; NaN if none can hold them."""
+    from bagwise.model_files.plan_nodes import write  # for this alone
+
+    models = {id(one): one for one in (*model.models_[name], *model.fold_models_[name])}
+    try:
+        return sum(len(part) for one in models.values() for part in write(one).values())
+    except ValueError:
+        return NAN
 
 
 def _new_errors(model, names: list[str], bags, y) -> list[float]:
