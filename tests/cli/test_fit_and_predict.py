@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from tests.helpers.toy_members import Broken
 from typer.testing import CliRunner
 
 import bagwise as bw
@@ -126,10 +127,8 @@ def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = run(*asked, "--work", tmp_path / "work")
     assert result.exit_code == 0, result.output
-    line = (
-        r"Typical error \S+ \(RMSE of held-out bags; \S+ for the mean of the targets\), intervals at level 0.9: (.*)\n"
-    )
-    assert re.fullmatch(line, result.stdout)[1] == str(tmp_path / "m.bagwise")
+    line = r"Typical error \S+ \(RMSE of held-out bags; \S+ for the mean of the targets\), intervals at level 0.9: (.*)"
+    assert re.fullmatch(line, result.stdout.strip())[1] == str(tmp_path / "m.bagwise")
     assert "aggregated" in result.stderr and "above the best" in result.stderr
     again = run(*asked, "--work", tmp_path / "work", "--paper", "--metric", "mae")
     assert "Typical error" in again.stdout and "(MAE of held-out bags; " in again.stdout
@@ -183,6 +182,22 @@ def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):
     result = fit(folder, *asked, method="auto:quick")
     assert result.exit_code == 130
     assert result.stderr.endswith("bagwise fit: stopped; nothing is kept: --work keeps finished fits\n")
+
+
+def test_a_member_that_fails_or_lacks_torch_changes_the_summary_and_not_the_exit_code(folder, tmp_path, monkeypatch):
+    from bagwise.auto import auto_regressor, members
+
+    def some(bags, name):
+        torch = [member for member in members.plan(bags) if member.name == "attention"]
+        return members.members_of([("broken", Broken()), "aggregated", *torch])
+
+    find_spec = members.find_spec
+    monkeypatch.setattr(members, "find_spec", lambda name: None if name == "torch" else find_spec(name))
+    monkeypatch.setattr(auto_regressor, "plan", some)
+    result = fit(folder, "--out", tmp_path / "m.bagwise", "--n-jobs", 1, method="auto")
+    assert result.exit_code == 0 and result.stdout.startswith("Typical error")
+    assert "failed: this member is broken" in result.stderr
+    assert "skipped: needs torch: pip install 'bagwise[torch]'" in result.stderr
 
 
 def test_properties_of_the_bag(folder, tmp_path):
@@ -450,7 +465,7 @@ def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
 
 def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
     place = tmp_path / "q.bagwise"
-    result = fit(folder, "--scores", "quantile", "--out", place, "--report", tmp_path / "q.html")
+    result = fit(folder, "--scores", "quantile", "--paper", "--out", place, "--report", tmp_path / "q.html")
     assert result.exit_code == 0, result.output
     assert "around quantiles of the error (Romano et al. 2019)" in result.stdout
     page = (tmp_path / "q.html").read_text()

@@ -166,6 +166,8 @@ class CrossValidation:
     def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
         """Fill in the trial, and tell what became of it: status and reason."""
         member = trial.member
+        if member.lacks:
+            return "skipped", member.lacks
         pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
         racing = bool(member.costly and self.race and rivals)
         if not self._has(member, pairs[:1], racing) and (why := self._too_long(member, reserve)):

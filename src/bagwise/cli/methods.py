@@ -1,7 +1,7 @@
 """`bagwise methods`: the catalogue, in the terminal or as a page: one table, then a card per method.
 
-The cards as text are in ``cards.json``, made from the catalogue by `bagwise methods --json`; a test compares the two. To
-import the catalogue itself means to import scikit-learn, a second and more, for a few sentences.
+The cards as text are in ``cards.json``, made from the catalogue by `bagwise methods --json`; a test compares the two.
+To import the catalogue itself means to import scikit-learn, a second and more, for a few sentences.
 """
 
 from __future__ import annotations
