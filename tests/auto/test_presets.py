@@ -201,6 +201,7 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     skipped = cv.try_member(member, reserve=101.0)
     assert skipped.status == "skipped" and skipped.why == "no time was left"
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
+    assert cv.try_member(member, reserve=91.0).why == "no time was left to see how long it takes"
 
 
 def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):

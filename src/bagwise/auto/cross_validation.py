@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
+FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
@@ -281,6 +282,8 @@ class CrossValidation:
         if self.clock.left <= reserve:
             return "no time was left"
         if each is None:
+            if member.costly and self.clock.left - reserve <= FEWEST_SECONDS * self.clock.budget:
+                return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
         guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
