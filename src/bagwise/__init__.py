@@ -76,7 +76,6 @@ if TYPE_CHECKING:
         out_of_core as out_of_core,
         regressors as regressors,
         reports as reports,
-        stores as stores,
         testing as testing,
     )
     from bagwise.bags import BagKFold, Bags, from_arrays, from_awkward, from_padded
@@ -117,8 +116,7 @@ else:
 
     _PACKAGES = (
         *("auto", "bags", "datasets", "embeddings", "evaluation", "execution", "explanations", "instances"),
-        *("intervals", "io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports"),
-        *("stores", "testing"),
+        *("intervals", "io", "kernels", "methods", "model_files", "out_of_core", "regressors", "reports", "testing"),
     )
     _NAMES = {
         "bags": ("BagKFold", "Bags", "from_arrays", "from_awkward", "from_padded"),

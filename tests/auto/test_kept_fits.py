@@ -8,7 +8,7 @@ from tests.helpers.toy_members import Broken, Column
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor, cross_validation, kept_fits
-from bagwise.stores.cell_folder import CellFolder
+from bagwise.model_files.cell_folder import CellFolder
 
 MEMBERS = ["aggregated", "statistics:moments", ("broken", Broken())]
 FITS = 15  # of two members and the mean in five folds; chosen ones come on top

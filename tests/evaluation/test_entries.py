@@ -5,7 +5,7 @@ import pytest
 from bagwise.evaluation.plan import as_entries
 from bagwise.evaluation.selection import chooses_by_itself
 from bagwise.methods import CATALOGUE
-from bagwise.stores.fingerprint import describe
+from bagwise.model_files.fingerprint import describe
 
 
 def searched(text):

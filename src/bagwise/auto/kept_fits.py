@@ -8,9 +8,9 @@ import numpy as np
 
 from bagwise.auto.members import Member
 from bagwise.bags import Bags
+from bagwise.model_files.cell_folder import CellFolder, claim
+from bagwise.model_files.fingerprint import describe, digest, of_data, of_library
 from bagwise.model_files.model_file import load_model, save_model
-from bagwise.stores.cell_folder import CellFolder, claim
-from bagwise.stores.fingerprint import describe, digest, of_data, of_library
 
 WORK = "fit of auto"
 
@@ -57,7 +57,8 @@ class KeptFits(CellFolder):
                 warnings.simplefilter("ignore", UserWarning)
                 model = load_model(file)
         except (OSError, ValueError):
-            return self.refuse(key, file, "is damaged or gone")
+            self.warn_of(key, file, "is damaged or gone")
+            return None
         seconds = result["fit_seconds"], result["predict_seconds"], result["elapsed"]
         return model, np.array(result["predictions"], dtype=np.float64), *seconds
 

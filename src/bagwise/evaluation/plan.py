@@ -33,7 +33,7 @@ from bagwise.execution.tasks import Watch
 from bagwise.execution.threads import one_thread
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
-from bagwise.stores.fingerprint import describe, digest, of_data, of_library, versions
+from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions
 
 
 @dataclass(frozen=True)

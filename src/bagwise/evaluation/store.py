@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bagwise.evaluation.plan import Plan, differences
-from bagwise.stores.cell_folder import UNREADABLE, CellFolder, sealed
+from bagwise.model_files.cell_folder import UNREADABLE, CellFolder, sealed
 
 # What every plan holds, to recognise one among other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}

@@ -24,6 +24,7 @@ from bagwise.evaluation.metrics import score
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import duration, own_name
+from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
 from bagwise.reports.explorer import (
@@ -39,7 +40,6 @@ from bagwise.reports.explorer import (
 )
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
 from bagwise.reports.text import NONE, Column, counted, filled, is_known, numbers, percent, shortened, shown, texts
-from bagwise.stores.fingerprint import describe, of_data, of_library, versions
 
 TEMPLATES = Path(__file__).parent / "templates"
 

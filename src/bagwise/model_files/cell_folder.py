@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from bagwise.io.atomic_files import replace_file
-from bagwise.stores.fingerprint import digest
+from bagwise.model_files.fingerprint import digest
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # the last for JSON nested too deeply
 DAMAGED = "is damaged or cut short"
@@ -32,7 +32,7 @@ class CellFolder:
 
     noun = "cell"
 
-    def __init__(self, path):
+    def __init__(self, path: Path | str):
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise NotADirectoryError(f"{self.path} is a file; results need a folder")
@@ -42,22 +42,23 @@ class CellFolder:
 
     def read(self, key: str) -> dict | None:
         """The result of a cell; None if it is not there, or (with a warning) if its file is damaged."""
-        path = self.cells / f"{key}.json"
+        path, what = self.cells / f"{key}.json", DAMAGED
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             result = content["result"]
-            if content["digest"] != sealed(result):
-                return self.refuse(key, path, DAMAGED)
-            return (
-                result if result["key"] == key else self.refuse(key, path, f"holds the result of another {self.noun}")
-            )
+            if content["digest"] == sealed(result):
+                if result["key"] == key:
+                    return result
+                what = f"holds the result of another {self.noun}"
         except FileNotFoundError:
             return None
         except UNREADABLE:
-            return self.refuse(key, path, DAMAGED)
+            pass
+        self.warn_of(key, path, what)
+        return None
 
-    def refuse(self, key: str, path: Path, what: str) -> None:
-        """Warn of a damaged file, once."""
+    def warn_of(self, key: str, path: Path, what: str) -> None:
+        """Name a file that cannot be used, once."""
         if key not in self.damaged:
             self.damaged.add(key)
             warnings.warn(f"{path} {what}; its {self.noun} will be run again", UserWarning, stacklevel=3)
