@@ -69,7 +69,7 @@ def draw_picture(methods: list[str], table: np.ndarray, path: Path) -> None:
     for i, row in enumerate(table):
         for j, value in enumerate(row):
             best = {"weight": "bold"} if value <= 1.05 else {}
-            axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 1.6 else "#222", **best)
+            axis.text(j, i, f"{value:.2f}", ha="center", va="center", color="white" if value < 1.9 else "#222", **best)
     axis.set_yticks(range(len(methods)), methods)
     axis.set_xticks(range(len(SIMULATIONS)), SIMULATIONS.values())
     axis.xaxis.tick_top()
