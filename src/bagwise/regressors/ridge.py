@@ -15,6 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags.folds import row_units
 from bagwise.bags.segments import pooled, segment_sum
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
@@ -93,20 +94,24 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
         Bag i counts w_i times in the squares and in the left-out error, w being ``sample_weight`` divided by its mean
         over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
-        twice, and a weight of 0 one that never came.
+        twice, and a weight of 0 one that never came: copies of a bag (same row, same target) are left out together
+        when the penalty is chosen.
         """
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
         y, penalties = y.astype(np.float64, copy=False), self._check(Z)
         w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
-        residuals = _left_out(path, penalties * scale, w, groups).T
+        alone = residuals = _left_out(path, penalties * scale, w, groups).T
+        unit = row_units(Z, y) if groups is None and len(penalties) > 1 else np.arange(len(y))
+        if unit[-1] < len(y) - 1:  # some rows are copies
+            residuals = _left_out(path, penalties * scale, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
         best = self._choose(penalties, errors, residuals**2, w)
         self.penalty_ = float(penalties[best])
         self.errors_, self.error_ = errors, float(errors[best])
-        self.residuals_ = residuals[best]
+        self.residuals_ = alone[best]
         coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
         self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
         self.coef_, self.intercept_ = coefficients[best], intercepts[best]
