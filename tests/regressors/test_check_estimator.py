@@ -62,7 +62,7 @@ def test_weights_are_repeated_rows_for_copies_are_left_out_together(estimator, g
 
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
 def test_the_twins_of_scikit_learn_fail_the_same_check():
-    for twin in (HistGradientBoostingRegressor(min_samples_leaf=1), MLPRegressor(batch_size=16, max_iter=40)):
+    for twin in (HistGradientBoostingRegressor(min_samples_leaf=1), MLPRegressor(batch_size=8, max_iter=40)):
         with pytest.raises(AssertionError, match="not equivalent to fitting with removed or repeated"):
             check_sample_weight_equivalence_on_dense_data(type(twin).__name__, twin)
 
