@@ -154,15 +154,12 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
         return MadeColumn(lambda: (level_of == k).astype(np.float32))
 
     made = {one: indicator(k) for k, one in enumerate(names)}
-    return made, names, f"{' and '.join(notes)} {_verb(notes)} as {names[-1]!r}" if notes else None
+    verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
+    return made, names, f"{' and '.join(notes)} {verb} as {names[-1]!r}" if notes else None
 
 
 def _rows(n: int) -> str:
     return f"{n:,} row" + "s" * (n != 1)
-
-
-def _verb(notes: list[str]) -> str:
-    return "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
 
 
 def _absent(labels: np.ndarray) -> np.ndarray:
