@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
-from bagwise.cli.check import check
-from bagwise.cli.data_files import arrays, datasets, raster
+from bagwise.cli.data_files import arrays, check, datasets, raster
 from bagwise.cli.evaluate import demo, evaluate, learning_curve, report
 from bagwise.cli.fit import fit
 from bagwise.cli.methods import methods

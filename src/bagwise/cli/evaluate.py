@@ -297,7 +297,10 @@ def demo(
         if results.failures:
             raise ValueError("{0}, fold {2}: {3}".format(*results.failures[0]))
         print_scores(results, console)
-        held_out = {name: _by_bag(results.prediction_rows(name), data.ids) for name in METHODS}
+        held_out = {}
+        for name in METHODS:
+            found = {row["bag"]: row["prediction"] for row in results.prediction_rows(name)}
+            held_out[name] = [found[bag] for bag in data.ids.tolist()]
         columns = {"bag": data.ids.tolist(), "instances": data.sizes.tolist(), "target": y.tolist()}
         write_table(out / "predictions.csv", columns | held_out)
         console.print(f"\nWrote {out / 'predictions.csv'}")
@@ -309,11 +312,6 @@ def demo(
         model = bw.method("instance-kme:single", random_state=seed, n_jobs=-1).fit(data, y)
         replace_file(out / "demo.png", lambda path: demo_picture(path, data, y, held_out["instance-kme"], model))
         console.print(f"Wrote {out / 'demo.png'}")
-
-
-def _by_bag(rows: list[dict], ids) -> list[float]:
-    found = {row["bag"]: row["prediction"] for row in rows}
-    return [found[bag] for bag in ids.tolist()]
 
 
 def report(

@@ -34,7 +34,15 @@ SAMPLE = 1000  # values that show the usual ones
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
-_TAKEN = ("row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects")
+_TAKEN: tuple[str, ...] = (
+    "row",
+    "instance",
+    "instance_predictions",
+    "instance_std",
+    "contributions",
+    "weights",
+    "effects",
+)
 _TAKEN += ("prediction", "contribution", "weight", "effect")
 
 
@@ -557,7 +565,7 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     return found
 
 
-def warn_of_suspects(columns: Iterable[tuple[str, np.ndarray]]) -> None:
+def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
     """One warning, if some columns hold what looks like fill values."""
     found = {str(name): own for name, values in columns if (own := suspects(values))}
     if found:

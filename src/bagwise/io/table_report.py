@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
     return found
 
 
-def _columns(source, bag, target, options):
+def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     """The columns of a source and their roles; archives are spread out into columns."""
     columns = {
         name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable", "decimal")

@@ -6,7 +6,7 @@ from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
-from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.catalogue import Card, first_sentence, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
@@ -68,12 +68,8 @@ PRIORS = {
 
 def _priors(factory, *names) -> dict:
     """A preset per prior: the first is the default, the others go by their name."""
-    found = {name: variant(f"{_about(factory)} {PRIORS[name]}", factory, name) for name in names}
+    found = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
     return {"default": found.pop(names[0]), **found}
-
-
-def _about(factory) -> str:
-    return " ".join(factory.__doc__.split("\n\n")[0].split())
 
 
 register(

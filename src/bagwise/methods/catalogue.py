@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -69,6 +70,12 @@ def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable
 
     make.__doc__ = text
     return make
+
+
+def first_sentence(factory) -> str:
+    """What a preset is, from the beginning of its docstring."""
+    text = inspect.getdoc(getattr(factory, "func", factory)) or ""
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def register(card: Card) -> None:
