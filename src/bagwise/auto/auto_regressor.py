@@ -199,7 +199,17 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
         bags = self.prepare(bags)
+        if not self.fold_models_:
+            raise ValueError(
+                "this model has let go of its fold models (forget_folds, fit --no-intervals); fit it again"
+            )
         return self._blended(self.fold_models_, bags)
+
+    def forget_folds(self) -> AutoRegressor:
+        """Let go of the models without each fold, which intervals alone need: a file of the model is then a sixth."""
+        check_is_fitted(self)
+        self.fold_models_ = {}
+        return self
 
     def summary(self) -> str:
         """What was tried, how well it did, what was chosen, and what would probably help: a text to print."""

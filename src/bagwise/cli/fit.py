@@ -105,6 +105,9 @@ def fit(
             model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):
                 model.fit(bags, y)
+            if not intervals:
+                for one in getattr(model, "estimators_", [model]):
+                    getattr(one, "forget_folds", lambda: None)()
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)
