@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
@@ -26,8 +27,12 @@ from bagwise.bags import Bags, bag_folds
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.prediction_blend import blend_weights
 
+if TYPE_CHECKING:
+    from bagwise.auto.kept_fits import KeptFits
+
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
+FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
 BEGUN = "begun"  # status of a member of which only the first fold is known
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
@@ -84,6 +89,10 @@ class Clock:
     def left(self) -> float:
         return np.inf if self.budget is None else self.budget - self.passed
 
+    def advance(self, passed: float) -> None:
+        """Work that is read and not done again took its time before: the clock shows what it showed then, or more."""
+        self.started = min(self.started, time.perf_counter() - passed)
+
 
 @dataclass(frozen=True)
 class CrossValidation:
@@ -99,6 +108,7 @@ class CrossValidation:
     metric: str = "rmse"
     race_costly: bool = True
     clipped: bool = True
+    kept: KeptFits | None = None
 
     @property
     def fold(self) -> np.ndarray:
@@ -151,15 +161,19 @@ class CrossValidation:
     def race(self, members: Sequence[Member], rivals: Sequence[Trial], show=lambda name, trials: None) -> list[Trial]:
         """Fit all members without the first fold, and those that are of use there without the others."""
         trials: list[Trial] = []
+
+        def finished() -> list[Trial]:
+            return [*rivals, *(trial for trial in trials if trial.status != BEGUN)]
+
         for member in members:
-            show(member.name, [*rivals, *trials])
+            show(member.name, finished())
             trials.append(self._guarded(self._first_fold, Trial(member), refit_seconds(rivals)))
         begun = [trial for trial in trials if trial.status == BEGUN]
         for trial, why in zip(begun, self.useless(begun, [rival for rival in rivals if rival.done]), strict=True):
             trial.status, trial.why = ("dropped", why) if why else (BEGUN, "")
         for trial in begun:
             if trial.status == BEGUN:
-                show(trial.member.name, [*rivals, *(one for one in trials if one.status != BEGUN)])
+                show(trial.member.name, finished())
                 self._guarded(self._other_folds, trial, refit_seconds([*rivals, *trials]))
         return trials
 
@@ -174,8 +188,8 @@ class CrossValidation:
 
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
-        data = self.bags, self.y, self.sample_weight, self.random_state
-        return self._parallel(delayed(fit_member)(member, *data) for member in members)
+        none = np.zeros(len(self.y), dtype=bool)
+        return [model for model, *_ in self._fits([(member, none, False) for member in members])]
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
@@ -213,10 +227,7 @@ class CrossValidation:
         """Fit without fold k of a deal, for every pair (deal, k), and predict that fold; all predictions so far."""
         if trial.predictions is None:
             trial.predictions = np.full(self.deals.shape, np.nan)
-        data, options = (self.bags, self.y), (self.sample_weight, self.random_state, first)
-        fits = self._parallel(
-            delayed(fit_without)(trial.member, *data, self.deals[deal] == k, *options) for deal, k in pairs
-        )
+        fits = self._fits([(trial.member, self.deals[deal] == k, first) for deal, k in pairs])
         for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
             trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
             trial.predict_seconds += predict_seconds
@@ -258,22 +269,64 @@ class CrossValidation:
         mean = float(np.average(losses(predictions, self.y[at], self.metric), weights=weight))
         return mean if self.metric == "mae" else float(np.sqrt(mean))
 
+    def has_whole(self, members: Sequence[Member]) -> bool:
+        """Whether fits of the members to all bags are kept."""
+        none = np.zeros(len(self.y), dtype=bool)
+        return self.kept is not None and all(self.kept.has(self.kept.key(member, none)) for member in members)
+
+    def _is_kept(self, member: Member, *, begun: bool) -> bool:
+        """Whether the first fit of a member is kept, or all of them if it is begun: they were let in before."""
+        if self.kept is None:
+            return False
+        kept, folds = self.kept, [deal == k for deal in self.deals for k in range(self.folds)]
+        if begun:
+            return all(kept.has(kept.key(member, held_out)) for held_out in folds)
+        return any(kept.has(kept.key(member, folds[0], first)) for first in (False, True))
+
+    def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
+        """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
+        options = self.sample_weight, self.random_state
+
+        def run(some):
+            return self._parallel(
+                delayed(fit_without)(member, self.bags, self.y, held_out, *options, first)
+                for member, held_out, first in some
+            )
+
+        if self.kept is None:
+            return run(tasks)
+        keys = [self.kept.key(*task) for task in tasks]
+        found = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
+        for *_, elapsed in found.values():
+            self.clock.advance(elapsed)
+        left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
+        step = effective_n_jobs(self.n_jobs)
+        for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
+            some = left[at : at + step]
+            for (key, _), fit in zip(some, run([task for _, task in some]), strict=True):
+                self.kept.write_fit(key, fit, self.clock.passed)
+                found[key] = fit
+        return [found[key][:4] for key in keys]
+
     def _parallel(self, tasks) -> list:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
             return Parallel(n_jobs=self.n_jobs)(tasks)
 
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
-        """Why the member does not fit into what is left of the budget; empty if it does.
+        """Why the member is not tried: it lacks a package, or does not fit into what is left of the budget.
 
         ``each`` are the seconds of one fit. If they are not known, a fit to a few bags tells.
         """
-        if self.clock.budget is None or member.always:
-            return ""
-        # Members come in order of cost: a fit to a few bags takes about as long as the longest before it, or longer.
-        if self.clock.left - reserve <= (2 * self.clock.longest_probe if each is None else 0.0):
+        if member.lacks or self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
+            return member.lacks
+        if self.clock.left <= reserve:
             return "no time was left"
         if each is None:
+            # Members come in order of cost: another such fit takes about as long as the longest so far, or longer.
+            fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
+            if self.clock.left - reserve <= fewest:
+                return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
         guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
@@ -297,11 +350,15 @@ def fit_without(
     member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int, first=False
 ) -> tuple:
     """The member fitted without some bags, its predictions of those, and the seconds that either took."""
-    weight, started = None if sample_weight is None else sample_weight[~held_out], time.perf_counter()
-    model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
+    started, some = time.perf_counter(), held_out.any()
+    if some:
+        weight = None if sample_weight is None else sample_weight[~held_out]
+        model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
+    else:
+        model = fit_member(member, bags, y, sample_weight, random_state, first=first)
     fitted = time.perf_counter()
     with one_thread():
-        predictions = model.predict(bags[held_out])
+        predictions = model.predict(bags[held_out]) if some else np.empty(0)
     return model, predictions, fitted - started, time.perf_counter() - fitted
 
 

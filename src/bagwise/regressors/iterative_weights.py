@@ -30,9 +30,9 @@ from bagwise.execution.threads import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
 
-def _row_by_row(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """A B, where no row depends on how many others there are, as with BLAS, which is quicker."""
-    return np.einsum("ij,j...->i...", A, B)
+def _row_by_row(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Rows times weights, the same for a row whatever the others are; a product of matrices is quicker, and is not."""
+    return np.einsum("ij,j...->i...", rows, weights)
 
 
 class Gate(BaseEstimator):
@@ -117,19 +117,19 @@ class Gate(BaseEstimator):
     def _standardised(self, bags: Bags) -> np.ndarray:
         return (bags.instances - self.centre_) / self.scale_
 
-    def _score(self, theta: np.ndarray, rows: np.ndarray, product=_row_by_row):
-        """The scores, and the function that takes their derivatives back to θ."""
+    def _score(self, theta: np.ndarray, rows: np.ndarray, times=_row_by_row):
+        """The scores, and the function that takes their derivatives back to θ; ``times`` is the product of matrices."""
         if not self.hidden:
-            return product(rows, theta), lambda slope: rows.T @ slope
+            return times(rows, theta), lambda slope: rows.T @ slope
         d, h = rows.shape[1], self.hidden
         inner, shift, outer = np.split(theta, [d * h, (d + 1) * h])
-        units = np.tanh(product(rows, inner.reshape(d, h)) + shift)
+        units = np.tanh(times(rows, inner.reshape(d, h)) + shift)
 
         def backwards(slope):
-            through = (1.0 - units**2) * slope[:, None] * outer
+            through = (1.0 - units * units) * slope[:, None] * outer
             return np.concatenate([(rows.T @ through).ravel(), through.sum(axis=0), slope @ units])
 
-        return product(units, outer), backwards
+        return times(units, outer), backwards
 
 
 # Relative to the largest of the bag: instances that weigh less are left out of a fit, as are those of no weight.

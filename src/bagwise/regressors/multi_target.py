@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from urllib.parse import quote
+
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
@@ -54,11 +57,12 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         columns, self.target_names_ = _as_targets(y, bags)
         weights = None if sample_weight is None else np.asarray(sample_weight)
         self.estimators_ = []
-        for column in columns.T:
+        for name, column in zip(self.target_names_, columns.T, strict=True):
             known = ~np.isnan(column)
             some = bags if known.all() else bags[known]
             options = {} if weights is None else {"sample_weight": weights[known]}
-            self.estimators_.append(clone(self.estimator).fit(some, column[known], **options))
+            model = with_own_folder(clone(self.estimator), name)
+            self.estimators_.append(model.fit(some, column[known], **options))
         first = self.estimators_[0]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(first, name):
@@ -77,6 +81,13 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         return np.stack([model.predict_interval(bags, level=level) for model in self.estimators_], axis=1)
 
 
+def with_own_folder(estimator, name: str):
+    """The estimator with a folder of finished work for this target alone, where it has one: targets are other data."""
+    works = {key: work for key, work in estimator.get_params().items() if key.split("__")[-1] == "work" and work}
+    own = quote(name, safe=" ")
+    return estimator.set_params(**{key: os.path.join(work, own) for key, work in works.items()})
+
+
 def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
     """A column of numbers per target with NaN for missing ones, and the names of the targets."""
     if hasattr(y, "loc") and hasattr(y, "columns"):  # pandas: by the ids of the bags, where its index holds them
@@ -91,18 +102,15 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
                 f"y must be numbers of shape (bags, targets), not {y.dtype} of shape {y.shape}; one target needs no "
                 "MultiTarget",
             )
-        names = [str(name) for name in given or ()] or list(_known_names(bags, y.shape[1]))
+        known = bags.target_name if isinstance(bags.target_name, tuple) else ()
+        known = known if len(known) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
+        names = [str(name) for name in given or known]
         columns = [_column(column, bags, name) for name, column in zip(names, y.T, strict=True)]
     y = np.column_stack(columns)
     unknown = np.isnan(y).all(axis=1)
     if unknown.any():
         raise ParameterError("y", f"{name_bags(bags.ids, unknown)} no target at all; drop such bags before fitting")
     return y, names
-
-
-def _known_names(bags: Bags, n: int):
-    named = bags.target_name
-    return named if isinstance(named, tuple) and len(named) == n else [f"target {k + 1}" for k in range(n)]
 
 
 def _column(column, bags: Bags, name: str) -> np.ndarray:
