@@ -1,4 +1,4 @@
-"""`AutoRegressor`: many methods on the same folds of bags, and an honest blend of those that earn their place."""
+"""`AutoRegressor`: many methods on the same folds of bags, and a blend of those that lower the held-out error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PREDICTORS = ("refit", "fold-mean")
 
 
 class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""Try a small, diverse set of methods on folds of bags, and blend those that earn their place.
+    r"""Try a small, diverse set of methods on folds of bags, and blend those that lower the held-out error.
 
     No single method wins: which one does depends on how the target arises (a mean, a shape, one key instance, noisy
     views of one thing). Every member m is fitted without each fold of bags in turn (groups stay together, in all inner

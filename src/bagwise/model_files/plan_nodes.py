@@ -422,7 +422,7 @@ class Builder:
         state = self.value(node["content"]["bit_generator"])
         name = state["bit_generator"]
         if name not in BIT_GENERATORS:
-            raise ValueError(f"numpy.random.{name} is no generator of bits")
+            raise ValueError(f"numpy.random.{name} is not a bit generator")
         made = getattr(np.random, name)(np.random.SeedSequence(**self.value(node["content"]["seed_seq"])))
         made.state = state
         return np.random.Generator(made)
@@ -542,7 +542,7 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
     for node in nodes(schema):
         loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
         if not (isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)):
-            raise Refused(f"a part of its plan is no node; {AGAIN}")
+            raise Refused(f"a part of its plan is not a node; {AGAIN}")
         if module.partition(".")[0] == OURS:
             place = place_of(module, name)
             if place is None:
