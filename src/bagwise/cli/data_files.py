@@ -136,15 +136,15 @@ def _write(out: Path, data, y) -> None:
 
 
 def raster(
-    image: Annotated[Path, typer.Argument(help="A GeoTIFF, or what else GDAL reads. Example: image.tif")],
+    image: Annotated[Path, typer.Argument(help="A GeoTIFF, or another raster that GDAL reads. Example: image.tif")],
     zones: Annotated[Path, typer.Argument(help="Polygons: .gpkg, .geojson or .shp. Example: fields.gpkg")],
     out: Annotated[Path, typer.Option(help="The pixels as .parquet or .csv. Example: --out pixels.parquet")],
     id: Annotated[str | None, typer.Option(help="Column of zone ids, if any. Example: --id field")] = None,
     target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target harvest")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of what zones share. Example: --groups county")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of groups of zones. Example: --groups county")] = None,
     blocks: Annotated[
         float | None,
-        typer.Option(help="Side of square blocks, as groups called block. Example: --blocks 10000"),
+        typer.Option(help="Side of square blocks, used as groups. Example: --blocks 10000"),
     ] = None,
     bag_feature: Annotated[
         list[str] | None, typer.Option(help="Column that describes the zone. Example: --bag-feature slope")

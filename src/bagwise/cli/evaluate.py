@@ -117,7 +117,9 @@ def evaluate(
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
     metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
-    by: Annotated[str | None, typer.Option(help="Column to score apart by, and no feature. Example: --by site")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Column to score separately by; not a feature. Example: --by site")
+    ] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
@@ -347,7 +349,8 @@ def learning_curve(
         str, typer.Option(callback=o.known_methods, help="A method, or method:preset. Example: --method instance-kme")
     ] = "aggregated",
     over: Annotated[
-        Literal["bags", "instances"], typer.Option(help="What there would be more of. Example: --over instances")
+        Literal["bags", "instances"],
+        typer.Option(help="More bags, or more instances per bag. Example: --over instances"),
     ] = "bags",
     size: Annotated[
         list[float] | None,
@@ -362,9 +365,9 @@ def learning_curve(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
-    repeats: Annotated[int, typer.Option(min=1, help="More narrow the interval. Example: --repeats 10")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
-    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error that falls.")] = "rmse",
+    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error metric.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

@@ -30,13 +30,13 @@ def fit(
     ] = True,
     scores: Annotated[
         Literal["absolute", "quantile"],
-        typer.Option(help="What intervals are made of; quantile: asymmetric ones. Example: --scores quantile"),
+        typer.Option(help="quantile gives asymmetric intervals. Example: --scores quantile"),
     ] = "absolute",
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
     metric: Annotated[
-        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto makes small; default rmse.")
+        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto minimises; default rmse.")
     ] = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
@@ -105,6 +105,9 @@ def fit(
             model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):
                 model.fit(bags, y)
+            if not intervals:
+                for one in getattr(model, "estimators_", [model]):
+                    getattr(one, "forget_folds", lambda: None)()
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)

@@ -468,7 +468,7 @@ SIMULATIONS = {
     "noisy": (partial(make_problem, "noisy"), "every instance a nonlinear view of the target, some corrupted"),
     "mean": (partial(make_problem, "mean"), "the target is linear in the mean instance"),
     "shape": (partial(make_problem, "shape"), "the target is the spread along one direction; the mean does not help"),
-    "prime": (partial(make_problem, "prime"), "one key instance carries the target"),
+    "prime": (partial(make_problem, "prime"), "one key instance determines the target"),
 }
 
 

@@ -52,7 +52,7 @@ def _version_4(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
         code, rows, columns, is_complex, n_name = struct.unpack_from(f"{order}5i", content, at)
         number = _VERSION_4.get(code % 1000 // 10)
         if number is None or code not in range(2000) or min(rows, columns, n_name) < 0:
-            raise ValueError(f"a matrix of type {code}, of {rows} x {columns} numbers, is none that MATLAB writes")
+            raise ValueError(f"a matrix of type {code}, of {rows} x {columns} numbers, is not one that MATLAB writes")
         start, dtype = at + 20 + n_name, np.dtype(order + number)
         length = rows * columns * dtype.itemsize * (2 if is_complex else 1)
         if start + length > len(content):

@@ -137,7 +137,7 @@ def _rows(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
     if names_files(table):
         frame = read_files(table, roles)
         if frame is None:
-            raise ValueError(f"{table} is no table; give a .csv, .tsv, .parquet, .feather or .arrow file")
+            raise ValueError(f"{table} is not a table; give a .csv, .tsv, .parquet, .feather or .arrow file")
     else:
         frame = as_frame(table)
     covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"

@@ -370,7 +370,7 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
         raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
     frame = as_frame(targets) if not names_files(targets) else read_files(targets, Roles(id, target))
     if frame is None:
-        raise ParameterError("targets", f"{targets} is no table with named columns; give a .csv or .parquet")
+        raise ParameterError("targets", f"{targets} is not a table with named columns; give a .csv or .parquet")
     refuse_unknown(frame.columns, [one for one in (id, component, target) if one is not None], parameter="targets")
     keys = [f"{a} {_text(b)}" for a, b in zip(*(frame[name].to_list() for name in (id, component)), strict=True)]
     if len(set(keys)) < len(keys):

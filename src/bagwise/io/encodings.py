@@ -134,7 +134,7 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
         counts = np.bincount(codes, minlength=len(labels))
         known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
         if not known:
-            raise ParameterError("categories", f"column {name!r} holds not a single value; leave it out")
+            raise ParameterError("categories", f"column {name!r} has no values; leave it out")
         kept = [texts[k] for k in known[:MOST_LEVELS]]
         levels = tuple(sorted(set(kept) - {OTHER}, key=_order))
         if len(known) > MOST_LEVELS:
@@ -214,7 +214,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
         raise ParameterError(
             "dates",
             f"{name_bags(ids, any_row(odd[codes], rows, ids))} {label(labels[odd.argmax()])} in column {name!r}, which "
-            "is no date that is read; write dates as 2019-04-23",
+            "cannot be read as a date; write dates as 2019-04-23",
         )
     angle, year = np.full(len(days), np.nan), np.full(len(days), np.nan)
     for k, day in enumerate(days):

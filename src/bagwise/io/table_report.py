@@ -260,7 +260,7 @@ def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
         way = Parameter("categories", texts[:1]), " takes what has levels"
         found.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
     if dates:
-        way = Parameter("dates", dates[:1]), " takes the season and the year"
+        way = Parameter("dates", dates[:1]), " uses its season and year"
         found.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
 
 

@@ -372,7 +372,7 @@ def _read_second(source, roles: Roles, table) -> tuple[FrameColumns, str]:
     frame = read_files(source, replace(roles, targets=None), decimal=decimal)
     what = Path(source).name if not isinstance(source, list | tuple) else "targets"
     if frame is None:
-        raise ParameterError("targets", f"{what} is no table with named columns; give a .csv or .parquet")
+        raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
     return FrameColumns(frame, table.fill_values, decimal), what
 
 

@@ -96,7 +96,7 @@ register(
 register(
     Card(
         name="shrinkage",
-        idea="Shrink the embedding of a bag the more, and trust it the less, the fewer instances it has.",
+        idea="Shrink the embedding of a bag, and widen its uncertainty, the more the fewer instances it has.",
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="O(N s) for s landmarks and O(s³), times bandwidths tried",
@@ -123,7 +123,7 @@ register(
     Card(
         name="instance-kme-shrinkage",
         idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
-        assumes="instance predictions carry the target, and a small bag shows little of their distribution",
+        assumes="instances predict the target, and a small bag shows little of their distribution",
         cites=f"Uriot (2019), future work; {LAW}",
         cost="D networks on N instances; then O(N s), s = 20",
         presets=_priors(instance_kme_shrinkage, "kernel", "between"),

@@ -231,7 +231,7 @@ class NamedMethod:
 
 
 def auto(*, random_state=0, n_jobs=None, **options):
-    """A dozen methods on the same folds of bags, and an honest blend of those that earn their place."""
+    """A dozen methods on the same folds of bags, and a blend of those that lower the held-out error."""
     from bagwise.auto import AutoRegressor  # its members are methods of the catalogue, so it is imported late
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs, **options)
@@ -240,7 +240,7 @@ def auto(*, random_state=0, n_jobs=None, **options):
 register(
     Card(
         name="auto",
-        idea="Try a diverse set of methods on the same folds of bags, and blend those that earn their place.",
+        idea="Try a diverse set of methods on the same folds of bags, and blend those that lower the held-out error.",
         assumes="nothing: which assumption fits is found out on held-out bags",
         cites="Wolpert (1992); Breiman (1996), Stacked regressions",
         cost="that of all members times the number of folds; a time_budget limits it",

@@ -489,7 +489,7 @@ class AdditiveMixin:
         parts, whole = self.predict_instances(bags) * bags.shares(), self.predict(bags)
         if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
             raise ValueError(
-                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is no sum of "
+                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is not a sum of "
                 "contributions; use a linear embedding such as KernelMean"
             )
         return parts
