@@ -166,11 +166,11 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     Gated attention (``pooling="gated"``) looks once: a_l = softmax_l wᵀ(tanh(V m_l) ⊙ σ(U m_l)), ŷ = head(Σ_l a_l m_l).
 
     Such networks are a lottery of seeds. So several are trained, each stopped early by other held-out bags (groups stay
-    together) and left with its best weights, and the average of those that learned something is used. Predictions are made
-    in double precision, whatever the device of training.
+    together) and left with its best weights, and the average of those that learned something is used. Predictions are
+    made in double precision, whatever the device of training.
 
-    On a CPU, networks with one layer of 16 units (or a multiple) that reads, set attention and a linear head are trained
-    one by one by compiled kernels; all others by torch as one job. The numbers are the same to rounding.
+    On a CPU, networks with one layer of 16 units (or a multiple) that reads, set attention and a linear head are
+    trained one by one by compiled kernels; all others by torch as one job. The numbers are the same to rounding.
 
     Parameters
     ----------
