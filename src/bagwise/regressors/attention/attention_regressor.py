@@ -166,8 +166,11 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     Gated attention (``pooling="gated"``) looks once: a_l = softmax_l wᵀ(tanh(V m_l) ⊙ σ(U m_l)), ŷ = head(Σ_l a_l m_l).
 
     Such networks are a lottery of seeds. So several are trained, each stopped early by other held-out bags (groups stay
-    together) and left with its best weights, and the average of those that learned something is used. All are
-    trained as one job. Predictions are made in double precision, whatever the device of training.
+    together) and left with its best weights, and the average of those that learned something is used. Predictions are
+    made in double precision, whatever the device of training.
+
+    On a CPU, networks with one layer of 16 units (or a multiple) that reads, set attention and a linear head are
+    trained one by one by compiled kernels; all others by torch as one job. The numbers are the same to rounding.
 
     Parameters
     ----------
@@ -201,7 +204,8 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         in single precision. Weights, softmax and Adam stay as they are.
     random_state : int, RandomState or None
     n_jobs : int, optional
-        Jobs at once, where bags are so large that the networks are several. The numbers do not depend on it.
+        Networks that compiled kernels train at once; with torch, jobs, where bags are so large that there are several.
+        The numbers do not depend on it.
 
     Attributes
     ----------
