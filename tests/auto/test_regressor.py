@@ -248,6 +248,7 @@ def test_plans_follow_the_size():
         ({"time_budget": 0}, ValueError, "time_budget must be seconds above zero, or None, not 0"),
         ({"members": "ridge"}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),
         ({"members": []}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),
+        ({"members": None}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),
         ({"members": [3]}, TypeError, r"a member is a name or a pair \(name, estimator\), not 3"),
         ({"members": ["agregated"]}, ValueError, "did you mean 'aggregated'"),
         ({"members": ["aggregated:none"]}, ValueError, "no preset 'none'"),

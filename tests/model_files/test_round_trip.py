@@ -123,10 +123,10 @@ def test_wrapped_in_intervals_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(bags), model.predict_interval(bags))
 
 
-@pytest.mark.parametrize("members", [["aggregated"], pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("members", [["aggregated"], pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_automatic_choice_predicts_the_same(tmp_path, members):
     bags, y = sample(40)
-    model = AutoRegressor(members=members, time_budget=5).fit(bags, y)
+    model = AutoRegressor(members=members, time_budget=300).fit(bags, y)
     assert model.curve_ is not None  # it is saved, too
     again = opened(model, tmp_path / "m")
     np.testing.assert_array_equal(again.predict(bags), model.predict(bags))

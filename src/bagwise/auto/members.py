@@ -86,7 +86,7 @@ def members_of(listed) -> list[Member]:
     >>> [member.name for member in members_of(["aggregated", "statistics:forest"])]
     ['mean', 'aggregated', 'statistics:forest']
     """
-    if isinstance(listed, str) or not len(listed):
+    if listed is None or isinstance(listed, str) or not len(listed):
         known = ", ".join(map(repr, PLANS))
         raise ValueError(f"members must be {known}, or a list of names or (name, estimator), not {listed!r}")
     members = [mean_member(), *(_member(item) for item in listed)]
