@@ -58,8 +58,13 @@ def units_of(bags: Bags) -> np.ndarray:
     >>> units_of(bw.from_arrays([np.zeros((2, 1))] * 3, groups=["x", "y", "x"])).tolist()
     [0, 1, 0]
     """
-    keys = bags.ids if bags.groups is None else bags.groups
-    return np.unique(keys.astype(str) if keys.dtype == object else keys, return_inverse=True)[1]
+    return numbered(bags.ids if bags.groups is None else bags.groups)
+
+
+def numbered(labels) -> np.ndarray:
+    """The number of every label among the distinct ones."""
+    labels = np.asarray(labels)
+    return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1]
 
 
 def count_units(bags: Bags) -> int:

@@ -18,13 +18,13 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.folds import row_units
-from bagwise.bags.segments import pooled, segment_sum
+from bagwise.bags.folds import numbered, row_units
+from bagwise.bags.segments import pooled
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
-from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
@@ -403,7 +403,7 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
     # y - ŷ without subtracting near-equal numbers: the shrunk part, and what no component explains.
     outside = path.centred - path.U @ path.projected
     residual = path.U @ (shrunk * path.projected[:, None]) + outside[:, None]
-    unit = np.arange(len(w)) if groups is None else _distinct(np.asarray(groups))
+    unit = np.arange(len(w)) if groups is None else numbered(groups)
     with np.errstate(divide="ignore", invalid="ignore"):
         if unit.max() == len(unit) - 1:  # each alone
             gap = (1.0 - np.einsum("ij,ij->i", path.U, path.U))[:, None] + path.U**2 @ shrunk
@@ -413,10 +413,6 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
         else:
             left_out = _groups_left_out(path, residual, 1.0 - shrunk, unit)
         return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
-
-
-def _distinct(groups: np.ndarray) -> np.ndarray:
-    return np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)[1]
 
 
 def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -460,40 +456,6 @@ def _is_apart(gap: np.ndarray) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns
-
-
-class AdditiveMixin:
-    r"""For regressors that are linear in a fitted ``embedding_``: what every instance adds to its bag's prediction.
-
-    Where the row of a bag is the mean of the rows of its instances (the embedding says so by ``is_mean``), its
-    prediction is the mean of one function of the instance, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a
-    bag of that instance alone.
-    """
-
-    @property
-    def additive_(self) -> bool:
-        """Whether the embedding says that it is a mean, so that predictions are sums over instances."""
-        return bool(getattr(self.embedding_, "is_mean", False))
-
-    def predict_instances(self, bags) -> np.ndarray:
-        """h of every instance: what a bag of it alone is predicted to be. Memory does not grow with their number."""
-        singles = check_bags(bags, allow_weights=True, apart=True).singles()
-        starts = range(0, len(singles), BLOCK_BAGS)
-        return np.concatenate([self.predict(singles[start : start + BLOCK_BAGS]) for start in starts])
-
-    def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: its share in the bag times h, for rows that are means."""
-        bags = check_bags(bags, allow_weights=True, apart=True)
-        parts, whole = self.predict_instances(bags) * bags.shares(), self.predict(bags)
-        if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
-            raise ValueError(
-                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is not a sum of "
-                "contributions; use a linear embedding such as KernelMean"
-            )
-        return parts
 
 
 OFFSETS = ("none", "mean", "median")
