@@ -81,7 +81,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     scan : Scan
         By `bagwise.scan`, with a target.
     name : str or estimator
-        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own.
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. "auto"
+        compares them on folds of bags, all in passes of one fit, and blends those that earn their place; what it
+        returns is an `AutoRegressor`, with ``summary()`` and ``leaderboard()``.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -113,6 +115,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
+    if isinstance(name, str) and name == "auto":
+        from bagwise.out_of_core.scan_auto import fit_auto  # it is made of what is here
+
+        return fit_auto(scan, executor=executor, random_state=random_state, work=work)
     model: Any = made(name, random_state)
     with Passes(scan, executor, seed=fold_seed(model), work=work) as passes:
         found = survey(passes, *samplings(model))
