@@ -13,7 +13,19 @@ from bagwise.cli import options as o
 COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes of the columns
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
-    *("level", "intervals", "scores", "time_budget", "report", "missing", "weights", "exposure", "bag_feature"),
+    *(
+        "level",
+        "intervals",
+        "scores",
+        "time_budget",
+        "metric",
+        "work",
+        "report",
+        "missing",
+        "weights",
+        "exposure",
+        "bag_feature",
+    ),
     *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from bagwise.evaluation.fingerprint import describe, digest, of_library, versions
 from bagwise.evaluation.metrics import METRICS, get_metric
 from bagwise.evaluation.plan import as_entries
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import as_seed
+from bagwise.model_files.fingerprint import describe, digest, of_library, versions
 from bagwise.out_of_core.held_out import Folds, HeldOut, error_sums
 from bagwise.out_of_core.passes import ColumnSums, Passes, survey
 from bagwise.out_of_core.scan_fit import fit_surveyed, fold_seed, made, samplings, summable_methods
