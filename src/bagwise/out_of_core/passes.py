@@ -144,6 +144,10 @@ class Passes:
         put_away = _AddStored(add, self.shards)
         return self.shards.fetch(add_up(self.executor, _visit_and_store, iter(self.chunks), shared, put_away))
 
+    def each_shard(self, function: Callable, *shared) -> Iterator[Any]:
+        """``function(shard, *shared)`` of every shard that has bags, in order; None for the others."""
+        return in_order(self.executor, _visit_shard, iter(self.shards), (function, *shared))
+
     def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
         adding = _Known(add)

@@ -17,7 +17,6 @@ from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
-from bagwise.execution.tasks import in_order
 from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
@@ -246,14 +245,14 @@ def _has_moments(head) -> bool:
 
 def _collect(passes: Passes, values: Callable) -> Predictions:
     """The predictions of all bags in this process, in the order in which bags first appear."""
-    parts = in_order(passes.executor, _of_shard, iter(passes.shards), (values,))
+    parts = passes.each_shard(_of_shard, values)
     ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
     order = np.lexsort(np.concatenate(first)[:, ::-1].T)
     return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))
 
 
-def _of_shard(shard: Shard, values: Callable) -> tuple | None:
-    return (*shard.gather_ids(), *values(shard)) if len(shard) else None
+def _of_shard(shard: Shard, values: Callable) -> tuple:
+    return *shard.gather_ids(), *values(shard)
 
 
 def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
