@@ -56,6 +56,11 @@ def refuse_where(where: str | None) -> None:
         raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
 
 
+def refuse_work(work: Path | None) -> None:
+    if work is not None:
+        raise ValueError("--work is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
+
+
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     import bagwise as bw
 
@@ -74,13 +79,13 @@ def method_for(context: typer.Context, name: str, messages) -> str:
     return METHOD
 
 
-def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
+def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_scores
     from bagwise.model_files.model_file import describe_counts
     from bagwise.out_of_core.scan_fit import fit_and_survey
 
-    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
     last = model[-1] if hasattr(model, "steps") else model
     held_out = found.y - last.residuals_ if hasattr(last, "residuals_") else None
     training = describe_counts(found.bags.n_features, found.sizes, found.y)

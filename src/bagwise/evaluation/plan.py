@@ -9,13 +9,13 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
-from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
 from bagwise.evaluation.metrics import get_metric
 from bagwise.evaluation.selection import LABELS, SELECTIONS, as_settings, chooses_by_itself
 from bagwise.evaluation.splits import Split, as_seed
 from bagwise.execution.devices import settled
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
+from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions
 
 
 @dataclass(frozen=True)

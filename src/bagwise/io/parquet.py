@@ -42,6 +42,15 @@ class Part:
         system, path = open_url(self.path)
         return path, PyFileSystem(FSSpecHandler(system))
 
+    def stamp(self) -> str:
+        """What changes when the file does: its size and time; of a URL, what its file system tells."""
+        with reading(self.name):
+            if is_url(self.path):
+                system, path = open_url(self.path)
+                return system.ukey(path)
+            found = os.stat(self.path)
+            return f"{found.st_size} bytes, {found.st_mtime_ns} ns"
+
     def open(self, **options):
         """The file, its footer read; pages are compared with their checksums, where the writer left any."""
         require_pyarrow(self.name)

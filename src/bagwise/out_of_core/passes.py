@@ -23,10 +23,10 @@ from bagwise.bags.checks import compared
 from bagwise.bags.frames import ArrayColumns, FrameColumns
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
-from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
 from bagwise.io.columns import any_row, one_label, one_target
 from bagwise.kernels.random_features import row_keys, scale_of
+from bagwise.out_of_core.checkpoints import PassRunner, Work
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.table_scan import Scan
 
@@ -57,12 +57,13 @@ class Passes:
         For every chunk, which of all bags its own are, in the order of ``chunk.bags()``.
     """
 
-    def __init__(self, scan: Scan, executor=None):
+    def __init__(self, scan: Scan, executor=None, *, work: Work | None = None, progress: Callable | None = None):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
         if executor is not None and not hasattr(executor, "run"):
             raise TypeError(f"an executor has a run method, such as bagwise.execution.Processes(2); not {executor!r}")
-        self.scan, self.executor = scan, executor_for(None) if executor is None else executor
+        self.scan = scan
+        self.runner = PassRunner(executor_for(None) if executor is None else executor, work, progress)
         self.chunks: list[Chunk] = []
         self.own: list[np.ndarray] = []
         self._numbers: dict[Any, int] = {}
@@ -82,8 +83,7 @@ class Passes:
 
         Chunks without any row are left out from now on.
         """
-        pieces = map(Piece, self.scan.chunks)
-        results = in_order(self.executor, _visit, pieces, (function, *shared))
+        results = self.runner.in_order(_visit, [Piece(chunk) for chunk in self.scan.chunks], (function, *shared))
         for chunk, result in zip(self.scan.chunks, results, strict=True):
             if len(result[0]):
                 self.chunks.append(chunk)
@@ -94,11 +94,11 @@ class Passes:
 
     def each(self, function: Callable, *shared, known=()) -> Iterator[Any]:
         """``function(chunk, *known, *shared)`` of every chunk, in order; ``known``: arrays with a row for every bag."""
-        return in_order(self.executor, _visit, self._pieces(known), (function, *shared))
+        return self.runner.in_order(_visit, self._pieces(known), (function, *shared))
 
     def total(self, function: Callable, *shared, known=(), add: Callable) -> Any:
         """The same, added up over all chunks."""
-        return add_up(self.executor, _visit, self._pieces(known), (function, *shared), add)
+        return self.runner.add_up(_visit, self._pieces(known), (function, *shared), add)
 
     def sum_by_bag(self, function: Callable, *shared, known=()) -> np.ndarray:
         """The sum over all chunks of arrays with a row for each of the chunk's bags: a row for every bag."""
@@ -115,9 +115,9 @@ class Passes:
         self._ids.append(ids[own >= before])
         return own
 
-    def _pieces(self, known) -> Iterator[Piece]:
-        for chunk, own in zip(self.chunks, self.own, strict=True):
-            yield Piece(chunk, tuple(array[own] for array in known))
+    def _pieces(self, known) -> list[Piece]:
+        pieces = zip(self.chunks, self.own, strict=True)
+        return [Piece(chunk, tuple(array[own] for array in known)) for chunk, own in pieces]
 
 
 class PerBag:

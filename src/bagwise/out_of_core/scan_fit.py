@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from bagwise.instances import EachInstance, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
+from bagwise.out_of_core.checkpoints import Work
+from bagwise.out_of_core.pass_progress import PassDisplay
 from bagwise.out_of_core.passes import Passes, Survey, survey
 from bagwise.out_of_core.sums import (
     SUMMABLE,
@@ -60,7 +63,7 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     return stage
 
 
-def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0):
+def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None, progress=False):
     """Fit a method to a table that need not fit into memory, in a few passes of sums over its chunks.
 
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
@@ -83,6 +86,12 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         process, and inside `bagwise.cluster` its workers.
     random_state : int
         For a method by name; an estimator has its own.
+    work : path of a folder, optional
+        Where the fit keeps what its passes have found, after every pass and twice a minute within one. A fit that was
+        ended goes on from there when it is started again, and gives the same model to the last bit. A folder of other
+        data, another method or another version is refused. When the model is saved, the folder can be removed.
+    progress : bool, or a function of a `PassStep`
+        Show in the terminal how far a pass is, with rows per second and the time left; or call the function.
 
     Returns
     -------
@@ -100,13 +109,20 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
     True
     """
-    return fit_and_survey(scan, name, executor=executor, random_state=random_state)[0]
+    options = {"executor": executor, "random_state": random_state, "work": work}
+    with PassDisplay() if progress is True else nullcontext(progress or None) as tell:
+        return fit_and_survey(scan, name, **options, progress=tell)[0]
 
 
-def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
+def fit_and_survey(
+    scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None
+) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
     model: Any = _made(name, random_state)
-    passes = Passes(scan, executor)
+    kept = None if work is None else Work(work)
+    passes = Passes(scan, executor, work=kept, progress=progress)
+    if kept is not None:
+        kept.open(scan, model)
     stages, head = _parts(model)
     if not stages:
         model, found = _fit_features(head, passes)

@@ -10,7 +10,6 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.cells import describe_setting
-from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
@@ -19,6 +18,7 @@ from bagwise.explanations.explanation import function_on_grid
 from bagwise.io import load
 from bagwise.io.paths import find_files
 from bagwise.io.table_output import duration
+from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import draw_function, draw_values

@@ -42,8 +42,10 @@ _NUMERIC = (
     "methods",
     "auto",
     "intervals",
+    "out_of_core",
     *[f"evaluation/{name}.py" for name in ("cells", "evaluation", "metrics", "selection", "splits")],
     "execution/devices.py",
+    "execution/tasks.py",
     "execution/threads.py",
     "first_use.py",
 )
