@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from bagwise.bags.frames import refuse_twice
 from bagwise.first_use import lock
-from bagwise.io.paths import HIDDEN, expand_url, find_files, is_url, open_url
+from bagwise.io.paths import HIDDEN, expand_url, find_files, for_pyarrow, is_url, open_url
 from bagwise.io.readers import is_row_number, reading
 
 _OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
@@ -35,12 +35,12 @@ class Part:
 
     def place(self) -> tuple:
         """The path as its file system knows it, and that file system for pyarrow."""
-        from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+        from pyarrow.fs import LocalFileSystem
 
         if not is_url(self.path):
             return self.path, LocalFileSystem()
         system, path = open_url(self.path)
-        return path, PyFileSystem(FSSpecHandler(system))
+        return path, for_pyarrow(system)
 
     def stamp(self) -> str:
         """What changes when the file does: its size and time; of a URL, what its file system tells."""
