@@ -1,4 +1,4 @@
-"""Files that a partition rules out, row groups that statistics rule out, and columns that are not asked for stay unread."""
+"""Files, row groups and columns that are not asked for are not read."""
 
 import importlib
 from pathlib import Path
