@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from collections import Counter
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -57,19 +58,31 @@ def begun(source):
     return fit
 
 
-@pytest.mark.parametrize("name", SHARED)
+def resumed(name, at, number, source, work):
+    """The model of a fit that ended before that task of a pass and went on, and the tasks of the second part."""
+    with pytest.raises(Ended):
+        fit_scan(source, small(name), executor=Ending(at, number), work=work)
+    rest = Ending()
+    return fit_scan(source, small(name), executor=rest, work=work), rest.tasks
+
+
+@pytest.mark.parametrize("at", ["look", "fold-sums", "keep-chosen", "sum-polynomials"])
+def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, begun, tmp_path):
+    passes, expected = begun(RIDGE)
+    number = passes[at] // 2
+    model, tasks = resumed(RIDGE, at, number, source, tmp_path / "work")
+    assert list(tasks) == list(passes)[list(passes).index(at) :]  # nothing of the passes before
+    assert tasks[at] == passes[at] - number  # nor of what this one had done
+    assert (model.predict(bags) == expected.predict(bags)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [param.values[0] for param in SHARED])
 def test_a_fit_that_ended_anywhere_goes_on_with_the_same_bits(name, source, bags, begun, tmp_path):
     passes, expected = begun(name)
     for at, n_tasks in passes.items():
-        for number in (0, n_tasks // 2) if at == "fold-sums" else (n_tasks // 2,):
-            work = tmp_path / f"{at}-{number}"
-            with pytest.raises(Ended):
-                fit_scan(source, small(name), executor=Ending(at, number), work=work)
-            rest = Ending()
-            model = fit_scan(source, small(name), executor=rest, work=work)
-            done = list(passes).index(at)
-            assert list(rest.tasks) == list(passes)[done:]  # nothing of the passes before
-            assert rest.tasks[at] == n_tasks - number  # nor of what this one had done
+        for number in {0, 1, n_tasks // 2, n_tasks - 1}:
+            model, _ = resumed(name, at, number, source, tmp_path / f"{at}-{number}")
             assert (model.predict(bags) == expected.predict(bags)).all()
 
 
@@ -199,10 +212,10 @@ def test_a_damaged_checkpoint_is_named_and_its_pass_run_again(source, bags, begu
     work = tmp_path / "work"
     with pytest.raises(Ended):
         fit_scan(source, small(RIDGE), executor=Ending("chunk-predictions", 4), work=work)
-    path = work / "03-chunk-predictions-000002.npz"
+    (path,) = work.glob("*-chunk-predictions-000002.npz")
     path.write_bytes(path.read_bytes()[:-20])
     rest = Ending()
-    with pytest.warns(UserWarning, match=r"03-chunk-predictions-000002\.npz is damaged .* that pass is run again from"):
+    with pytest.warns(UserWarning, match=r"-chunk-predictions-000002\.npz is damaged .* that pass is run again from"):
         model = fit_scan(source, small(RIDGE), executor=rest, work=work)
     passes = begun(RIDGE)[0]
     assert rest.tasks["chunk-predictions"] == passes["chunk-predictions"] - 2 and "fold-sums" not in rest.tasks
@@ -211,9 +224,10 @@ def test_a_damaged_checkpoint_is_named_and_its_pass_run_again(source, bags, begu
 
 def test_if_later_passes_were_made_of_it_all_are_run_again(source, bags, begun, tmp_path):
     fit_scan(source, small(RIDGE), work=tmp_path / "work")
-    (tmp_path / "work" / "02-fold-sums-total.npz").write_bytes(b"")
+    (path,) = (tmp_path / "work").glob("*-fold-sums-total.npz")
+    path.write_bytes(b"")
     rest = Ending()
-    with pytest.warns(UserWarning, match=r"02-fold-sums-total\.npz is damaged .* and all are run again"):
+    with pytest.warns(UserWarning, match=r"-fold-sums-total\.npz is damaged .* and all are run again"):
         model = fit_scan(source, small(RIDGE), executor=rest, work=tmp_path / "work")
     assert rest.tasks == begun(RIDGE)[0]
     assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
@@ -245,10 +259,6 @@ def test_nothing_but_results_is_made_of_a_file(tmp_path):
 def test_what_cannot_be_kept_is_refused(tmp_path):
     with pytest.raises(TypeError, match="a pass gave set, which a checkpoint does not hold; it holds arrays, numbers"):
         checkpoints.write(tmp_path / "one.npz", {1, 2})
-    with pytest.raises(TypeError, match=r"a pass gave objects such as \(1, 2\), which a checkpoint does not hold"):
-        pair = np.empty(1, object)
-        pair[0] = (1, 2)
-        checkpoints.write(tmp_path / "one.npz", pair)
 
 
 def test_values_come_back_as_they_were(tmp_path):
@@ -261,6 +271,8 @@ def test_values_come_back_as_they_were(tmp_path):
         Sample.of(X, 2, 0),
         objects,
         np.array(["2019-04-23"], "datetime64[ns]"),
+        np.array([1, "a", 2.5, None], object),
+        Counter({3: 4}),
         np.empty((0, 2)),
     ]
     checkpoints.write(tmp_path / "one.npz", value)
@@ -271,13 +283,16 @@ def test_values_come_back_as_they_were(tmp_path):
 
 
 def test_progress_tells_rows_their_rate_and_the_time_left(source, tmp_path):
-    steps = []
-    fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")
-    n_rows = sum(chunk.n_rows for chunk in source.chunks)
-    assert steps[-1].rows == steps[-1].total == n_rows and steps[-1].rate > 0 and steps[-1].seconds_left == 0
-    assert f"pass 1, look: {n_rows:,} of {n_rows:,} rows, " in str(steps[-1])
-    fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")
-    assert str(steps[-1]) == f"pass 1, look: {n_rows:,} of {n_rows:,} rows"  # found, not read
+    def last(name):
+        fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")
+        return [step for step in steps if step.name == name][-1]
+
+    steps, n_rows = [], sum(chunk.n_rows for chunk in source.chunks)
+    step = last("look")
+    assert step.rows == step.total == n_rows and step.rate > 0 and step.seconds_left == 0
+    assert f"pass 1, look: {n_rows:,} of {n_rows:,} rows, " in str(step)
+    assert str(last("look")) == f"pass 1, look: {n_rows:,} of {n_rows:,} rows"  # found, not read
+    assert str(last("whole-bags")).endswith("whole-bags: 1 of 1 shards")
 
 
 def test_without_a_terminal_nothing_is_shown(source, capsys):

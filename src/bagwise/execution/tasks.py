@@ -251,7 +251,7 @@ def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) 
     """(number, result), until one is wrong."""
     wrong: dict[int, tuple] = {}
     right = takewhile(lambda _: not wrong, numbered)
-    for (number, task), result in executor.run(Numbered(name or _name(shared[0])), right, shared):
+    for (number, task), result in executor.run(Numbered(name or name_of(shared[0])), right, shared):
         if isinstance(result, Failed | Lost):
             wrong[number] = result, task
         elif not wrong:
@@ -260,7 +260,9 @@ def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) 
         checked(*wrong[min(wrong)])
 
 
-def _name(function) -> str:
+def name_of(function) -> str:
+    """What tasks of a function are called: ``fold-sums`` for ``_fold_sums``."""
+    function = getattr(function, "func", function)  # of functools.partial
     return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", "-")
 
 
@@ -281,7 +283,7 @@ def add_up(
     goes on from the ``nodes`` of a `Tree`: ``report`` is called with the number of every task that has ended, and a
     function that gives the nodes known by then.
     """
-    name, tree = name or _name(function), Tree(add, nodes)
+    name, tree = name or name_of(function), Tree(add, nodes)
     numbered = ((number, task) for number, task in enumerate(tasks) if not (nodes and tree.holds(number)))
     if hasattr(executor, "add_up"):
         tree.add = _Adding(add)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,26 +22,27 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.validation import Parameter, ParameterError
-from bagwise.execution.tasks import Tree, add_up, in_order
+from bagwise.execution.tasks import Tree, add_up, in_order, name_of
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.paths import is_url
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows
-from bagwise.out_of_core.pass_progress import PassClock, PassStep, rows_of
+from bagwise.out_of_core.pass_progress import PassClock, PassStep
 from bagwise.out_of_core.table_scan import Scan
 
 EVERY = 30.0  # seconds between the checkpoints of a pass
 LARGEST = 2**26  # bytes of results that wait for the next
 ABOUT = "fit.json"
 ENDING = ".npz"
+SHARDS = "shards-"
 
 
 class Work:
     """A work folder: ``fit.json``, which says what is fitted to what, and the results of its passes.
 
     ``02-fold-sums-000040.npz`` holds those of some chunks of the second pass, from number 40 on, and
-    ``02-fold-sums-total.npz`` the sum over all; while it is made, ``-nodes`` that of some. A file appears whole or not
-    at all.
+    ``02-fold-sums-total.npz`` the sum over all; while it is made, ``-nodes`` that of some. What is known of the bags is
+    in ``shards-1``. A file appears whole or not at all.
 
     Parameters
     ----------
@@ -48,7 +51,7 @@ class Work:
 
     def __init__(self, path):
         self.given, self.path = path, Path(path)
-        self._passes = 0
+        self._passes = self._shards = 0
 
     def open(self, scan: Scan, method) -> None:
         """Begin, or go on; a folder of other data, another method or another version is refused."""
@@ -84,8 +87,8 @@ class Work:
     def _remove_damaged(self) -> None:
         """Name damaged files. What came after them had their results, and is removed with them.
 
-        Tasks leave arrays for those of later passes, which may have replaced them since: if more than the last pass is
-        to be run again, all are.
+        Tasks leave arrays for later passes, which may have replaced them since: if more than the last pass is to be run
+        again, all are.
         """
         files = {path: int(path.name.partition("-")[0]) for path in sorted(self.path.glob(f"*{ENDING}"))}
         wrong = {path: error for path in files if (error := damage(path)) is not None}
@@ -95,6 +98,8 @@ class Work:
         last = files[path] == max(files.values())
         for one in [one for one in files if one >= path] if last else files:
             one.unlink()
+        for folder in () if last else self.path.glob(f"{SHARDS}*"):
+            shutil.rmtree(folder)
         more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
         what = "that pass is run again from there" if last else "later passes were made of it, and all are run again"
         warnings.warn(f"{path}{more} is damaged or cut short ({wrong[path]}); {what}", UserWarning, stacklevel=2)
@@ -103,6 +108,22 @@ class Work:
         """The files of the pass that begins now: passes come in the same order whenever a fit goes on."""
         self._passes += 1
         return PassFiles(self.path, self._passes, name)
+
+    def new_shards(self) -> Path:
+        """The folder for what `Passes` know of bags."""
+        self._shards += 1
+        folder = self.path / f"{SHARDS}{self._shards}"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+def open_work(path, scan: Scan, method) -> Work | None:
+    """The work folder of a fit, if there is to be one."""
+    if path is None or not isinstance(scan, Scan):  # `Passes` refuses what is no scan
+        return None
+    work = Work(path)
+    work.open(scan, method)
+    return work
 
 
 def _difference(old: dict, new: dict) -> str | None:
@@ -222,37 +243,35 @@ class PassRunner:
     def add_up(self, function: Callable, tasks: Sequence, shared: tuple, add: Callable) -> Any:
         """The sum of the results for all tasks."""
         name, files, tell = self._begin(shared[0], tasks)
-        if files is None:
-            report = lambda number, nodes: tell(number)  # noqa: E731
-            return add_up(self.executor, function, tasks, shared, add, name=name, report=report)
-        if (found := files.read("total")) is not None:
-            return found[0]
-        kept = files.read("nodes") or {}
-        since = time.monotonic()
+        total = None if files is None else files.read("total")
+        kept = {} if files is None else files.read("nodes") or {}
+        held, since = Tree(add, kept), time.monotonic()
+        for number in range(len(tasks)):
+            if total is not None or held.holds(number):
+                tell(number, kept=True)
+        if total is not None:
+            return total[0]
 
-        def report_and_keep(number: int, nodes: Callable[[], dict]) -> None:
+        def report(number: int, nodes: Callable[[], dict]) -> None:
             nonlocal since
             tell(number)
-            if time.monotonic() - since >= EVERY:
+            if files is not None and time.monotonic() - since >= EVERY:
                 files.write("nodes", nodes())
                 since = time.monotonic()
 
-        held = Tree(add, kept)
-        for number in range(len(tasks)):
-            if held.holds(number):
-                tell(number, kept=True)
-        total = add_up(self.executor, function, tasks, shared, add, name=name, nodes=kept, report=report_and_keep)
-        files.write("total", [total])
-        files.remove("nodes")
-        return total
+        found = add_up(self.executor, function, tasks, shared, add, name=name, nodes=kept, report=report)
+        if files is not None:
+            files.write("total", [found])
+            files.remove("nodes")
+        return found
 
     def _begin(self, function: Callable, tasks: Sequence) -> tuple[str, PassFiles | None, Callable[..., None]]:
         self._passes += 1
-        name = function.__name__.strip("_").replace("_", "-")
+        name = name_of(function)
         files = None if self.work is None else self.work.next_pass(name)
         if self.progress is None:
             return name, files, lambda number, kept=False: None
-        return name, files, PassClock(self._passes, name, [rows_of(task) for task in tasks], self.progress)
+        return name, files, PassClock(self._passes, name, tasks, self.progress)
 
 
 # Results in files ---------------------------------------------------------------------------------------------------
@@ -309,11 +328,14 @@ def _packed(value) -> tuple[Any, list[np.ndarray]]:
         if isinstance(one, np.generic):
             return number("scalar", np.asarray(one))
         if isinstance(one, np.ndarray):
-            return number("objects", _as_stream(one)) if one.dtype.hasobject else number("array", one)
+            if not one.dtype.hasobject:
+                return number("array", one)
+            stream = _as_stream(one)
+            return {"elements": [pack(inner) for inner in one]} if stream is None else number("objects", stream)
         if type(one) in (tuple, list):
             return {type(one).__name__: [pack(inner) for inner in one]}
-        if type(one) is dict:
-            return {"dict": [[pack(key), pack(inner)] for key, inner in one.items()]}
+        if type(one) in (dict, Counter):
+            return {type(one).__name__: [[pack(key), pack(inner)] for key, inner in one.items()]}
         if (names := _fields(type(one))) is not None:
             values = {name: pack(getattr(one, name)) for name in names}
             return {"of": f"{type(one).__module__}:{type(one).__qualname__}", "fields": values}
@@ -335,8 +357,11 @@ def _unpacked(structure, arrays) -> Any:
         ((kind, content),) = one.items()
         if kind in ("tuple", "list"):
             return (tuple if kind == "tuple" else list)(map(unpack, content))
-        if kind == "dict":
-            return {unpack(key): unpack(inner) for key, inner in content}
+        if kind in ("dict", "Counter"):
+            pairs = {unpack(key): unpack(inner) for key, inner in content}
+            return pairs if kind == "dict" else Counter(pairs)
+        if kind == "elements":
+            return _objects(list(map(unpack, content)))
         array = arrays[str(content)]
         return _from_stream(array) if kind == "objects" else array[()] if kind == "scalar" else array
 
@@ -358,13 +383,16 @@ def _class(name: str) -> type:
     return kind
 
 
-def _as_stream(objects: np.ndarray) -> np.ndarray:
-    """Texts, dates and the like as a stream of Arrow."""
+def _as_stream(objects: np.ndarray) -> np.ndarray | None:
+    """Texts, dates and the like as a stream of Arrow; None if they are of several types."""
     import pyarrow as pa
 
-    column = pa.array(objects.tolist())
-    if objects.ndim != 1 or column.to_pylist() != objects.tolist():
-        raise TypeError(f"a pass gave objects such as {objects.flat[0]!r}, which a checkpoint does not hold")
+    try:
+        column = pa.array(objects.tolist())
+    except (pa.ArrowException, OverflowError):
+        return None
+    if column.to_pylist() != objects.tolist():
+        return None
     sink, table = pa.BufferOutputStream(), pa.table({"objects": column})
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -374,7 +402,10 @@ def _as_stream(objects: np.ndarray) -> np.ndarray:
 def _from_stream(stream: np.ndarray) -> np.ndarray:
     import pyarrow as pa
 
-    values = pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist()
+    return _objects(pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist())
+
+
+def _objects(values: list) -> np.ndarray:
     objects = np.empty(len(values), dtype=object)
     objects[:] = values
     return objects

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bagwise.io.table_output import duration
@@ -13,6 +13,8 @@ AT_LEAST = 0.1  # seconds between two steps that are told, but for the last
 
 class PassStep(NamedTuple):
     """How far a pass is: its number and name, rows done of all, rows per second and seconds left (None at first).
+
+    A pass over the bags has shards in place of rows.
 
     Examples
     --------
@@ -26,20 +28,25 @@ class PassStep(NamedTuple):
     total: int
     rate: float | None = None
     seconds_left: float | None = None
+    unit: str = "rows"
 
     def __str__(self) -> str:
-        text = f"pass {self.number}, {self.name}: {self.rows:,} of {self.total:,} rows"
+        text = f"pass {self.number}, {self.name}: {self.rows:,} of {self.total:,} {self.unit}"
         if self.rate is None or self.seconds_left is None:
             return text
-        return f"{text}, {self.rate:,.0f} rows/s, {duration(self.seconds_left)} left"
+        return f"{text}, {self.rate:,.0f} {self.unit}/s, {duration(self.seconds_left)} left"
 
 
 class PassClock:
     """Tells the steps of one pass as its tasks end, each with its rows; those of a checkpoint take no time."""
 
-    def __init__(self, number: int, name: str, rows: list[int], tell: Callable[[PassStep], object]):
-        self.number, self.name, self.rows, self.tell = number, name, rows, tell
-        self.total, self.done, self.found = sum(rows), 0, 0
+    def __init__(self, number: int, name: str, tasks: Sequence, tell: Callable[[PassStep], object]):
+        chunks = [getattr(task, "chunk", None) for task in tasks]
+        self.number, self.name, self.tell = number, name, tell
+        self.rows, self.unit = [1 if chunk is None else chunk.n_rows for chunk in chunks], "rows"
+        if None in chunks:
+            self.unit = "shards"
+        self.total, self.done, self.found = sum(self.rows), 0, 0
         self.started = self._told = time.perf_counter()
 
     def __call__(self, task: int, *, kept: bool = False) -> None:
@@ -54,12 +61,7 @@ class PassClock:
         read = self.done - self.found
         rate = read / seconds if read and seconds > 0 else None
         left = None if rate is None else (self.total - self.done) / rate
-        return PassStep(self.number, self.name, self.done, self.total, rate, left)
-
-
-def rows_of(task) -> int:
-    """The rows of a chunk; what is no chunk counts as one."""
-    return getattr(getattr(task, "chunk", None), "n_rows", 1)
+        return PassStep(self.number, self.name, self.done, self.total, rate, left, self.unit)
 
 
 class PassDisplay:
