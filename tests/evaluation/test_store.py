@@ -11,7 +11,7 @@ from tests.helpers.toy_estimators import Failing, TrainMean
 import bagwise
 from bagwise.evaluation import Results, evaluate
 from bagwise.evaluation import evaluation as evaluation_module
-from bagwise.evaluation.cells import run_cell
+from bagwise.evaluation.plan import run_cell
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(30)

@@ -44,7 +44,7 @@ _NUMERIC = (
     "auto",
     "intervals",
     "out_of_core",
-    *[f"evaluation/{name}.py" for name in ("cells", "evaluation", "metrics", "selection", "splits")],
+    *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
     "execution/devices.py",
     "execution/tasks.py",
     "execution/threads.py",
