@@ -61,7 +61,7 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
     for name in ("one.bagwise", "two.bagwise"):
         result = run(*fit, tmp_path / name, "--method", "aggregated")
         assert result.exit_code == 0, result.output
-    assert {"fit.json", "01-look-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
+    assert {"fit.json", "01-survey-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()

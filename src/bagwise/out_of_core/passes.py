@@ -463,6 +463,9 @@ def _look(chunk: Chunk, target, groups, samplings) -> Met:
     return Met(ids, group, rows, (columns, samples))
 
 
+_look.title = "survey"  # type: ignore[attr-defined]  # as it is called on a dashboard and in a work folder
+
+
 class _Facts(NamedTuple):
     """What is found in a shard."""
 
