@@ -104,7 +104,10 @@ class Passes:
         self._temporary = None
         if kept is None:
             self._temporary = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
-        self.shards = Shards(kept.new_shards() if self._temporary is None else Path(self._temporary.name), seed)
+            folder = Path(self._temporary.name)
+        else:
+            folder = kept.new_shards()
+        self.shards = Shards(folder, seed)
 
     def __enter__(self) -> Passes:
         return self
