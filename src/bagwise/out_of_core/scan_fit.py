@@ -194,7 +194,7 @@ def made(name, random_state: int):
     if not _summable(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
-            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}"
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, auto"
         )
     return model
 
