@@ -207,7 +207,7 @@ def test_data_in_memory_are_known_by_their_content(kind, table, tmp_path):
 
 def test_what_is_no_work_folder(source, tmp_path):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(FileExistsError, match="is no work folder of a fit: it holds notes.txt; give an empty folder"):
+    with pytest.raises(FileExistsError, match="is not a work folder of a fit: it holds notes.txt; give an empty"):
         fit_scan(source, "aggregated", work=tmp_path)
     with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; checkpoints need a folder"):
         fit_scan(source, "aggregated", work=tmp_path / "notes.txt")

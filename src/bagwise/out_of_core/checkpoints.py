@@ -67,8 +67,7 @@ class Work:
             self._remove_damaged()
         elif names:
             raise FileExistsError(
-                f"{self.path} is no work folder of a fit: it holds {names[0]}; give an empty folder, or the name of a "
-                "new one"
+                f"{self.path} is not a work folder of a fit: it holds {names[0]}; give an empty folder, or a new name"
             )
         else:
             text = json.dumps(about, indent=1)
