@@ -81,7 +81,7 @@ def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, begun, tm
 def test_a_fit_that_ended_anywhere_goes_on_with_the_same_bits(name, source, bags, begun, tmp_path):
     passes, expected = begun(name)
     for at, n_tasks in passes.items():
-        for number in {0, 1, n_tasks // 2, n_tasks - 1}:
+        for number in {0, n_tasks // 2, n_tasks - 1}:
             model, _ = resumed(name, at, number, source, tmp_path / f"{at}-{number}")
             assert (model.predict(bags) == expected.predict(bags)).all()
 
