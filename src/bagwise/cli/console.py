@@ -142,6 +142,14 @@ class Messages:
             return nullcontext()
         return self.spinner(f"fitting {name}")
 
+    def pass_progress(self, activity: str):
+        """What is being done, and how far a pass over a table is, as a context; it gives what is told the steps."""
+        if not self.is_live:
+            return nullcontext()
+        from bagwise.out_of_core.pass_progress import PassDisplay
+
+        return PassDisplay(activity, console=self.console)
+
     def spinner(self, activity: str):
         """What is being done and for how long, as a context."""
         if not self.is_live:
@@ -219,9 +227,10 @@ def interruptible_fit(messages: Messages, work: Path | None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         n = 0 if work is None else sum(1 for _ in work.rglob("cells/[!.]*.json"))
-        kept = (
-            f"{n} finished {'fit is' if n == 1 else 'fits are'} kept in {work}, and the same command goes on from there"
-        )
+        what = f"{n} finished {'fit is' if n == 1 else 'fits are'}"
+        if work is not None and (work / "fit.json").exists():  # of a table that is read chunk by chunk
+            what = "what the passes have found is"
+        kept = f"{what} kept in {work}, and the same command goes on from there"
         messages.error("stopped; " + ("nothing is kept: --work keeps finished fits" if work is None else kept))
         raise typer.Exit(130) from None
 

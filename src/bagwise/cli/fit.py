@@ -85,8 +85,9 @@ def fit(
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
                 scan = scans.open_scan(table, columns, where, messages)
-                with messages.spinner(f"fitting {method}"):
-                    model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
+                with messages.pass_progress(f"fitting {method}") as tell:
+                    how = {"seed": seed, "work": work, "progress": tell}
+                    model, training, summary = scans.fit(unfitted, method, scan, executor, **how)
                 training |= {"where": where}
         else:
             scans.refuse_where(where)

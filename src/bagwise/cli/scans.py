@@ -19,7 +19,6 @@ IN_MEMORY = (
         "scores",
         "time_budget",
         "metric",
-        "work",
         "report",
         "missing",
         "weights",
@@ -77,12 +76,12 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     return scan
 
 
-def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
+def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_fit
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
-    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
     if hasattr(model, "leaderboard"):
         scores = {"rmse": model.scores_["rmse"], "r2": model.scores_["explained"]}
         scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}

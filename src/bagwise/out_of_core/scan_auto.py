@@ -15,6 +15,7 @@ from bagwise.auto.summary import error_columns
 from bagwise.bags.checks import remember_range
 from bagwise.embeddings.kernel_mean import NarrowKernelError
 from bagwise.methods import method
+from bagwise.out_of_core.checkpoints import open_work
 from bagwise.out_of_core.held_out import ErrorSums, Folds, HeldOut, error_sums, limits_of, merged
 from bagwise.out_of_core.passes import Passes, Survey, survey
 from bagwise.out_of_core.scan_fit import fit_surveyed, samplings
@@ -26,7 +27,9 @@ MEMBERS = ("aggregated", "statistics:moments", "input-kme:fourier", "blr:rows", 
 FOLDS, FEW_FOLDS, MANY_BAGS = 5, 3, 10_000  # as in memory
 
 
-def fit_auto(scan: Scan, *, executor=None, random_state: int = 0, work=None) -> tuple[AutoRegressor, Survey]:
+def fit_auto(
+    scan: Scan, *, executor=None, random_state: int = 0, work=None, progress=None
+) -> tuple[AutoRegressor, Survey]:
     """`AutoRegressor` fitted to a scan, and what was found of the bags.
 
     The members are those of the catalogue that are sums, `MEMBERS`, and the mean of the targets. There is one survey
@@ -35,7 +38,8 @@ def fit_auto(scan: Scan, *, executor=None, random_state: int = 0, work=None) -> 
     """
     started = time.perf_counter()
     unfitted = {name: method(name, random_state=random_state) for name in MEMBERS}
-    with Passes(scan, executor, seed=random_state, work=work) as passes:
+    kept = open_work(work, scan, {"auto": unfitted})
+    with Passes(scan, executor, seed=random_state, work=kept, progress=progress) as passes:
         found = survey(passes, *dict.fromkeys(one for model in unfitted.values() for one in samplings(model)))
         fewer = FEW_FOLDS if found.n_bags >= MANY_BAGS else FOLDS
         folds = Folds(passes, found, max(2, min(fewer, found.n_units)))
