@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,12 @@ from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.passes import Passes, Survey, survey
+from bagwise.out_of_core.streamed_networks import fit_networks
 from bagwise.out_of_core.sums import (
     SUMMABLE,
     Prepare,
@@ -111,8 +114,8 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
     if not stages:
         model, found = _fit_features(head, passes)
     else:
-        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
-        model, found = fit_stages(model, stages[0], head, passes)
+        fit_stages = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
+        model, found = fit_stages[_kind(stages[0])](model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
     low, high = found.columns.low, found.columns.high
     remember_range(_first(model), low, high)
@@ -121,11 +124,20 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
 
 
 def summable_methods() -> list[str]:
-    """The methods, with their presets, that `fit_scan` knows."""
+    """The methods, with their presets, that `fit_scan` fits from sums: a few passes over the data."""
+    return _known(_summable)
+
+
+def streamed_methods() -> list[str]:
+    """Those whose networks `fit_scan` trains on rows that stream from the scan: a pass over the data an epoch."""
+    return _known(_streamed)
+
+
+def _known(condition: Callable[[Any], bool]) -> list[str]:
     found = []
     for name, card in CATALOGUE.items():
         for preset in card.presets:
-            if name != "auto" and _summable(method(name, preset=preset)):
+            if name != "auto" and condition(method(name, preset=preset)):
                 found.append(name if preset == card.preset_names[0] else f"{name}:{preset}")
     return found
 
@@ -135,10 +147,11 @@ def summable_methods() -> list[str]:
 
 def _made(name, random_state: int):
     model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
-    if not _summable(model):
+    if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
-            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}"
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, and "
+            f"with networks trained on rows that stream {', '.join(streamed_methods())}"
         )
     return model
 
@@ -153,7 +166,11 @@ def _parts(model) -> tuple[list, Any]:
 def _kind(stage) -> str | None:
     if is_standardised(stage):
         return "scaling"
-    if not isinstance(stage, OutOfFold) or stage.judge is not None:
+    if not isinstance(stage, OutOfFold):
+        return None
+    if isinstance(stage.regressor, NetworkRegressor) and (stage.judge is None or _reads_predictions(stage.judge)):
+        return "networks"
+    if stage.judge is not None:
         return None
     is_ridge = isinstance(stage.regressor, RandomFeatureRidge)
     return "ridge" if is_ridge and isinstance(stage.regressor.fresh_features(), FourierFeatures) else None
@@ -167,12 +184,24 @@ def _summable(model) -> bool:
     if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
     if kinds == ["ridge"]:
-        return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
+        return _reads_predictions(head)
     if kinds == []:
         # One sample of rows serves all settings.
         samplings = {_sampling(head.embedding_for(setting)) for setting in head.settings()}
         return len(samplings) == 1 and samplings != {None}
     return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid and _summable_pool(embedding)
+
+
+def _reads_predictions(head) -> bool:
+    """Whether it is ridge on kernel means, from sums of the polynomials of predictions."""
+    by_sums = isinstance(head, EmbeddingRidge) and isinstance(head.embedding, KernelMean)
+    return by_sums and head.offset != "median" and head.embedding.columns == "features"
+
+
+def _streamed(model) -> bool:
+    """Whether its networks can be trained on rows that stream from a scan."""
+    stages, head = _parts(model)
+    return [_kind(stage) for stage in stages] == ["networks"] and _reads_predictions(head)
 
 
 def _sampling(embedding) -> tuple[int, int] | None:
@@ -197,6 +226,15 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
     found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
     head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
+    return _with_steps(model, stage, head), found
+
+
+def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+    """Networks out of fold, trained as the rows stream, then the kernel mean of their predictions."""
+    found = survey(passes)
+    stage, predicted = fit_networks(stage, passes, found)
+    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
+    remember_range(head, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
     return _with_steps(model, stage, head), found
 
 

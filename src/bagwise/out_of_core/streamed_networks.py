@@ -1,0 +1,318 @@
+"""Networks trained on rows that stream from a scan: one pass over the data an epoch, for the networks of all folds.
+
+A pass takes the chunks in an order drawn for the epoch, reads a few of them side by side, and fills a buffer with their
+rows. Every network learns from the rows of the buffer that are not in its fold, in batches of an order that it draws
+itself; then the buffer is filled again. So what is held is a buffer, whatever the size of the data, and a network's
+numbers depend on the chunks and the seed alone: the networks may be trained together, or apart on several workers, each
+of which reads all chunks for those it has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import clone
+
+from bagwise.bags import bag_folds
+from bagwise.execution import Processes, Serial
+from bagwise.execution.devices import announce, settled
+from bagwise.execution.tasks import in_order
+from bagwise.first_use import lock
+from bagwise.instances import OutOfFold
+from bagwise.instances.networks.ensemble import (
+    Learner,
+    NetworkEnsemble,
+    Recipe,
+    inverse,
+    kernels,
+    layout,
+    moments_without,
+    refuse_divergence,
+)
+from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
+from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
+from bagwise.out_of_core.chunks import Block, Chunk
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey
+from bagwise.out_of_core.sums import MOST_FOLDS, Predicted, _predictions, by_fold, embed_predictions
+
+BUFFER_BYTES, BUFFER_ROWS = 2**26, 2**20  # of features; and never more rows, of which a network holds an order
+SIDE_BY_SIDE = 4  # chunks that are open at a time, so that a buffer holds rows from several places
+TURN = 4096  # rows that are read of one of them before the next has its turn
+NONE = -1  # the fold of a network that learns from all rows
+
+
+class Buffer(NamedTuple):
+    """Rows that are held at once."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    fold: np.ndarray
+
+
+@dataclass(frozen=True)
+class RowStream:
+    """The rows of all chunks, a buffer at a time, in an order that is drawn for every epoch.
+
+    Attributes
+    ----------
+    pieces : the chunks, each knowing fold, weight and target of its bags
+    n_features, dtype : of the rows
+    rows : int, the most rows of a buffer
+    seed : int
+    """
+
+    pieces: tuple[Piece, ...]
+    n_features: int
+    dtype: np.dtype
+    rows: int
+    seed: int
+
+    def buffers(self, epoch: int) -> Iterator[Buffer]:
+        """The rows of all chunks once; a buffer holds until the next is asked for."""
+        whole = Buffer(
+            np.empty((self.rows, self.n_features), self.dtype),
+            np.empty(self.rows),
+            np.empty(self.rows, np.float32),
+            np.empty(self.rows, np.int64),
+        )
+        filled = 0
+        for part in self._turns(epoch):
+            start = 0
+            while start < len(part.X):
+                stop = min(len(part.X), start + self.rows - filled)
+                for own, new in zip(whole, part, strict=True):
+                    own[filled : filled + stop - start] = new[start:stop]
+                filled, start = filled + stop - start, stop
+                if filled == self.rows:
+                    yield whole
+                    filled = 0
+        if filled:
+            yield Buffer(*(own[:filled] for own in whole))
+
+    def _turns(self, epoch: int) -> Iterator[Buffer]:
+        """A few rows of each of the open chunks in turn; where one ends the next in the order of the epoch begins."""
+        waiting = iter(np.random.default_rng([self.seed, epoch]).permutation(len(self.pieces)).tolist())
+        begun: deque[tuple[Piece, Iterator[Block]]] = deque()
+        while True:
+            while len(begun) < SIDE_BY_SIDE and (number := next(waiting, None)) is not None:
+                piece = self.pieces[number]
+                begun.append((piece, piece.chunk.blocks(rows=TURN)))
+            if not begun:
+                return
+            piece, blocks = begun.popleft()
+            if (block := next(blocks, None)) is not None:
+                fold, weight, y = piece.known
+                yield Buffer(block.X, y[block.bag], weight[block.bag], fold[block.bag])
+                begun.append((piece, blocks))
+
+
+def buffer_rows(n_features: int, dtype: np.dtype, n_rows: int) -> int:
+    """How many rows a buffer holds."""
+    return min(n_rows, BUFFER_ROWS, max(TURN, BUFFER_BYTES // (n_features * dtype.itemsize)))
+
+
+@dataclass(frozen=True)
+class FoldNetworks:
+    """The network without each fold, after each number of epochs; picklable, and small whatever the number of rows."""
+
+    models: dict[int, NetworkEnsemble]
+
+    @property
+    def n_penalties(self) -> int:
+        return len(next(iter(self.models.values())))
+
+    def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Every row by the network that never saw its fold: (rows, numbers of epochs)."""
+        X, out = np.ascontiguousarray(X), np.empty((len(X), self.n_penalties))
+        for k, rows in by_fold(fold):
+            out[rows] = self.models[k].predict_each(X, rows)
+        return out
+
+    def only(self, candidate: int) -> FoldNetworks:
+        return FoldNetworks({k: networks[candidate] for k, networks in self.models.items()})
+
+
+def fit_networks(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Predicted]:
+    """The stage, its networks trained on the rows as they stream; and what a head needs to know of its predictions.
+
+    The number of epochs is chosen as in memory: by the left-out error of the judge on what the networks predict out of
+    fold after each number that is tried.
+    """
+    stage = clone(stage)
+    one_of(stage.predictor, PREDICTORS, "predictor")
+    one_of(stage.weighting, WEIGHTINGS, "weighting")
+    bags, y = survey.bags, survey.y
+    stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
+    if (n_folds := int(stage.fold_.max()) + 1) > MOST_FOLDS:
+        raise ValueError(f"every fold needs a network of its own; {n_folds:,} are too many, take at most {MOST_FOLDS}")
+    regressor: NetworkRegressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
+    known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
+    held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
+    networks = train(regressor, passes, known, held, n_jobs=stage.n_jobs)
+    models = FoldNetworks(dict(enumerate(networks[:n_folds])))
+    means, found = _predictions(passes, survey, stage.fold_, models)
+
+    def predicted(c: int) -> Predicted:
+        one = ColumnSums(found.n, *(part[[c]] for part in (found.mean, found.scatter, found.low, found.high)))
+        return Predicted(models.only(c), one, bags.replace(means[:, [c]]), stage.fold_)
+
+    def predictor(c: int, kind: str) -> NetworkEnsemble:
+        if kind == "fold-mean":
+            return NetworkEnsemble.joined([one[c] for one in networks])
+        return networks[-1][c]  # the last fold's, or that of all rows
+
+    epochs = [{"epochs": number} for number in regressor.recipe().epochs]
+    if stage.judge is not None and len(epochs) > 1:
+        stage.candidate_errors_ = np.array(
+            [_judged(stage.judge, passes, survey, predicted(c)) for c in range(len(epochs))]
+        )
+        best = int(np.argmin(stage.candidate_errors_))
+        stage.adopt(CrossFit(means[:, [best]], (epochs[best],), lambda _, kind: predictor(best, kind)), bags, y)
+    else:
+        stage.adopt(CrossFit(means, tuple(epochs), predictor), bags, y)
+    return stage, predicted(epochs.index(stage.candidate_))
+
+
+def _judged(judge, passes: Passes, survey: Survey, predicted: Predicted) -> float:
+    return clone(judge).fit_rows(predicted.bags, survey.y, embed_predictions(judge, passes, survey, predicted)).error_
+
+
+# Training -----------------------------------------------------------------------------------------------------------
+
+
+class FoldRows(NamedTuple):
+    """Of the rows of a fold: the sums of their columns, the last being the target, and their weight."""
+
+    columns: ColumnSums
+    weight: float
+
+    def merge(self, other: FoldRows) -> FoldRows:
+        return FoldRows(self.columns.merge(other.columns), self.weight + other.weight)
+
+
+class Share(NamedTuple):
+    """Networks that are trained side by side, and the fold that each never sees."""
+
+    learners: list[Learner]
+    held: list[int]
+
+    def __str__(self) -> str:
+        return f"the networks without folds {', '.join(map(str, self.held))}"
+
+
+def train(regressor: NetworkRegressor, passes: Passes, known: tuple, held: list[int], *, n_jobs=None):
+    """A network for every fold in ``held``, trained without its rows: an ensemble of what it was after each number of
+    epochs. ``known`` are fold, weight (of mean one over the rows) and target of every bag."""
+    recipe, width = regressor.recipe(), len(passes.scan.feature_names)
+    one_of(regressor.precision, PRECISIONS, "precision")
+    folds = passes.total(_fold_rows, known=known, add=_merge_folds)
+    learners, y_scale = _beginners(recipe, width, folds, held)
+    n_rows = sum(part.columns.n for part in folds.values())
+    rows = buffer_rows(width, passes.scan.dtype, n_rows)
+    stream = RowStream(tuple(passes._pieces(known)), width, passes.scan.dtype, rows, recipe.seed)
+    worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
+    place, kept = settled(regressor.device, worth=worth), []
+    for epoch in range(recipe.epochs[-1]):
+        if place == "cpu":
+            learners = _pass(passes.executor, learners, held, stream, epoch, recipe, n_jobs or regressor.n_jobs)
+        else:
+            _pass_on_device(learners, held, stream, epoch, recipe, place, regressor.precision)
+        if epoch + 1 in recipe.epochs:
+            kept.append([learner.parameters.copy() for learner in learners])
+    return [
+        _ensemble(learner, scale, np.array(own), recipe, n_jobs)
+        for learner, scale, own in zip(learners, y_scale, zip(*kept, strict=True), strict=True)
+    ]
+
+
+def _fold_rows(chunk: Chunk, fold, weight, y) -> dict[int, FoldRows]:
+    """Of every fold that has rows here."""
+    found: dict[int, FoldRows] = {}
+    for block in chunk.blocks(rows=BLOCK_ROWS):
+        own, columns = fold[block.bag], np.column_stack([block.X.astype(np.float64), y[block.bag]])
+        for k in np.unique(own).tolist():
+            rows = own == k
+            part = {k: FoldRows(ColumnSums.of(columns[rows]), float(weight[block.bag[rows]].sum()))}
+            found = _merge_folds(found, part)
+    return found
+
+
+def _merge_folds(left: dict, right: dict) -> dict:
+    both = {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
+    return dict(sorted((left | right | both).items()))
+
+
+def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: list[int]):
+    """The networks before their first step, and the scale of the target of each."""
+    labels, parts = np.array(list(folds)), list(folds.values())
+    counts, weight = np.array([part.columns.n for part in parts]), np.array([part.weight for part in parts])
+    means, squares = (np.array([getattr(part.columns, name) for part in parts]) for name in ("mean", "scatter"))
+    shift, scale = moments_without(held, labels, counts, means, squares)
+    scaled = np.array([recipe.standardise] * width + [recipe.scale_target])
+    shift, scale = np.where(scaled, shift, 0.0), np.where(scaled, scale, 1.0)
+    factor, learners = inverse(scale), []
+    for e, k in enumerate(held):
+        others = labels != k
+        n_rows = int(counts[others].sum())
+        scaling = shift[e, :-1].copy(), factor[e, :-1].copy(), float(shift[e, -1]), float(factor[e, -1])
+        decay = recipe.weight_decay * float(weight[others].sum() / n_rows)
+        seed = [recipe.seed, max(k, 0)]  # as in memory: that of all rows is the first of its kind
+        plan = layout((width, *recipe.hidden, 1))
+        learners.append(Learner(plan, scaling, batch=recipe.batch(n_rows), decay=decay, seed=seed))
+    return learners, scale[:, -1]
+
+
+def _pass(executor, learners: list[Learner], held: list[int], stream: RowStream, epoch: int, recipe: Recipe, n_jobs):
+    """The learners after one more pass over the data, shared out to as many as the executor has at work."""
+    shares = [
+        Share([learners[e] for e in some], [held[e] for e in some])
+        for some in np.array_split(np.arange(len(held)), min(len(held), _workers(executor, len(held))))
+    ]
+    options = (stream, epoch, recipe.learning_rate, n_jobs if len(shares) == 1 else 1)
+    found = list(in_order(executor, _train_share, shares, options))
+    refuse_divergence(all(finite for _, finite in found), epoch, recipe)
+    return [learner for some, _ in found for learner in some]
+
+
+def _workers(executor, n_networks: int) -> int:
+    """How many tasks are done at once; a cluster has a task for every network, and places them itself."""
+    if isinstance(executor, Serial):
+        return 1
+    return effective_n_jobs(executor.n_jobs) if isinstance(executor, Processes) else n_networks
+
+
+def _train_share(share: Share, stream: RowStream, epoch: int, rate: float, n_jobs) -> tuple[list[Learner], bool]:
+    kernels(stream.dtype)  # compiled or loaded here, before there are threads
+    finite = True
+    with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
+        for buffer in stream.buffers(epoch):
+            finite &= all(run(delayed(_learn)(*one, buffer, rate) for one in zip(*share, strict=True)))
+    return share.learners, finite
+
+
+def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
+    rows = np.flatnonzero((buffer.fold != held) & (buffer.weight > 0))
+    return learner.learn(buffer.X, buffer.y, buffer.weight, rows, rate)
+
+
+def _pass_on_device(learners, held, stream: RowStream, epoch: int, recipe: Recipe, place: str, precision: str) -> None:
+    with lock:
+        from bagwise.instances.networks import gpu
+    announce("training networks", place)
+    finite = gpu.learn_together(learners, held, stream.buffers(epoch), recipe.learning_rate, place, precision)
+    refuse_divergence(finite, epoch, recipe)
+
+
+def _ensemble(learner: Learner, y_scale: float, kept: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:
+    """A network after each number of epochs, of which ``kept`` holds the parameters."""
+    x_shift, x_factor, y_shift, _ = learner.scaling
+    scaling = [np.tile(part, (len(kept), 1)) for part in (x_shift, x_factor)]
+    scaling += [np.repeat(part, len(kept)) for part in (y_shift, y_scale)]
+    return NetworkEnsemble((len(x_shift), *recipe.hidden, 1), kept, *scaling, n_jobs=n_jobs)
