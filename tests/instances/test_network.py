@@ -325,6 +325,13 @@ def test_a_constant_column_is_ignored():
     assert_array_equal(network.predict(wide), network.predict(changed))
 
 
+def test_rounding_of_a_long_sum_is_no_deviation_of_a_constant_column():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=2000), np.full(2000, 0.1)])
+    network, changed = small().fit(X, X[:, 0]), X + [0, 1e6]
+    assert_array_equal(network.predict(X), network.predict(changed))
+
+
 def test_a_row_alone():
     assert_array_equal(small().fit([[1.0, 2.0]], [3.0]).predict([[0.0, 9.0]]), [3.0])
 

@@ -291,7 +291,8 @@ def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, wanted: b
     means, squares = np.empty((2, len(parts), values.shape[1]))
     for j, rows in enumerate(parts.values()):
         part = values[rows]
-        means[j] = part.mean(axis=0, dtype=np.float64)
+        same = (part == part[0]).all(axis=0)  # adding up many equal numbers rounds, and the rounding is no deviation
+        means[j] = np.where(same, part[0], part.mean(axis=0, dtype=np.float64))
         squares[j] = ((part - means[j]) ** 2).sum(axis=0)
     folds, counts = np.array(list(parts)), np.array([len(rows) for rows in parts.values()])
     return moments_without(range(n_networks), folds, counts, means, squares)
