@@ -212,7 +212,7 @@ def test_learners_of_buffers_on_a_device_are_those_of_the_cpu_on_the_same_orders
     one = problem(how, weight=weights("some absent"))
     scaling = [(one.x_shift[k], inverse(one.x_scale[k]), one.y_shift[k], 1 / one.y_scale[k]) for k in range(3)]
     plan = layout((5, *hidden, 1))
-    ours, theirs = ([Learner(plan, scaling[k], batch=13, decay=0.3, seed=[7, k]) for k in range(3)] for _ in range(2))
+    ours, theirs = ([Learner.begin(plan, scaling[k], 13, 0.3, seed=[7, k]) for k in range(3)] for _ in range(2))
     parts = np.split(rng.permutation(61), [40])  # two buffers, of which the networks hold unequal numbers of rows
     buffers = [(one.X[part], one.y[part], one.weight[part], one.fold[part]) for part in parts]
     for _ in range(2):

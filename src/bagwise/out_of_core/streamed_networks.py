@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -265,7 +266,7 @@ def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: lis
         decay = recipe.weight_decay * float(weight[others].sum() / n_rows)
         seed = [recipe.seed, max(k, 0)]  # as in memory: that of all rows is the first of its kind
         plan = layout((width, *recipe.hidden, 1))
-        learners.append(Learner(plan, scaling, batch=recipe.batch(n_rows), decay=decay, seed=seed))
+        learners.append(Learner.begin(plan, scaling, recipe.batch(n_rows), decay, seed=seed))
     return learners, scale[:, -1]
 
 
@@ -289,12 +290,14 @@ def _workers(executor, n_networks: int) -> int:
 
 
 def _train_share(share: Share, stream: RowStream, epoch: int, rate: float, n_jobs) -> tuple[list[Learner], bool]:
+    """The learners after one more pass; those of the share stay as they are, for a cluster may train them twice."""
     kernels(stream.dtype)  # compiled or loaded here, before there are threads
-    finite = True
+    learners, finite = deepcopy(share.learners), True
     with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
         for buffer in stream.buffers(epoch):
-            finite &= all(run(delayed(_learn)(*one, buffer, rate) for one in zip(*share, strict=True)))
-    return share.learners, finite
+            jobs = zip(learners, share.held, strict=True)
+            finite &= all(run(delayed(_learn)(*one, buffer, rate) for one in jobs))
+    return learners, finite
 
 
 def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:

@@ -315,25 +315,38 @@ def moments_without(held, folds, counts, means, squares) -> tuple[np.ndarray, np
     return shift, scale
 
 
+@dataclass
 class Learner:
-    """A network while it is trained: its parameters, the memory of Adam, its random stream, the steps made so far.
+    """A network while it is trained; `begin` makes one.
 
-    Parameters
+    Attributes
     ----------
     plan : table of `layout`
     scaling : what to take off and to multiply by, for X and for y
     batch : rows per step
     decay : the penalty, times the mean weight of the rows it learns from: as if their weights had mean one
-    seed : what its first parameters and its permutations are drawn from
+    parameters, memory : the flat vector, and beside it gradient and moments of Adam
+    stream : state of the random numbers that permute its rows
+    steps : made so far
     """
 
-    def __init__(self, plan: np.ndarray, scaling: tuple, *, batch: int, decay: float, seed):
+    plan: np.ndarray
+    scaling: tuple[np.ndarray, np.ndarray, float, float]
+    batch: int
+    decay: float
+    parameters: np.ndarray
+    memory: np.ndarray
+    stream: np.ndarray
+    steps: int = 0
+
+    @classmethod
+    def begin(cls, plan: np.ndarray, scaling, batch: int, decay: float, *, seed) -> Learner:
+        """Before its first step; the seed is for the first parameters and the permutations."""
         rng = np.random.default_rng(seed)
-        self.plan, self.scaling, self.batch, self.decay = plan, scaling, batch, decay
-        self.parameters = initial_parameters(plan, rng)
-        self.memory = np.zeros((3, len(self.parameters)), dtype=np.float32)
-        self.stream = rng.integers(2**64, size=1, dtype=np.uint64)
-        self.steps = 0
+        parameters = initial_parameters(plan, rng)
+        memory = np.zeros((3, len(parameters)), dtype=np.float32)
+        stream = rng.integers(2**64, size=1, dtype=np.uint64)
+        return cls(plan, scaling, batch, decay, parameters, memory, stream)
 
     @property
     def size(self) -> int:
@@ -371,14 +384,11 @@ def _train(problem: Problem, recipe: Recipe, k: int, n_jobs) -> Trained:
 def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
     """The parameters after each number of epochs asked for, shape (epochs, parameters)."""
     weight, rows = problem.weight, problem.rows(k)
-    scaling = problem.x_shift[k], inverse(problem.x_scale[k]), problem.y_shift[k]
-    learner = Learner(
-        layout((problem.X.shape[1], *recipe.hidden, 1)),
-        (*scaling, float(inverse(problem.y_scale[[k]])[0])),
-        batch=recipe.batch(len(rows)),
-        decay=recipe.weight_decay * float(weight[rows].mean()),
-        seed=[problem.seed, k],
-    )
+    plan = layout((problem.X.shape[1], *recipe.hidden, 1))
+    target = float(problem.y_shift[k]), float(inverse(problem.y_scale[[k]])[0])
+    scaling = (problem.x_shift[k], inverse(problem.x_scale[k]), *target)
+    decay = recipe.weight_decay * float(weight[rows].mean())
+    learner = Learner.begin(plan, scaling, recipe.batch(len(rows)), decay, seed=[problem.seed, k])
     kept = []
     for epoch in range(recipe.epochs[-1]):
         finite = learner.learn(problem.X, problem.y, weight, rows, recipe.learning_rate)
