@@ -38,7 +38,7 @@ def demo(
         if results.failures:
             raise ValueError("{0}, fold {2}: {3}".format(*results.failures[0]))
         print_scores(results, console)
-        held_out = {name: _by_bag(results.predictions(name), data.ids) for name in METHODS}
+        held_out = {name: _by_bag(results.prediction_rows(name), data.ids) for name in METHODS}
         columns = {"bag": data.ids.tolist(), "instances": data.sizes.tolist(), "target": y.tolist()}
         write_table(out / "predictions.csv", columns | held_out)
         console.print(f"\nWrote {out / 'predictions.csv'}")
@@ -52,6 +52,6 @@ def demo(
         console.print(f"Wrote {out / 'demo.png'}")
 
 
-def _by_bag(rows: dict[str, list], ids) -> list[float]:
-    found = dict(zip(rows["bag"], rows["prediction"], strict=True))
+def _by_bag(rows: list[dict], ids) -> list[float]:
+    found = {row["bag"]: row["prediction"] for row in rows}
     return [found[bag] for bag in ids.tolist()]

@@ -148,8 +148,8 @@ def facts(results) -> list[tuple[str, str]]:
     origin, data = record.get("origin") or {}, record["data"]
     repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
     folds = len(results.splits) // max(len(repeats), 1)
-    table = results.table()
-    seconds = float(np.nansum(table["seconds"])) if table else None
+    cells = results.table_rows()
+    seconds = float(sum(cell["seconds"] or 0.0 for cell in cells)) if cells else None
     seed = record.get("random_state")
     seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
     versions = record.get("versions") or {}
