@@ -15,6 +15,7 @@ from bagwise.execution import Processes
 from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, streamed_methods, streamed_networks
+from bagwise.out_of_core.passes import Piece
 from bagwise.out_of_core.streamed_networks import RowStream
 
 
@@ -35,6 +36,16 @@ class Elsewhere:
     def run(self, function, tasks, shared=()):
         for task in reversed(list(tasks)):
             yield task, pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps((task, *shared))))))
+
+
+class Unknown:
+    """In place of shards: nothing but zeros is known of the bags."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def known(self, chunk, name):
+        return np.zeros(len(self.source.chunks[chunk].bags()[0]))
 
 
 # --- the minibatches, one by one
@@ -120,9 +131,8 @@ def test_a_buffer_that_holds_everything_makes_the_first_epoch_that_of_memory(tab
 def test_a_pass_holds_every_row_once_and_mixes_the_chunks(table, tmp_path):
     source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
     assert len(source.chunks) > 2 * streamed_networks.SIDE_BY_SIDE
-    known = [tuple(np.zeros(len(chunk.bags()[0])) for _ in range(3)) for chunk in source.chunks]
-    pieces = tuple(map(streamed_networks.Piece, source.chunks, known))
-    stream = RowStream(pieces, len(source.feature_names), source.dtype, 300, 0)
+    pieces = tuple(Piece(*one) for one in enumerate(source.chunks))
+    stream = RowStream(pieces, Unknown(source), len(source.feature_names), source.dtype, 300, 0)
     all_rows = np.concatenate([block.X for chunk in source.chunks for block in chunk.blocks()])
     orders = []
     for epoch in range(2):
@@ -212,7 +222,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
     medians = single().set_params(head__offset="median")
     with pytest.raises(ValueError, match="BagPipeline cannot be fitted from sums"):
         fit_scan(scanned(table), medians)
-    with pytest.raises(ValueError, match="every fold needs a network of its own; 70 are too many, take at most 64"):
+    with pytest.raises(ValueError, match="every fold needs sums of its own, and 70 are too many; take at most 64"):
         fit_scan(scanned(table), single().set_params(instances__folds=70))
     with pytest.raises(ValueError, match="precision must be one of 'float32', 'tf32', not 'half'"):
         fit_scan(scanned(table), single(precision="half"))

@@ -169,15 +169,16 @@ class OutOfFold(BaseEstimator):
         return regressor, (bags.instances, bags.expand(y), bags.expand(fold), weights)
 
     def adopt(self, result: CrossFit, bags: Bags, y: np.ndarray, weight=None) -> Bags:
-        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions.
-
-        ``bags`` may hold one instance for each bag, ``result.predictions`` being means over bags that are elsewhere.
-        """
+        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions."""
         chosen = self._choose(result, self._out(bags), y, weight)
-        self.candidate_ = result.candidates[chosen]
-        self.predictor_ = result.predictor(chosen, self.predictor)
+        self.keep(result, chosen)
         remember_columns(self, bags)
         return self._out(bags).replace(result.predictions[:, [chosen]])
+
+    def keep(self, result: CrossFit, chosen: int) -> None:
+        """Keep the candidate that was chosen, and what predicts new bags with it."""
+        self.candidate_ = result.candidates[chosen]
+        self.predictor_ = result.predictor(chosen, self.predictor)
 
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""

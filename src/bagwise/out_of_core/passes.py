@@ -1,4 +1,4 @@
-"""Passes over the chunks of a scan: a function of every chunk, with a row for each bag, or added up over all chunks.
+"""Passes over the chunks of a scan, and over the shards of its bags: a function of each, or its sum over all.
 
 The first pass is the `survey`: sizes, targets and means of the bags, moments and extremes of the columns, a sample.
 During a pass, memory that a block of rows frees is kept for the next block (`kept_memory`).
@@ -9,27 +9,34 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.bags.frames import ArrayColumns, FrameColumns
+from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
 from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
 from bagwise.io.columns import any_row, one_label, one_target
 from bagwise.kernels.random_features import row_keys, scale_of
+from bagwise.out_of_core import shards as bag_shards
 from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.shards import Shard, Shards, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
 
+ONE_IN_ALL = "a bag has one, the same in all files"
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
 TOLD = "MALLOC_TRIM_THRESHOLD_"  # how a process is told, when it starts, to give back freed memory
 KEPT, USUAL = 2**28, 2**17  # bytes
@@ -38,110 +45,141 @@ _LARGEST_MAP = 2**25
 
 
 class Piece(NamedTuple):
-    """A chunk, and what it is to know of its own bags: arrays with a row for each."""
+    """A chunk and its number."""
 
+    number: int
     chunk: Chunk
-    known: tuple[np.ndarray, ...] = ()
 
     def __str__(self) -> str:
         return self.chunk.name
 
 
+class Left(NamedTuple):
+    """What a task on a chunk leaves to the shards, by name: arrays with a row for each of its bags; and its result."""
+
+    rows: dict[str, np.ndarray]
+    rest: Any = None
+
+
+class Met(NamedTuple):
+    """The same, of a first pass: the ids of the bags, and their groups if there are some."""
+
+    ids: np.ndarray
+    groups: np.ndarray | None = None
+    rows: dict[str, np.ndarray] = {}
+    rest: Any = None
+
+
 class Passes:
-    """Passes over a scan, run by an executor. The first is `meet`, which numbers the bags; then any of the others.
+    """Passes over a scan, run by an executor. The first is `meet`, which names the bags; then any of the others.
+
+    What is known of every bag lies in a folder, by `Shards`; this process holds nothing that grows with their number.
+
+    Parameters
+    ----------
+    scan : Scan
+    executor : object with ``run``, optional
+    seed : int
+        Of the folds to which bags are dealt.
+    work : path, optional
+        Where the folder is made, and removed at the end; all workers must reach it. By default the system's folder for
+        temporary files.
 
     Attributes
     ----------
     chunks : those that have rows, once they were met
-    own : list of arrays
-        For every chunk, which of all bags its own are, in the order of ``chunk.bags()``.
+    shards : Shards
     """
 
-    def __init__(self, scan: Scan, executor=None):
+    def __init__(self, scan: Scan, executor=None, *, seed: int = 0, work=None):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
         if executor is not None and not hasattr(executor, "run"):
             raise TypeError(f"an executor has a run method, such as bagwise.execution.Processes(2); not {executor!r}")
         self.scan, self.executor = scan, executor_for(None) if executor is None else executor
-        self.chunks: list[Chunk] = []
-        self.own: list[np.ndarray] = []
-        self._numbers: dict[Any, int] = {}
-        self._ids: list[np.ndarray] = []
+        self.chunks: list[Piece] = []
+        self._folder = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
+        self.shards = Shards(Path(self._folder.name), seed)
 
-    @property
-    def n_bags(self) -> int:
-        return len(self._numbers)
+    def __enter__(self) -> Passes:
+        return self
 
-    @property
-    def ids(self) -> np.ndarray:
-        """Of all bags met, as they first appear."""
-        return np.concatenate(self._ids)
+    def __exit__(self, *_) -> None:
+        self._folder.cleanup()
 
-    def meet(self, function: Callable, *shared) -> Iterator[tuple[np.ndarray, Any]]:
-        """``function(chunk, *shared)`` of every chunk in order, its first part the ids, and which of all bags they are.
+    def meet(self, function: Callable, *shared) -> Iterator[Any]:
+        """What is left (``rest``) of ``function(chunk, *shared)``, a `Met`, for every chunk that has rows, in order.
 
-        Chunks without any row are left out from now on.
+        Chunks without any row are left out from now on. When all are met, the shards are formed.
         """
-        pieces = map(Piece, self.scan.chunks)
-        results = in_order(self.executor, _visit, pieces, (function, *shared))
-        for chunk, result in zip(self.scan.chunks, results, strict=True):
-            if len(result[0]):
-                self.chunks.append(chunk)
-                self.own.append(self._number(result[0]))
-                yield self.own[-1], result
+        pieces, n_pieces = [Piece(*one) for one in enumerate(self.scan.chunks)], 0
+        results = in_order(self.executor, _meet, iter(pieces), (function, self.shards, *shared))
+        for piece, (n_bags, rest) in zip(pieces, results, strict=True):
+            if n_bags:
+                self.chunks.append(piece)
+                n_pieces += n_bags
+                yield rest
         if not self.chunks:
             raise ValueError("the scan has no rows; look at `where`, or at the files")
+        numbers = tuple(piece.number for piece in self.chunks)
+        self.shards = replace(self.shards, chunks=numbers, n=-(-n_pieces // bag_shards.SHARD_BAGS))
+        add_up(self.executor, _form, iter(self.shards), (Shard.form,), _Known(None))
 
-    def each(self, function: Callable, *shared, known=()) -> Iterator[Any]:
-        """``function(chunk, *known, *shared)`` of every chunk, in order; ``known``: arrays with a row for every bag."""
-        return in_order(self.executor, _visit, self._pieces(known), (function, *shared))
+    def each(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> Iterator[Any]:
+        """``function(chunk, *known, *shared)`` of every chunk, in order; ``known`` names what the shards keep.
 
-    def total(self, function: Callable, *shared, known=(), add: Callable) -> Any:
+        Of a `Left`, the rows are left to the shards.
+        """
+        return in_order(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared))
+
+    def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
         """The same, added up over all chunks."""
-        return add_up(self.executor, _visit, self._pieces(known), (function, *shared), add)
+        return add_up(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared), add)
 
-    def sum_by_bag(self, function: Callable, *shared, known=()) -> np.ndarray:
-        """The sum over all chunks of arrays with a row for each of the chunk's bags: a row for every bag."""
-        total: Any = None
-        for own, rows in zip(self.own, self.each(function, *shared, known=known), strict=True):
-            total = np.zeros((self.n_bags, *rows.shape[1:])) if total is None else total
-            total[own] += rows
-        return total
-
-    def _number(self, ids: np.ndarray) -> np.ndarray:
-        before = self.n_bags
-        numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in ids.tolist()]
-        own = np.array(numbers, dtype=np.int32)
-        self._ids.append(ids[own >= before])
-        return own
-
-    def _pieces(self, known) -> Iterator[Piece]:
-        for chunk, own in zip(self.chunks, self.own, strict=True):
-            yield Piece(chunk, tuple(array[own] for array in known))
+    def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
+        """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
+        adding = _Known(add)
+        return add_up(self.executor, _visit_shard, iter(self.shards), (function, *shared), adding)
 
 
-class PerBag:
-    """A row for every bag, in an array that grows with their number."""
+class _Known:
+    """Adding of what may be None."""
 
-    def __init__(self):
-        self._rows = None
+    def __init__(self, add: Callable | None):
+        self.add = add
 
-    def rows(self, n_bags: int, like: np.ndarray) -> np.ndarray:
-        """At least so many rows, those of bags not met before zero (or None)."""
-        if self._rows is None or len(self._rows) < n_bags:
-            grown = np.zeros((n_bags + n_bags // 2, *like.shape[1:]), dtype=like.dtype)
-            if self._rows is not None:
-                grown[: len(self._rows)] = self._rows
-            self._rows = grown
-        return self._rows
-
-    def upto(self, n_bags: int) -> np.ndarray:
-        return self._rows[:n_bags]
+    def __call__(self, left, right):
+        if left is None or right is None or self.add is None:
+            return right if left is None else left
+        return self.add(left, right)
 
 
-def _visit(piece: Piece, function, *shared):
+def _meet(piece: Piece, function, shards: Shards, *shared) -> tuple[int, Any]:
     with one_thread(), kept_memory():
-        return function(piece.chunk, *piece.known, *shared)
+        met = function(piece.chunk, *shared)
+        if len(met.ids):
+            shards.enter(piece.number, met.ids, met.groups)
+            shards.put(piece.number, met.rows)
+        return len(met.ids), met.rest
+
+
+def _visit(piece: Piece, function, shards: Shards, known, *shared):
+    with one_thread(), kept_memory():
+        result = function(piece.chunk, *(shards.known(piece.number, name) for name in known), *shared)
+        if not isinstance(result, Left):
+            return result
+        shards.put(piece.number, result.rows)
+        return result.rest
+
+
+def _form(shard: Shard, form):
+    with kept_memory():
+        form(shard)
+
+
+def _visit_shard(shard: Shard, function, *shared):
+    with one_thread(), kept_memory():
+        return function(shard, *shared) if len(shard) else None
 
 
 def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int) -> np.ndarray:
@@ -276,37 +314,65 @@ class Sample:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass finds.
+    """What the first pass finds. Of the bags themselves the shards keep "sizes", "means" and "y".
 
     Attributes
     ----------
-    bags : Bags
-        Every bag as one instance, its mean: they stand for the bags themselves where only ids, groups, names of
-        columns or means are asked for.
-    y : array, a target per bag
-    sizes : array, the number of instances of every bag
+    names : list of the columns
     columns : `ColumnSums` of all instances
     sample : array
         Distinct rows, drawn by a hash of their content.
+    means : `ColumnSums` of the means of bags
+    y : `ColumnSums` of the targets of bags, one column
+    sizes : how many bags there are of every number of instances
+    units : for every shard that has bags, how many groups (or bags) there are of every number of bags
+    some : Bags
+        A few bags, drawn by a hash of their ids, each as one instance, its mean.
     """
 
-    bags: Bags
-    y: np.ndarray
-    sizes: np.ndarray
+    names: list[str]
     columns: ColumnSums
     sample: np.ndarray
+    means: ColumnSums
+    y: ColumnSums
+    sizes: Counter
+    units: dict[int, Counter]
+    some: Bags
 
+    @property
+    def n_bags(self) -> int:
+        return self.y.n
 
-class _Seen(NamedTuple):
-    """What is found in one chunk."""
+    @property
+    def n_units(self) -> int:
+        return sum(one.total() for one in self.units.values())
 
-    ids: np.ndarray
-    sizes: Any = None  # this and what follows: None in a chunk without rows
-    sums: Any = None
-    y: Any = None
-    groups: Any = None
-    columns: ColumnSums | None = None
-    sample: Sample | None = None
+    def remember(self, estimator, columns: ColumnSums | None = None) -> None:
+        """As `remember_columns`, of bags of which the range of the means is known; by default those of the scan."""
+        found = self.means if columns is None else columns
+        names = self.names if columns is None else None
+        ends = Bags(np.vstack([found.low, found.high]), [0, 1, 2], feature_names=names)
+        remember_columns(estimator, compared(ends))  # no model's profile is of means
+        estimator.n_bags_in_ = self.n_bags
+
+    def profile(self) -> TrainingProfile:
+        """What `bagwise.novelty` compares new bags with."""
+        profile = TrainingProfile(self.some, means_within=(self.columns.low, self.columns.high))
+        profile.n_bags, profile.n_units = self.n_bags, self.n_units
+        return profile
+
+    def describe(self) -> dict:
+        """As `model_files.describe_counts`."""
+        sizes, counts = np.array(sorted(self.sizes.items())).T
+        middle = np.searchsorted(np.cumsum(counts), [(self.n_bags - 1) // 2, self.n_bags // 2], side="right")
+        median = float(sizes[middle].mean())
+        return {
+            "bags": self.n_bags,
+            "instances": int(sizes @ counts),
+            "features": len(self.names),
+            "instances_per_bag": {"min": float(sizes[0]), "median": median, "max": float(sizes[-1])},
+            "target": {"min": float(self.y.low[0]), "mean": float(self.y.mean[0]), "max": float(self.y.high[0])},
+        }
 
 
 def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
@@ -319,31 +385,24 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
             Parameter("target"),
             " the name of its column",
         )
-    counts, sums = PerBag(), PerBag()
     columns: Any = None
     sample: Any = None
-    y, groups = _Agreed(f"more than one target in column {scan.target!r}"), None
+    for found, drawn in passes.meet(_look, scan.target, scan.groups, sampling):
+        columns = found if columns is None else columns.merge(found)
+        sample = drawn if sample is None else sample.merge(drawn)
     if scan.groups is not None:
-        groups = _Agreed(f"rows of more than one group in column {scan.groups!r}")
-    for own, seen in passes.meet(_look, scan.target, scan.groups, sampling):
-        counts.rows(passes.n_bags, seen.sizes)[own] += seen.sizes
-        sums.rows(passes.n_bags, seen.sums)[own] += seen.sums
-        columns = seen.columns if columns is None else columns.merge(seen.columns)
-        sample = seen.sample if sample is None else sample.merge(seen.sample)
-        y.take(own, seen.y, seen.ids, passes.n_bags)
-        if groups is not None:
-            groups.take(own, seen.groups, seen.ids, passes.n_bags)
-    n_bags = passes.n_bags
-    if n_bags < 2:
+        passes.by_shard(_agree_on_groups, scan.groups)
+    facts = passes.by_shard(_whole_bags, scan.target, add=_Facts.merge)
+    if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    sizes = counts.upto(n_bags)
-    means = sums.upto(n_bags) / sizes[:, None]
-    labels = None if groups is None else groups.upto(n_bags)
-    bags = Bags(means, np.arange(n_bags + 1), passes.ids, groups=labels, feature_names=list(scan.feature_names))
-    return Survey(compared(bags), y.upto(n_bags), sizes, columns, sample.rows)  # no model's profile is of means
+    passes.shards.remove("sums", "ids")
+    names = list(scan.feature_names)
+    some, groups = facts.some, facts.some.groups if scan.groups is not None else None
+    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups, feature_names=names))
+    return Survey(names, columns, sample.rows, facts.means, facts.y, facts.sizes, facts.units, some)
 
 
-def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
+def _look(chunk: Chunk, target, groups, sampling) -> Met:
     ids, bag = chunk.bags()
     targets: list[Any] = []
     labels: list[Any] = []
@@ -359,11 +418,73 @@ def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
         columns = found if columns is None else columns.merge(found)
         sample = drawn if sample is None else sample.merge(drawn)
     if not targets:
-        return _Seen(ids)
+        return Met(ids)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
     y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
     group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
-    return _Seen(ids, np.bincount(bag, minlength=len(ids)), sums, y, group, columns, sample)
+    rows = {"sizes": np.bincount(bag, minlength=len(ids)), "sums": sums, "y": y}
+    return Met(ids, group, rows, (columns, sample))
+
+
+class _Facts(NamedTuple):
+    """What is found in a shard."""
+
+    means: ColumnSums
+    y: ColumnSums
+    sizes: Counter
+    units: dict[int, Counter]
+    some: _Some
+
+    def merge(self, other: _Facts) -> _Facts:
+        return _Facts(
+            self.means.merge(other.means),
+            self.y.merge(other.y),
+            self.sizes + other.sizes,
+            self.units | other.units,
+            self.some.merge(other.some),
+        )
+
+
+class _Some(NamedTuple):
+    """The bags whose ids have the smallest hashes: these, which group each is of, and its mean."""
+
+    keys: np.ndarray
+    groups: np.ndarray
+    means: np.ndarray
+
+    @classmethod
+    def of(cls, names: np.ndarray, means: np.ndarray) -> _Some:
+        hashes = names.view(np.uint8).reshape(len(names), -1)
+        groups, keys = (hashes[:, part].copy().view(">u8")[:, 0] for part in (slice(0, 8), slice(8, 16)))
+        return cls(keys, groups, means)._smallest()
+
+    def merge(self, other: _Some) -> _Some:
+        return _Some(*(np.concatenate(both) for both in zip(self, other, strict=True)))._smallest()
+
+    def _smallest(self) -> _Some:
+        order = np.argsort(self.keys, kind="stable")[:CALIBRATION]
+        return _Some(*(part[order] for part in self))
+
+
+def _whole_bags(shard: Shard, target: str) -> _Facts:
+    def differ(ids, mask):
+        raise ValueError(f"{name_bags(ids, mask)} more than one target in column {target!r}; {ONE_IN_ALL}")
+
+    y, sizes = shard.agree("y", differ), shard.gather("sizes")
+    means, units = shard.gather("sums") / sizes[:, None], shard.units
+    for name, rows in {"y": y, "sizes": sizes, "means": means}.items():
+        shard.keep(name, rows)
+    distinct, counts = np.unique(sizes, return_counts=True)
+    of_size = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+    some = _Some.of(np.array(shard["names"]), means)
+    return _Facts(ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, {shard.number: unit_sizes(units)}, some)
+
+
+def _agree_on_groups(shard: Shard, groups: str) -> None:
+    def differ(ids, mask):
+        raise ValueError(f"{name_bags(ids, mask)} rows of more than one group in column {groups!r}; {ONE_IN_ALL}")
+
+    shard.agree_on_units(differ)
 
 
 def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
@@ -381,18 +502,3 @@ def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chun
             f"{name_bags(ids, any_row(~usable, bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
             f"feature values in {chunk.name}; fill them in, or leave such rows out with where="
         )
-
-
-class _Agreed(PerBag):
-    """One value per bag, the same in every chunk that has rows of it."""
-
-    def __init__(self, otherwise: str):
-        super().__init__()
-        self.otherwise, self._met = otherwise, 0
-
-    def take(self, own: np.ndarray, values: np.ndarray, ids: np.ndarray, n_bags: int) -> None:
-        rows, old = self.rows(n_bags, values), own < self._met
-        differs = old & (rows[own] != values)
-        if differs.any():
-            raise ValueError(f"{name_bags(ids, differs)} {self.otherwise}; a bag has one, the same in all files")
-        rows[own], self._met = values, n_bags

@@ -10,9 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from bagwise.bags import remember_columns
 from bagwise.bags.checks import remember_range
-from bagwise.bags.training_profile import TrainingProfile
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
@@ -21,16 +19,21 @@ from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
-from bagwise.out_of_core.passes import Passes, Survey, survey
+from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
+from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
+from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.streamed_networks import fit_networks
 from bagwise.out_of_core.sums import (
     SUMMABLE,
+    Embedded,
+    Predicted,
     Prepare,
+    View,
     embed_features,
     embed_landmarks,
     embed_predictions,
     fit_out_of_fold,
-    statistics_rows,
+    sum_statistics,
 )
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
@@ -59,11 +62,11 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     names = [name for name, _ in stage.estimator.steps]
     stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
-    remember_columns(stage, survey.bags)
+    survey.remember(stage)
     return stage
 
 
-def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0):
+def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None):
     """Fit a method to a table that need not fit into memory, in a few passes of sums over its chunks.
 
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
@@ -72,8 +75,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and `statistics` in memory are
     not.)
 
-    What is held at once: by whoever runs a pass, a block of rows and the sums of one chunk; in this process, a row of
-    sums for every bag.
+    What is held at once: by whoever runs a pass, a block of rows and the sums of the bags of one chunk, or of a shard
+    of bags; in this process, nothing that grows with the number of bags or rows. The sums of all bags lie in a folder,
+    and the ids stay with the workers. So the model does not have the left-out residuals and folds of the single bags.
 
     Parameters
     ----------
@@ -86,6 +90,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         process, and inside `bagwise.cluster` its workers.
     random_state : int
         For a method by name; an estimator has its own.
+    work : path, optional
+        A folder that all workers reach, in which the sums of bags are put while the fit lasts: at most 8 bytes for
+        every column of a bag's row, 192 of them for `instance-kme:ridge`, twice. By default the system's folder for
+        temporary files.
 
     Returns
     -------
@@ -103,24 +111,39 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
     True
     """
-    return fit_and_survey(scan, name, executor=executor, random_state=random_state)[0]
+    return fit_and_survey(scan, name, executor=executor, random_state=random_state, work=work)[0]
 
 
-def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
+def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
     model: Any = _made(name, random_state)
-    passes = Passes(scan, executor)
     stages, head = _parts(model)
-    if not stages:
-        model, found = _fit_features(head, passes)
-    else:
-        fit_stages = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
-        model, found = fit_stages[_kind(stages[0])](model, stages[0], head, passes)
+    with Passes(scan, executor, seed=_fold_seed(stages, head), work=work) as passes:
+        if not stages:
+            model, found = _fit_features(head, passes)
+        else:
+            fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
+            model, found = fits[_kind(stages[0]) or ""](model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
-    low, high = found.columns.low, found.columns.high
-    remember_range(_first(model), low, high)
-    model.profile_ = TrainingProfile(found.bags, means_within=(low, high))
+    remember_range(_first(model), found.columns.low, found.columns.high)
+    model.profile_ = found.profile()
     return model, found
+
+
+def _fold_seed(stages: list, head) -> int:
+    """By which bags are dealt to folds, where some are."""
+    return int(getattr(stages[0] if stages and _kind(stages[0]) != "scaling" else head, "random_state", 0) or 0)
+
+
+def left_out_scores(model, found: Survey) -> dict | None:
+    """Errors of bags, each left out in turn, where the head knows them."""
+    head = getattr(_parts(model)[1], "head_", None)
+    if not hasattr(head, "absolute_errors_"):
+        return None
+    chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
+    error, spread = float(np.sqrt(head.error_)), float(found.y.deviation[0])
+    r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+    return {"rmse": error, "mae": float(head.absolute_errors_[chosen]), "r2": r2, "rmse_of_mean": spread}
 
 
 def summable_methods() -> list[str]:
@@ -225,17 +248,21 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
     found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
-    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
-    return _with_steps(model, stage, head), found
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted)), found
 
 
 def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
     """Networks out of fold, trained as the rows stream, then the kernel mean of their predictions."""
     found = survey(passes)
     stage, predicted = fit_networks(stage, passes, found)
-    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
-    remember_range(head, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
-    return _with_steps(model, stage, head), found
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted)), found
+
+
+def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted) -> EmbeddingRidge:
+    fitted = fit_ridge(head, passes, found, embed_predictions(head, passes, found, predicted), shared=True)
+    found.remember(fitted, predicted.means)
+    remember_range(fitted, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
+    return fitted
 
 
 def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
@@ -243,20 +270,33 @@ def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     embedding = head.embedding_for(head.settings()[0])
     found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    more = {"exposure": found.sizes} if isinstance(head, AggregateGP) else {}
-    return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
+    fits = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
+    fit_head: Any = next(fit for kind, fit in fits.items() if isinstance(head, kind))
+    fitted = fit_head(head, passes, found, embedded)
+    found.remember(fitted)
+    return fitted, found
 
 
 def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
     """The mean of standardised instances, or other moments of them."""
     found = survey(passes)
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
-    bags = stage.transform(found.bags)  # scaling is affine: the mean of scaled instances
-    if not isinstance(embedding, Statistics):  # the mean of a bag of means is the mean
-        return _with_steps(model, stage, clone(head).fit(bags, found.y)), found
-    remember_columns(embedding, bags)
-    rows = embedding.keep_varying(statistics_rows(embedding, passes, found.sizes, Prepare(stage)))
-    return _with_steps(model, stage, clone(head).fit_rows(bags, found.y, [({}, embedding, rows)])), found
+    prepare, view = Prepare(stage), View()
+    if isinstance(embedding, Statistics):
+        columns = sum_statistics(embedding, passes, prepare)
+        embedding.keep_varying(np.vstack([columns.low, columns.high]))
+        view = View(kept=np.flatnonzero(embedding.varies_))
+    else:  # scaling is affine: the mean of scaled instances
+        passes.by_shard(_scale_means, prepare)
+    scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
+    found.remember(embedding, scaled)
+    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)])
+    found.remember(fitted, scaled)
+    return _with_steps(model, stage, fitted), found
+
+
+def _scale_means(shard: Shard, prepare: Prepare) -> None:
+    shard.keep("rows", prepare(shard["means"]))
 
 
 def _first(model):

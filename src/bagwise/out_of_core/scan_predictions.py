@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -12,16 +15,17 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
+from bagwise.execution.tasks import in_order
 from bagwise.explanations.contributions import by_rows, unwrapped
 from bagwise.instances import EachInstance
-from bagwise.io.atomic_files import new_folder, refuse_place
+from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, refuse_unusable, sum_rows
-from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes, refuse_unusable, sum_rows
+from bagwise.out_of_core.shards import Shard
+from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import AggregateGP
 
-PART_BAGS = 1_000_000  # to a file
 COLUMNS = ("prediction", "instances")
 
 
@@ -33,7 +37,41 @@ class Predictions(NamedTuple):
     sizes: np.ndarray
 
 
-def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
+class WrittenPredictions:
+    """The same of predictions in a folder, part by part; they are read when they are asked for.
+
+    Attributes
+    ----------
+    folder : Path
+    ids, values, sizes : arrays, as in `Predictions`
+    """
+
+    def __init__(self, folder: Path | str, bag: str):
+        self.folder, self._bag = Path(folder), bag
+
+    def __repr__(self) -> str:
+        return f"WrittenPredictions: {self.folder}"
+
+    def _column(self, name: str) -> np.ndarray:
+        import pyarrow.parquet as pq
+
+        parts = [pq.read_table(path, columns=[name])[name] for path in sorted(self.folder.glob("part-*.parquet"))]
+        return np.concatenate([part.to_numpy() for part in parts])
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._column(self._bag)
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._column("prediction")
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._column("instances")
+
+
+def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Predictions | WrittenPredictions:
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
@@ -47,10 +85,21 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
         With the features that the model was fitted on; a target is not needed.
     out : path, optional
         A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
-        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all.
+        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all. The parts are written by whoever
+        runs the passes, bags in the order of a hash of their ids; this process holds nothing that grows with their
+        number.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster. By default this process, and inside
         `bagwise.cluster` its workers.
+    work : path, optional
+        A folder that all workers reach, in which the sums of bags are put meanwhile. By default the system's folder for
+        temporary files.
+
+    Returns
+    -------
+    Predictions
+        ``ids``, ``values`` and ``sizes`` of all bags, as they first appear. With ``out``, `WrittenPredictions`, which
+        reads them from the folder when they are asked for.
 
     Examples
     --------
@@ -62,22 +111,29 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
-    passes, model = Passes(scan, executor), unwrapped(model)
-    check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
-    if out is not None:
-        refuse_place(out)
-        if scan.bag in COLUMNS:
-            raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
-    found = _predict(passes, model)
-    if out is not None:
-        new_folder(out, lambda folder: _write(folder, scan.bag, found))
-    return found
+    model = unwrapped(model)
+    with Passes(scan, executor, work=work) as passes:
+        check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
+        if out is not None:
+            refuse_place(out)
+            if scan.bag in COLUMNS:
+                raise ValueError(
+                    f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first"
+                )
+        values, firsts = _predict(passes, model)
+        _warn_of_far(passes, firsts)
+        if out is None:
+            return _collect(passes, values)
+        new_folder(out, lambda folder: passes.by_shard(_write, values, scan.bag, folder))
+        return WrittenPredictions(out, scan.bag)
 
 
-def _predict(passes: Passes, model) -> Predictions:
+def _predict(passes: Passes, model) -> tuple[Callable, list]:
+    """How a shard makes predictions of what it keeps; and the far values of every chunk."""
     stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
     if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
-        return _sum(passes, model, mean=getattr(last, "aggregate", "mean") == "mean")
+        firsts = list(passes.meet(_alone, model, list(passes.scan.feature_names)))
+        return partial(_total, mean=getattr(last, "aggregate", "mean") == "mean"), firsts
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(passes, stages[0], last)
     raise ValueError(
@@ -92,42 +148,51 @@ def _has_moments(head) -> bool:
     return summable and head.beside_ is None and head.offset == "none"
 
 
-def _write(folder: Path, bag: str, found: Predictions) -> None:
+def _collect(passes: Passes, values: Callable) -> Predictions:
+    """The predictions of all bags in this process, in the order in which bags first appear."""
+    parts = in_order(passes.executor, _of_shard, iter(passes.shards), (values,))
+    ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
+    order = np.lexsort(np.concatenate(first)[:, ::-1].T)
+    return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))
+
+
+def _of_shard(shard: Shard, values: Callable) -> tuple | None:
+    return (*shard.gather_ids(), *values(shard)) if len(shard) else None
+
+
+def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {bag: found.ids} | dict(zip(COLUMNS, (found.values, found.sizes), strict=True))
-    for number, start in enumerate(range(0, len(found.ids), PART_BAGS)):
-        part = {name: pa.array(column[start : start + PART_BAGS]) for name, column in columns.items()}
-        pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
+    columns = dict(zip((bag, *COLUMNS), (shard.gather_ids()[0], *values(shard)), strict=True))
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
+    replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
 
 
-def _sum(passes: Passes, model, *, mean: bool) -> Predictions:
-    counts, totals, far = PerBag(), PerBag(), _Far()
-    for own, (_, count, total, marked, firsts) in passes.meet(_alone, model, list(passes.scan.feature_names)):
-        counts.rows(passes.n_bags, count)[own] += count
-        totals.rows(passes.n_bags, total)[own] += total
-        far.take(own, marked, firsts, passes.n_bags)
-    sizes = counts.upto(passes.n_bags)
-    far.warn(passes.ids)
-    return Predictions(passes.ids, totals.upto(passes.n_bags) / (sizes if mean else 1), sizes)
+def _total(shard: Shard, *, mean: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions that are means or totals over instances, and sizes."""
+    sizes = shard.gather("sizes")
+    return shard.gather("alone") / (sizes if mean else 1), sizes
 
 
-class _Far(PerBag):
-    """Which bags hold values far outside the range of training, and the first such value of the bag met first."""
+class _FirstFar(NamedTuple):
+    """The first bag of a chunk with values far outside the range of training, and the first such value."""
 
-    def __init__(self):
-        super().__init__()
-        self.firsts: dict[int, FarValue] = {}
+    bag: Any
+    value: FarValue
 
-    def take(self, own: np.ndarray, marked: np.ndarray, firsts: dict[int, FarValue], n_bags: int) -> None:
-        self.rows(n_bags, marked)[own] |= marked
-        for code, first in firsts.items():
-            self.firsts.setdefault(int(own[code]), first)
 
-    def warn(self, ids: np.ndarray) -> None:
-        if self.firsts:
-            say_far(ids, self.upto(len(ids)), self.firsts[min(self.firsts)])
+def _warn_of_far(passes: Passes, firsts: list[_FirstFar | None]) -> None:
+    first = next((one for one in firsts if one is not None), None)
+    if first is not None:
+        count = passes.by_shard(_count_far, add=operator.add)
+        ids = np.empty(count, dtype=object)
+        ids[:] = [first.bag] * count
+        say_far(ids, np.ones(count, dtype=bool), first.value)
+
+
+def _count_far(shard: Shard) -> int:
+    return int(shard.gather("far", np.logical_or).sum())
 
 
 def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) -> None:
@@ -141,8 +206,8 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
             firsts.setdefault(int(lowest), found)
 
 
-def _alone(chunk: Chunk, model, names) -> tuple:
-    """Of the bags of a chunk: ids, numbers of rows, the sum of what every row is predicted alone, and far values."""
+def _alone(chunk: Chunk, model, names) -> Met:
+    """Of the bags of a chunk: numbers of rows, the sum of what every row is predicted alone, and far values."""
     ids, bag = chunk.bags()
     sums, marked = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
@@ -152,27 +217,36 @@ def _alone(chunk: Chunk, model, names) -> tuple:
         alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
         _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
         sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
-    return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
+    return _met(ids, bag, {"alone": sums}, marked, firsts)
 
 
-def _from_statistics(passes: Passes, stage, head) -> Predictions:
+def _met(ids, bag, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
+    far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
+    return Met(ids, None, rows | {"sizes": np.bincount(bag, minlength=len(ids)), "far": marked}, far)
+
+
+def _from_statistics(passes: Passes, stage, head) -> tuple[Callable, list]:
     names = list(passes.scan.feature_names)
     compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
-    counts, far = PerBag(), _Far()
-    for own, (_, count, marked, firsts) in passes.meet(_count, stage, names):
-        counts.rows(passes.n_bags, count)[own] += count
-        far.take(own, marked, firsts, passes.n_bags)
-    sizes = counts.upto(passes.n_bags)
-    far.warn(passes.ids)
-    rows = statistics_rows(head.embedding_, passes, sizes, Prepare(stage))
-    return Predictions(passes.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+    firsts = list(passes.meet(_count, stage, names))
+    passes.by_shard(_keep_sizes)
+    sum_statistics(head.embedding_, passes, Prepare(stage))
+    return partial(_by_head, head=head.head_, kept=np.flatnonzero(head.embedding_.varies_)), firsts
 
 
-def _count(chunk: Chunk, stage, names) -> tuple:
+def _keep_sizes(shard: Shard) -> None:
+    shard.keep("sizes", shard.gather("sizes"))
+
+
+def _by_head(shard: Shard, *, head, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return head.predict(View(kept=kept)(shard)), np.asarray(shard["sizes"])
+
+
+def _count(chunk: Chunk, stage, names) -> Met:
     ids, bag = chunk.bags()
     marked = np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
         _far(block.X, block.bag, stage, names, marked, firsts)
-    return ids, np.bincount(bag, minlength=len(ids)), marked, firsts
+    return _met(ids, bag, {}, marked, firsts)

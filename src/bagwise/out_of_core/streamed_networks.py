@@ -19,7 +19,6 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
-from bagwise.bags import bag_folds
 from bagwise.execution import Processes, Serial
 from bagwise.execution.devices import announce, settled
 from bagwise.execution.tasks import in_order
@@ -37,13 +36,24 @@ from bagwise.instances.networks.ensemble import (
 )
 from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
-from bagwise.out_of_core.chunks import Block, Chunk
+from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey
-from bagwise.out_of_core.sums import MOST_FOLDS, Predicted, _predictions, by_fold, embed_predictions
+from bagwise.out_of_core.scan_heads import fit_ridge
+from bagwise.out_of_core.shards import Shards
+from bagwise.out_of_core.sums import (
+    Predicted,
+    by_fold,
+    deal_folds,
+    embed_predictions,
+    of_candidate,
+    predict_bags,
+    weigh,
+)
 
 BUFFER_BYTES, BUFFER_ROWS = 2**26, 2**20  # of features; and never more rows, of which a network holds an order
 SIDE_BY_SIDE = 4  # chunks that are open at a time, so that a buffer holds rows from several places
 TURN = 4096  # rows that are read of one of them before the next has its turn
+KNOWN = ("fold", "weight", "y")  # what shards keep of every bag
 NONE = -1  # the fold of a network that learns from all rows
 
 
@@ -62,13 +72,15 @@ class RowStream:
 
     Attributes
     ----------
-    pieces : the chunks, each knowing fold, weight and target of its bags
+    pieces : the chunks
+    shards : which keep fold, weight (of mean one over the rows) and target of every bag
     n_features, dtype : of the rows
     rows : int, the most rows of a buffer
     seed : int
     """
 
     pieces: tuple[Piece, ...]
+    shards: Shards
     n_features: int
     dtype: np.dtype
     rows: int
@@ -99,18 +111,22 @@ class RowStream:
     def _turns(self, epoch: int) -> Iterator[Buffer]:
         """A few rows of each of the open chunks in turn; where one ends the next in the order of the epoch begins."""
         waiting = iter(np.random.default_rng([self.seed, epoch]).permutation(len(self.pieces)).tolist())
-        begun: deque[tuple[Piece, Iterator[Block]]] = deque()
+        begun: deque[Iterator[Buffer]] = deque()
         while True:
             while len(begun) < SIDE_BY_SIDE and (number := next(waiting, None)) is not None:
-                piece = self.pieces[number]
-                begun.append((piece, piece.chunk.blocks(rows=TURN)))
+                begun.append(self._rows(self.pieces[number]))
             if not begun:
                 return
-            piece, blocks = begun.popleft()
-            if (block := next(blocks, None)) is not None:
-                fold, weight, y = piece.known
-                yield Buffer(block.X, y[block.bag], weight[block.bag], fold[block.bag])
-                begun.append((piece, blocks))
+            rows = begun.popleft()
+            if (some := next(rows, None)) is not None:
+                yield some
+                begun.append(rows)
+
+    def _rows(self, piece: Piece) -> Iterator[Buffer]:
+        """Those of one chunk, a few at a time."""
+        fold, weight, y = (self.shards.known(piece.number, name) for name in KNOWN)
+        for block in piece.chunk.blocks(rows=TURN):
+            yield Buffer(block.X, y[block.bag], weight[block.bag], fold[block.bag])
 
 
 def buffer_rows(n_features: int, dtype: np.dtype, n_rows: int) -> int:
@@ -125,12 +141,12 @@ class FoldNetworks:
     models: dict[int, NetworkEnsemble]
 
     @property
-    def n_penalties(self) -> int:
+    def n_candidates(self) -> int:
         return len(next(iter(self.models.values())))
 
     def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Every row by the network that never saw its fold: (rows, numbers of epochs)."""
-        X, out = np.ascontiguousarray(X), np.empty((len(X), self.n_penalties))
+        X, out = np.ascontiguousarray(X), np.empty((len(X), self.n_candidates))
         for k, rows in by_fold(fold):
             out[rows] = self.models[k].predict_each(X, rows)
         return out
@@ -148,41 +164,38 @@ def fit_networks(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutO
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
-    bags, y = survey.bags, survey.y
-    stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
-    if (n_folds := int(stage.fold_.max()) + 1) > MOST_FOLDS:
-        raise ValueError(f"every fold needs a network of its own; {n_folds:,} are too many, take at most {MOST_FOLDS}")
+    n_folds = deal_folds(passes, survey, stage.folds)
+    weigh(passes, survey, stage.weighting)
     regressor: NetworkRegressor = prepared(stage.regressor, stage.scaler, stage.random_state)
-    weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
-    known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
     held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
-    networks = train(regressor, passes, known, held, n_jobs=stage.n_jobs)
+    networks = train(regressor, passes, held, n_jobs=stage.n_jobs)
     models = FoldNetworks(dict(enumerate(networks[:n_folds])))
-    means, found = _predictions(passes, survey, stage.fold_, models)
+    found, errors = predict_bags(passes, survey, models)
+    epochs = tuple({"epochs": number} for number in regressor.recipe().epochs)
+    if len(epochs) > 1:
+        if stage.judge is not None:
+            candidates = range(len(epochs))
+            errors = np.array([_judged(stage.judge, passes, survey, models, found, c) for c in candidates])
+        stage.candidate_errors_ = errors
+    chosen = int(np.argmin(errors))
 
-    def predicted(c: int) -> Predicted:
-        one = ColumnSums(found.n, *(part[[c]] for part in (found.mean, found.scatter, found.low, found.high)))
-        return Predicted(models.only(c), one, bags.replace(means[:, [c]]), stage.fold_)
-
-    def predictor(c: int, kind: str) -> NetworkEnsemble:
+    def predictor(candidate: int, kind: str) -> NetworkEnsemble:
         if kind == "fold-mean":
-            return NetworkEnsemble.joined([one[c] for one in networks])
-        return networks[-1][c]  # the last fold's, or that of all rows
+            return NetworkEnsemble.joined([one[candidate] for one in networks])
+        return networks[-1][candidate]  # the last fold's, or that of all rows
 
-    epochs = [{"epochs": number} for number in regressor.recipe().epochs]
-    if stage.judge is not None and len(epochs) > 1:
-        stage.candidate_errors_ = np.array(
-            [_judged(stage.judge, passes, survey, predicted(c)) for c in range(len(epochs))]
-        )
-        best = int(np.argmin(stage.candidate_errors_))
-        stage.adopt(CrossFit(means[:, [best]], (epochs[best],), lambda _, kind: predictor(best, kind)), bags, y)
-    else:
-        stage.adopt(CrossFit(means, tuple(epochs), predictor), bags, y)
-    return stage, predicted(epochs.index(stage.candidate_))
+    stage.keep(CrossFit(np.empty(0), epochs, predictor), chosen)
+    survey.remember(stage)
+    predicted = of_candidate(passes, models, found, chosen)
+    passes.shards.remove("predictions")
+    return stage, predicted
 
 
-def _judged(judge, passes: Passes, survey: Survey, predicted: Predicted) -> float:
-    return clone(judge).fit_rows(predicted.bags, survey.y, embed_predictions(judge, passes, survey, predicted)).error_
+def _judged(judge, passes: Passes, survey: Survey, models: FoldNetworks, found: ColumnSums, candidate: int) -> float:
+    """The left-out error of a second stage on the predictions of one candidate."""
+    predicted = of_candidate(passes, models, found, candidate)
+    embedded = embed_predictions(judge, passes, survey, predicted)
+    return fit_ridge(judge, passes, survey, embedded, shared=True).error_
 
 
 # Training -----------------------------------------------------------------------------------------------------------
@@ -208,16 +221,15 @@ class Share(NamedTuple):
         return f"the networks without folds {', '.join(map(str, self.held))}"
 
 
-def train(regressor: NetworkRegressor, passes: Passes, known: tuple, held: list[int], *, n_jobs=None):
-    """A network for every fold in ``held``, trained without its rows: an ensemble of what it was after each number of
-    epochs. ``known`` are fold, weight (of mean one over the rows) and target of every bag."""
+def train(regressor: NetworkRegressor, passes: Passes, held: list[int], *, n_jobs=None) -> list[NetworkEnsemble]:
+    """A network for every fold in ``held``, trained without its rows: what it was after each number of epochs."""
     recipe, width = regressor.recipe(), len(passes.scan.feature_names)
     one_of(regressor.precision, PRECISIONS, "precision")
-    folds = passes.total(_fold_rows, known=known, add=_merge_folds)
+    folds = passes.total(_fold_rows, known=KNOWN, add=_merge_folds)
     learners, y_scale = _beginners(recipe, width, folds, held)
     n_rows = sum(part.columns.n for part in folds.values())
     rows = buffer_rows(width, passes.scan.dtype, n_rows)
-    stream = RowStream(tuple(passes._pieces(known)), width, passes.scan.dtype, rows, recipe.seed)
+    stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, recipe.seed)
     worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
     place, kept = settled(regressor.device, worth=worth), []
     for epoch in range(recipe.epochs[-1]):

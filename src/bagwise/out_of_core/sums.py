@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.bags import Bags, bag_folds, remember_columns
+from bagwise.bags import Bags
+from bagwise.bags.checks import compared
+from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
@@ -23,7 +25,8 @@ from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Survey, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Left, Passes, Survey, sum_rows
+from bagwise.out_of_core.shards import Deal, Shard
 
 CACHED_ROWS = 2048
 MOST_FOLDS = 64
@@ -55,36 +58,89 @@ class FoldRidges:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The out-of-fold predictions of all instances: whose they are, their range and spread, and their bag means."""
+    """The out-of-fold predictions of all instances: whose they are, their range and spread, and that of bag means."""
 
-    models: FoldRidges
+    models: Any  # of one candidate: `FoldRidges`, or others that predict rows of every fold
     columns: ColumnSums
-    bags: Bags
-    fold: np.ndarray
+    means: ColumnSums
+
+
+def deal_folds(passes: Passes, survey: Survey, folds, column: str = "fold") -> int:
+    """Keep the fold of every bag, that of `bag_folds`, by the seed of the passes; how many there are."""
+    n_folds = count_folds(folds, survey.n_units, "bags" if passes.scan.groups is None else "groups")
+    if n_folds > MOST_FOLDS:
+        raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
+    passes.by_shard(_deal, Deal(survey.units, n_folds), column)
+    return n_folds
+
+
+def _deal(shard: Shard, deal: Deal, column: str) -> None:
+    shard.keep(column, deal.folds(shard.number, shard.units))
 
 
 def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Predicted]:
-    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
+    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions.
+
+    The shards then keep the mean out-of-fold prediction of every bag as "predicted".
+    """
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
-    bags, y = survey.bags, survey.y
-    stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
-    if (n_folds := stage.fold_.max() + 1) > MOST_FOLDS:
-        raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
+    deal_folds(passes, survey, stage.folds)
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
-    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
-    weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
-    known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
-    sums = passes.total(_fold_sums, features, origin, known=known, add=_add_folds)
+    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), survey.y.mean])
+    weigh(passes, survey, stage.weighting)
+    sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"), add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
     models = FoldRidges(features, without)
-    means, found = _predictions(passes, survey, stage.fold_, models)
-    predicted = stage.adopt(replace(result, predictions=means), bags, y)
-    chosen = result.candidates.index(stage.candidate_)
-    one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
-    return stage, Predicted(models.only(chosen), one, predicted, stage.fold_)
+    found, errors = predict_bags(passes, survey, models)
+    chosen = int(np.argmin(errors))
+    if len(errors) > 1:
+        stage.candidate_errors_ = errors
+    stage.keep(result, chosen)
+    survey.remember(stage)
+    predicted = of_candidate(passes, models, found, chosen)
+    passes.shards.remove("predictions")
+    return stage, predicted
+
+
+def weigh(passes: Passes, survey: Survey, weighting: str) -> None:
+    """Keep the weight of an instance of every bag, one on average."""
+    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if weighting == "bag" else None)
+
+
+def predict_bags(passes: Passes, survey: Survey, models) -> tuple[ColumnSums, np.ndarray]:
+    """Keep the mean out-of-fold prediction of every bag as "predictions", a column for every candidate.
+
+    Returned are the sums of the predictions of all instances, and the mean squared error of every candidate.
+    """
+    found = ColumnSums.merged(passes.each(_chunk_predictions, models, known=("fold",)))
+    return found, passes.by_shard(_candidate_errors, add=np.add) / survey.n_bags
+
+
+def of_candidate(passes: Passes, models, found: ColumnSums, candidate: int) -> Predicted:
+    """The predictions of one candidate; the shards keep those of the bags as "predicted"."""
+    means = passes.by_shard(_keep_chosen, candidate, add=ColumnSums.merge)
+    one = ColumnSums(found.n, *(part[[candidate]] for part in (found.mean, found.scatter, found.low, found.high)))
+    return Predicted(models.only(candidate), one, means)
+
+
+def _weigh(shard: Shard, average: float | None) -> None:
+    shard.keep("weight", np.ones(len(shard)) if average is None else average / shard["sizes"])
+
+
+def _candidate_errors(shard: Shard) -> np.ndarray:
+    """Σ (mean prediction - y)² over bags, for every candidate."""
+    means = shard.gather("predictions") / shard["sizes"][:, None]
+    shard.keep("predictions", means)
+    return ((means - shard["y"][:, None]) ** 2).sum(axis=0)
+
+
+def _keep_chosen(shard: Shard, chosen: int) -> ColumnSums:
+    predicted = np.array(shard["predictions"][:, chosen])
+    shard.keep("predicted", predicted)
+    return ColumnSums.of(predicted[:, None])
 
 
 def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.ndarray]:
@@ -112,24 +168,15 @@ def _add_folds(left: dict, right: dict) -> dict:
     return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
 
 
-def _predictions(passes: Passes, survey: Survey, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
-    """The mean prediction of every bag for every penalty, and the sums of all predictions."""
-    total = np.zeros((passes.n_bags, models.n_penalties))
-    columns: Any = None
-    for own, (sums, found) in zip(passes.own, passes.each(_chunk_predictions, models, known=(fold,)), strict=True):
-        total[own] += sums
-        columns = found if columns is None else columns.merge(found)
-    return total / survey.sizes[:, None], columns
-
-
-def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
+def _chunk_predictions(chunk: Chunk, fold, models) -> Left:
+    """Σ of the predictions of every bag for every penalty; and the sums of all predictions."""
     sums: Any = 0.0
     parts = []
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
         sums = sums + sum_rows(block.bag, predictions, len(fold))
         parts.append(ColumnSums.of(predictions))
-    return sums, ColumnSums.merged(parts)
+    return Left({"predictions": sums}, ColumnSums.merged(parts))
 
 
 SUMMABLE = ("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max", "size")
@@ -150,24 +197,37 @@ class Extremes(NamedTuple):
         self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
 
 
-def statistics_rows(embedding, passes: Passes, sizes: np.ndarray, prepare) -> np.ndarray:
-    """The columns of `Pool` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
-    width = len(passes.scan.feature_names)
-    sums, extremes = np.zeros((passes.n_bags, 2 * width)), Extremes.none(passes.n_bags, width)
-    for own, (part, low, high) in zip(passes.own, passes.each(_first, prepare), strict=True):
-        sums[own] += part
-        extremes.take(own, low, high)
-    mean, size = np.hsplit(sums / sizes[:, None], 2)
-    powers = passes.sum_by_bag(_second, prepare, known=(mean,)) / sizes[:, None]
+def sum_statistics(embedding, passes: Passes, prepare) -> ColumnSums:
+    """Keep the columns of `Pool` for every bag as "rows", of instances that ``prepare`` makes of those of a chunk."""
+    for _ in passes.each(_first, prepare):
+        pass
+    passes.by_shard(_keep_first)
+    for _ in passes.each(_second, prepare, known=("inner",)):
+        pass
+    return passes.by_shard(_keep_statistics, embedding.statistics, add=ColumnSums.merge)
+
+
+def _keep_first(shard: Shard) -> None:
+    mean, size = np.hsplit(shard.gather("first") / shard["sizes"][:, None], 2)
+    low, high = shard.gather("low", np.minimum), shard.gather("high", np.maximum)
+    for name, rows in {"inner": mean, "size": size, "low": low, "high": high}.items():
+        shard.keep(name, rows)
+
+
+def _keep_statistics(shard: Shard, statistics) -> ColumnSums:
+    sizes = shard["sizes"]
+    powers = shard.gather("second") / sizes[:, None]
     central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
     deviation = np.sqrt(central[2])
-    known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(sizes)}
+    known = {"mean": shard["inner"], "min": shard["low"], "max": shard["high"], "size": np.log1p(sizes)}
     known |= {"variance": central[2], "deviation": deviation}
-    known |= {name: shape(power, central[power], deviation, size) for name, power in POWERS.items()}
-    return np.column_stack([known[name] for name in embedding.statistics])
+    known |= {name: shape(power, central[power], deviation, shard["size"]) for name, power in POWERS.items()}
+    rows = np.column_stack([known[name] for name in statistics])
+    shard.keep("rows", rows)
+    return ColumnSums.of(rows)
 
 
-def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _first(chunk: Chunk, prepare) -> Left:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
     sums: Any = 0.0
     extremes: Any = None
@@ -181,17 +241,17 @@ def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         bags, starts = np.unique(block.bag[order], return_index=True)
         low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
         extremes.take(bags, low, high)
-    return sums, *extremes
+    return Left({"first": sums, "low": extremes.low, "high": extremes.high})
 
 
-def _second(chunk: Chunk, mean, prepare) -> np.ndarray:
+def _second(chunk: Chunk, mean, prepare) -> Left:
     """Σ (x - mean of its bag)^p for p = 2, 3, 4, side by side."""
     sums: Any = 0.0
     for block in chunk.blocks(rows=BLOCK_ROWS):
         centred = prepare(block.X) - mean[block.bag]
         square = centred * centred
         sums = sums + sum_rows(block.bag, np.hstack([square, square * centred, square * square]), len(mean))
-    return sums
+    return Left({"second": sums})
 
 
 class Prepare:
@@ -205,48 +265,85 @@ class Prepare:
         return X if self.transformer is None else self.transformer.transform(X)
 
 
-Embedded = Iterator[tuple[dict, object, np.ndarray]]  # (setting, fitted embedding, rows)
+# Rows of embeddings ------------------------------------------------------------------------------------------------
 
 
-def embed_features(head, passes: Passes, survey: Survey) -> Embedded:
+class View(NamedTuple):
+    """Rows of bags that the shards keep: which columns of which array, times a matrix if there is one."""
+
+    column: str = "rows"
+    kept: Any = slice(None)
+    matrix: np.ndarray | None = None
+
+    def __call__(self, shard: Shard, bags: slice = slice(None)) -> np.ndarray:
+        rows = np.asarray(shard[self.column][bags])[:, self.kept]
+        return rows if self.matrix is None else rows @ self.matrix
+
+
+class Embedded(NamedTuple):
+    """A setting of a head, the embedding fitted with it, and where the rows of the bags are."""
+
+    setting: dict
+    embedding: Any
+    view: View
+
+
+def gather_means(passes: Passes, name: str) -> None:
+    """Keep as ``name`` what the chunks left under it, divided by the sizes of the bags."""
+    passes.by_shard(_gather_means, name)
+
+
+def _gather_means(shard: Shard, name: str) -> None:
+    shard.keep(name, shard.gather(name) / shard["sizes"][:, None])
+
+
+def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`FeatureMean` for every setting of the head: a pass each."""
     columns = survey.columns
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
         embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
-        remember_columns(embedding, survey.bags)
-        yield setting, embedding, passes.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
+        survey.remember(embedding)
+        for _ in passes.each(sum_features, embedding.features_.transform):
+            pass
+        gather_means(passes, "rows")
+        yield Embedded(setting, embedding, View())
 
 
-def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> Left:
     """Σ φ(x) over the rows of every bag of a chunk."""
     sums: Any = 0.0
     ids, codes = chunk.bags()
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         sums = sums + sum_rows(block.bag, features(block.X), len(ids))
-    return sums
+    return Left({"rows": sums})
 
 
-def embed_landmarks(head, passes: Passes, survey: Survey) -> Embedded:
+def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`LandmarkMean` for every setting of the head, all in one pass."""
     settings = head.settings()
-    fitted: list[LandmarkMean] = [
-        head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
-    ]
-    weight = unbiasing(survey.sizes) / survey.sizes
-    seconds: Any = None
-    sums = np.zeros((passes.n_bags, sum(len(one.landmarks_) for one in fitted)))
-    for own, (rows, second) in zip(passes.own, passes.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
-        sums[own] += rows
-        seconds = second if seconds is None else [a + b for a, b in zip(seconds, second, strict=True)]
-    ends = np.cumsum([len(one.landmarks_) for one in fitted])[:-1]
-    for setting, embedding, own, second in zip(settings, fitted, np.split(sums, ends, axis=1), seconds, strict=True):
-        means = own / survey.sizes[:, None]
-        embedding.keep_noise(means, second, survey.sizes)
-        yield setting, embedding, means
+    fitted: list[LandmarkMean] = [head.embedding_for(one).fit_sums(survey.some, survey.sample) for one in settings]
+    passes.by_shard(_weigh_landmarks)
+    seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",), add=_add_each)
+    ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])
+    places = [slice(*ends[k : k + 2]) for k in range(len(fitted))]
+    outer = passes.by_shard(_gather_landmarks, places, add=_add_each)
+    n = sum(count for size, count in survey.sizes.items() if unbiasing(np.array([size]))[0])
+    for setting, embedding, place, second, own in zip(settings, fitted, places, seconds, outer, strict=True):
+        survey.remember(embedding)
+        embedding.keep_noise_sums(second, own, n)
+        yield Embedded(setting, embedding, View(kept=place))
 
 
-def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.ndarray]]:
+def _weigh_landmarks(shard: Shard) -> None:
+    shard.keep("unbiasing", unbiasing(shard["sizes"]) / shard["sizes"])
+
+
+def _add_each(left: list, right: list) -> list:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
     sums: Any = 0.0
     seconds: list[Any] = [0.0] * len(fitted)
     for block in chunk.blocks(rows=BLOCK_ROWS):
@@ -254,10 +351,17 @@ def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.nd
         sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight))
         w = weight[block.bag]
         seconds = [second + (phi.T * w) @ phi for second, phi in zip(seconds, phis, strict=True)]
-    return sums, seconds
+    return Left({"rows": sums}, seconds)
 
 
-def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted) -> Embedded:
+def _gather_landmarks(shard: Shard, places: list[slice]) -> list[np.ndarray]:
+    """Σ of `unbiasing` times the product of a bag's mean with itself, for every setting."""
+    _gather_means(shard, "rows")
+    rows, unbias = np.asarray(shard["rows"]), unbiasing(shard["sizes"])
+    return [(rows[:, place].T * unbias) @ rows[:, place] for place in places]
+
+
+def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted) -> Iterator[Embedded]:
     """`KernelMean` of out-of-fold predictions for every setting of the head, all in one pass.
 
     The polynomials of a short series are the first of a longer one on the same interval, so the means of the longest
@@ -266,22 +370,23 @@ def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted
     columns, settings = predicted.columns, head.settings()
     spread = float(columns.deviation[0]) or 1.0
     found = float(columns.low[0]), float(columns.high[0]), float(columns.mean[0]), spread
-    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(predicted.bags, *found) for setting in settings]
+    ends = compared(Bags(np.vstack([predicted.means.low, predicted.means.high]), [0, 1, 2]))
+    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(ends, *found) for setting in settings]
     longest = max(fitted, key=lambda one: one.length_)
-    known = (predicted.fold,)
     scale = longest.spread_, *longest.range_
-    means = passes.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
-    means /= survey.sizes[:, None]  # in place: of all that this process holds, it is the largest
+    for _ in passes.each(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=("fold",)):
+        pass
+    gather_means(passes, "rows")
     for setting, embedding in zip(settings, fitted, strict=True):
-        # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.
-        yield setting, embedding, means[:, : embedding.length_] @ embedding.to_features_
+        survey.remember(embedding, predicted.means)
+        yield Embedded(setting, embedding, View("rows", slice(0, embedding.length_), embedding.to_features_))
 
 
-def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> np.ndarray:
+def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> Left:
     # A number per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
     found = [(block.bag, models.predict(block.X, fold[block.bag])[:, 0]) for block in chunk.blocks(rows=BLOCK_ROWS)]
     bag, values = (np.concatenate(part) for part in zip(*found, strict=True))
     sizes = np.bincount(bag, minlength=len(fold))
     spread, low, high = scale
     values = np.clip(values / spread, low, high)[np.argsort(bag, kind="stable")]
-    return interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]
+    return Left({"rows": interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]})
