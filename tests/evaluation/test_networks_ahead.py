@@ -61,13 +61,7 @@ def alone(monkeypatch):
 
 
 def numbers(results):
-    return str(
-        {
-            name: column
-            for name, column in results.table().to_dict("list").items()
-            if name not in ("seconds", "memory_mb")
-        }
-    )
+    return str({name: column for name, column in results.table().to_dict("list").items() if name not in ("seconds", "memory_mb")})
 
 
 # --- the same numbers, in fewer launches
