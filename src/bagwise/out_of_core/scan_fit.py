@@ -84,7 +84,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     scan : Scan
         By `bagwise.scan`, with a target.
     name : str or estimator
-        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own.
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
+        `streamed_methods` the networks are trained in minibatches as the rows stream, a pass over the data an epoch:
+        they are as good as those of memory, and not the same.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
