@@ -228,3 +228,24 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
         fit_scan(scanned(table), single(precision="half"))
     with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
         fit_scan(scanned(table), single(learning_rate=1e30))
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    with pytest.raises(ValueError, match="device='cuda', but torch sees no GPU here; use device='cpu', or 'auto'"):
+        fit_scan(scanned(table), single(device="cuda"))
+    fit_scan(scanned(table), single(device="auto", epochs=1))
+
+
+def test_networks_on_a_device_are_as_good_and_the_same_again(table, monkeypatch):
+    """By batched products of torch on the CPU, which is what a GPU without triton does."""
+    pytest.importorskip("torch")
+    source = scanned(table, chunk_rows=300)
+    here = fit_scan(source, single(epochs=20))
+    monkeypatch.setattr(streamed_networks, "announce", lambda *_: None)
+    monkeypatch.setattr(streamed_networks, "settled", lambda *_, **__: "cpu:0")
+    once, again = (fit_scan(source, single(epochs=20)) for _ in range(2))
+    assert_array_equal(parameters(once), parameters(again))
+    assert_array_equal(once["instances"].predictor_.x_shift, here["instances"].predictor_.x_shift)
+    assert 0.8 < once["head"].error_ / here["head"].error_ < 1.25

@@ -164,14 +164,15 @@ def fit_networks(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutO
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
+    regressor: NetworkRegressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    one_of(regressor.precision, PRECISIONS, "precision")
+    epochs = tuple({"epochs": number} for number in regressor.recipe().epochs)
     n_folds = deal_folds(passes, survey, stage.folds)
     weigh(passes, survey, stage.weighting)
-    regressor: NetworkRegressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
-    networks = train(regressor, passes, held, n_jobs=stage.n_jobs)
+    networks = train(regressor, passes, survey, held, n_jobs=stage.n_jobs)
     models = FoldNetworks(dict(enumerate(networks[:n_folds])))
     found, errors = predict_bags(passes, survey, models)
-    epochs = tuple({"epochs": number} for number in regressor.recipe().epochs)
     if len(epochs) > 1:
         if stage.judge is not None:
             candidates = range(len(epochs))
@@ -221,17 +222,15 @@ class Share(NamedTuple):
         return f"the networks without folds {', '.join(map(str, self.held))}"
 
 
-def train(regressor: NetworkRegressor, passes: Passes, held: list[int], *, n_jobs=None) -> list[NetworkEnsemble]:
-    """A network for every fold in ``held``, trained without its rows: what it was after each number of epochs."""
-    recipe, width = regressor.recipe(), len(passes.scan.feature_names)
-    one_of(regressor.precision, PRECISIONS, "precision")
-    folds = passes.total(_fold_rows, known=KNOWN, add=_merge_folds)
-    learners, y_scale = _beginners(recipe, width, folds, held)
-    n_rows = sum(part.columns.n for part in folds.values())
+def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: list[int], *, n_jobs=None):
+    """For every fold in ``held`` a network trained without its rows, as an ensemble: after each number of epochs."""
+    recipe, width, n_rows = regressor.recipe(), len(survey.names), survey.columns.n
+    worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
+    place = settled(regressor.device, worth=worth)
+    learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
     rows = buffer_rows(width, passes.scan.dtype, n_rows)
     stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, recipe.seed)
-    worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
-    place, kept = settled(regressor.device, worth=worth), []
+    kept = []
     for epoch in range(recipe.epochs[-1]):
         if place == "cpu":
             learners = _pass(passes.executor, learners, held, stream, epoch, recipe, n_jobs or regressor.n_jobs)
