@@ -114,7 +114,10 @@ def test_a_folder_can_be_read_again(tmp_path):
     again = Results.load(tmp_path)
     assert str(again.table().to_dict("list")) == str(results.table().to_dict("list"))
     pa = pytest.importorskip("pyarrow.parquet")
-    assert pa.read_table(tmp_path / "results.parquet").column("rmse").to_pylist() == results.table().to_dict("list")["rmse"]
+    assert (
+        pa.read_table(tmp_path / "results.parquet").column("rmse").to_pylist()
+        == results.table().to_dict("list")["rmse"]
+    )
 
 
 def test_progress_counts_cells_and_knows_the_best():

@@ -5,7 +5,7 @@ import pytest
 from tests.helpers.toy_estimators import Failing, Spread, TrainMean
 
 from bagwise.evaluation import Results, evaluate
-from bagwise.evaluation.progress import Tracker
+from bagwise.evaluation.evaluation import Tracker
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(40)

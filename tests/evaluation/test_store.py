@@ -11,7 +11,7 @@ from tests.helpers.toy_estimators import Failing, TrainMean
 import bagwise
 from bagwise.evaluation import Results, evaluate
 from bagwise.evaluation import evaluation as evaluation_module
-from bagwise.evaluation.cells import run_cell
+from bagwise.evaluation.plan import run_cell
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(30)
@@ -197,7 +197,11 @@ def test_tables_and_plan_are_of_the_run_that_ended_last(tmp_path, ran):
     with pytest.warns(UserWarning, match="are of the methods named now, no longer of") as caught:
         run(tmp_path, METHODS[:1], progress=meanwhile)
     assert [str(one.message).split("no longer of ")[1].split(",")[0] for one in caught] == ["mean", "off"]
-    for found in (columns(tmp_path, "results"), columns(tmp_path, "summary"), Results.load(tmp_path).table().to_dict("list")):
+    for found in (
+        columns(tmp_path, "results"),
+        columns(tmp_path, "summary"),
+        Results.load(tmp_path).table().to_dict("list"),
+    ):
         assert set(found["method"]) == {"mean"}
 
 

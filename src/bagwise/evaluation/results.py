@@ -11,8 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.frames import to_frame
-from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
-from bagwise.evaluation.metrics import METRICS, Uncertainty, best_of, get_metric, score
+from bagwise.evaluation.metrics import (
+    METRICS,
+    Uncertainty,
+    average_ranks,
+    best_of,
+    by_split,
+    contenders,
+    corrected_t_test,
+    get_metric,
+    holm,
+    score,
+    spread,
+)
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table

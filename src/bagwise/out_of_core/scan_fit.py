@@ -139,7 +139,7 @@ def _fold_seed(stages: list, head) -> int:
 
 def left_out_scores(model, found: Survey) -> dict | None:
     """Errors of bags, each left out in turn, where the head knows them."""
-    head = getattr(_parts(model)[1], "head_", None)
+    head: Any = getattr(_parts(model)[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None
     chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
@@ -272,8 +272,8 @@ def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     embedding = head.embedding_for(head.settings()[0])
     found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    fits = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
-    fit_head: Any = next(fit for kind, fit in fits.items() if isinstance(head, kind))
+    fits: dict[type, Any] = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
+    fit_head = next(fit for kind, fit in fits.items() if isinstance(head, kind))
     fitted = fit_head(head, passes, found, embedded)
     found.remember(fitted)
     return fitted, found

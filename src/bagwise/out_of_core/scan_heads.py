@@ -51,7 +51,7 @@ def _ridges(head: EmbeddingRidge, passes: Passes, embedded: Iterable[Embedded], 
     sums = row_sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), offset)
     tried = []
     for one in settings:
-        ridge, matrix = head.fresh_head(), one.view.matrix
+        ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
         path = ridge.path(sums.through(matrix)).before(sums, matrix)
         tried.append((one._replace(view=one.view._replace(matrix=None)), ridge, path))
     yield from _judged(passes, tried, offset)

@@ -16,7 +16,7 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
 from bagwise.execution.tasks import in_order
-from bagwise.explanations.contributions import by_rows, unwrapped
+from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk

@@ -180,7 +180,8 @@ class Shard:
 
     def place(self, position: int) -> tuple[int, int, int]:
         """Of the chunk at that position: where its pieces of this shard begin there, and in `at` begin and end."""
-        return int(self._index[0, position]), *map(int, self._index[1, position : position + 2])
+        low, (start, stop) = self._index[0, position], self._index[1, position : position + 2]
+        return int(low), int(start), int(stop)
 
     def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """For every chunk that has some of the bags: its number, which they are, and the rows it left."""
