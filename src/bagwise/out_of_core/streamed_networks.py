@@ -51,7 +51,7 @@ from bagwise.out_of_core.sums import (
 )
 
 BUFFER_BYTES, BUFFER_ROWS = 2**26, 2**20  # of features; and never more rows, of which a network holds an order
-SIDE_BY_SIDE = 4  # chunks that are open at a time, so that a buffer holds rows from several places
+SIDE_BY_SIDE = 16  # chunks that are open at a time: the more, the more a buffer is like all rows
 TURN = 4096  # rows that are read of one of them before the next has its turn
 KNOWN = ("fold", "weight", "y")  # what shards keep of every bag
 NONE = -1  # the fold of a network that learns from all rows
