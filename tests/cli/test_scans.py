@@ -56,6 +56,20 @@ def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engin
     )
 
 
+def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake, tmp_path):
+    fit = ("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--work", tmp_path / "work", "--out")
+    for name in ("one.bagwise", "two.bagwise"):
+        result = run(*fit, tmp_path / name, "--method", "aggregated")
+        assert result.exit_code == 0, result.output
+    assert [path.name for path in sorted((tmp_path / "work").iterdir())] == ["01-look-000000.npz", "fit.json"]
+    one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    assert (one.predict(bags) == two.predict(bags)).all()
+    result = run(*fit, tmp_path / "three.bagwise", "--method", "blr:rows")
+    assert result.exit_code == 1 and "give another folder as --work, or remove this one" in result.output
+    assert not (tmp_path / "three.bagwise").exists()
+
+
 def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     to_file = ("--engine", "stream", "--out", tmp_path / "p.csv")
@@ -100,6 +114,7 @@ def test_rows_can_be_chosen(lake, tmp_path):
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--bag-feature", "a"), "--bag-feature is for tables in memory"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
+        (("--work", "fit"), "--work is for tables that are read chunk by chunk: use --engine stream"),
         (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),
         (("--engine", "stream", "--where", "year >> 1"), "year >> 1"),
     ],

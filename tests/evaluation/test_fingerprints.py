@@ -15,7 +15,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
-from bagwise.evaluation.fingerprint import code_hash, describe, digest, of_data, of_library
+from bagwise.model_files.fingerprint import code_hash, describe, digest, of_data, of_library
 from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
 
@@ -127,8 +127,8 @@ def test_the_versions_that_decide_numbers_are_in_the_key():
 @pytest.mark.slow
 def test_the_same_in_another_process():
     code = (
-        "import bagwise as bw; from bagwise.evaluation.fingerprint import describe;"
-        "from bagwise.evaluation.fingerprint import of_data;"
+        "import bagwise as bw; from bagwise.model_files.fingerprint import describe;"
+        "from bagwise.model_files.fingerprint import of_data;"
         "from bagwise.testing.contract_checks import sample;"
         "print(of_data(*sample(10)), describe(bw.method('aggregated', random_state=3)))"
     )

@@ -46,6 +46,22 @@ def test_the_tree_is_the_same_whoever_builds_it(n):
     assert add_up(Backwards(), str.lower, names, (), add) == level[0]
 
 
+@pytest.mark.parametrize("stop", range(7))
+@pytest.mark.parametrize("executor", [Serial(), Backwards()], ids=["in order", "backwards"])
+def test_a_sum_goes_on_from_the_nodes_of_another(executor, stop):
+    def add(left, right):
+        return f"({left}{right})"
+
+    def keep(number, nodes):
+        kept.append(dict(nodes()))
+
+    names, kept, begun = "abcdefg", [], []
+    expected = add_up(executor, str, names, (), add, report=keep)
+    assert expected == "(((ab)(cd))((ef)g))"
+    assert add_up(executor, lambda name: (begun.append(name), name)[1], names, (), add, nodes=kept[stop]) == expected
+    assert len(begun) == 6 - stop  # the others are in the nodes
+
+
 def test_after_an_error_no_other_task_begins():
     begun = []
 

@@ -1,6 +1,7 @@
 """Worker processes, and jobs for them; light to import."""
 
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -74,3 +75,36 @@ def survive(data: Deadly) -> int:
 
 def survive_task(_, data: Deadly) -> int:
     return survive(data)
+
+
+def joined(left, right):
+    return f"({left} {right})"
+
+
+class WaitsAtFirst:
+    """A function of tasks that does not come back from one of them, the first time, until the test is over."""
+
+    def __init__(self, task, folder, seconds: float = 60):
+        self.task, self.folder, self.seconds = task, folder, seconds
+
+    @property
+    def has_begun(self) -> bool:
+        return (self.folder / "begun").exists()
+
+    @property
+    def is_over(self) -> bool:
+        return (self.folder / "over").exists()
+
+    def __call__(self, task) -> str:
+        if task == self.task and not self.has_begun:
+            (self.folder / "begun").touch()
+            end = time.monotonic() + self.seconds
+            while not self.is_over and time.monotonic() < end:
+                time.sleep(0.02)
+        return str(task)
+
+    def counted(self, task) -> int:
+        """How often a task has begun."""
+        (self.folder / f"{task}-{time.monotonic_ns()}").touch()
+        self(task)
+        return len(list(self.folder.glob(f"{task}-*")))

@@ -39,8 +39,8 @@ class Deadly(Dask):
     def run(self, function, tasks, shared=()):
         return super().run(self._perhaps_dying(function, shared), tasks, shared)
 
-    def add_up(self, function, tasks, shared, add):
-        return super().add_up(self._perhaps_dying(function, shared), tasks, shared, add)
+    def add_up(self, function, tasks, shared, *sum_of):
+        return super().add_up(self._perhaps_dying(function, shared), tasks, shared, *sum_of)
 
     def _perhaps_dying(self, function, shared):
         self.passes.append(shared[1].__name__)

@@ -11,7 +11,7 @@ from tests.helpers.cut_tables import cut, scanned
 
 import bagwise as bw
 from bagwise.bags import bag_folds
-from bagwise.execution import Processes
+from bagwise.execution import Processes, Serial
 from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, streamed_methods, streamed_networks
@@ -161,16 +161,42 @@ def test_the_bags_of_a_fold_never_touch_its_network(table):
 
 
 def test_whoever_trains_the_networks_they_are_the_same_to_the_last_bit(table, tmp_path):
-    source = scanned(cut(table, tmp_path, 1), chunk_rows=200)
-    model = single().set_params(instances__predictor="refit")
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=1000)
+    model = single(epochs=(1, 2)).set_params(instances__predictor="refit")
     once = fit_scan(source, model)
-    others = [fit_scan(source, model), fit_scan(source, model, executor=Elsewhere())]
-    others.append(fit_scan(source, clone(model).set_params(instances__n_jobs=2)))
-    for other in others:
+    threads = clone(model).set_params(instances__n_jobs=2)
+    for other in (fit_scan(source, threads), fit_scan(source, model, executor=Elsewhere())):
         assert_array_equal(parameters(other), parameters(once))
         assert_array_equal(other["head"].head_.coef_, once["head"].head_.coef_)
     seeded = clone(model).set_params(instances__regressor__random_state=1)
     assert (parameters(fit_scan(source, seeded)) != parameters(once)).any()
+
+
+class Ending:
+    """This process, which ends when a pass begins."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    def run(self, function, tasks, shared=()):
+        self.passes -= 1
+        if self.passes < 0:
+            raise KeyboardInterrupt
+        return Serial().run(function, tasks, shared)
+
+
+def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(table, tmp_path):
+    source, model, work = scanned(table, chunk_rows=1100), single(epochs=(1, 3)), tmp_path / "work"
+    once, steps = fit_scan(source, model), []
+    fit_scan(source, model, progress=lambda step: steps.append((step.number, step.name)))
+    second_epoch = [number for number, name in dict.fromkeys(steps) if name == "train-share"][1]
+    with pytest.raises(KeyboardInterrupt):
+        fit_scan(source, model, work=work, executor=Ending(second_epoch))
+    trained = sorted(path.name for path in work.glob("*train-share*"))
+    assert len(trained) == 2 and len({name[:2] for name in trained}) == 2
+    again = fit_scan(source, model, work=work, executor=Ending(100))
+    assert_array_equal(parameters(again), parameters(once))
+    assert len(list(work.glob("*train-share*"))) == 3
 
 
 @pytest.mark.slow
@@ -242,11 +268,11 @@ def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table,
 def test_networks_on_a_device_are_as_good_and_the_same_again(table, monkeypatch):
     """By batched products of torch on the CPU, which is what a GPU without triton does."""
     pytest.importorskip("torch")
-    source = scanned(table, chunk_rows=300)
-    here = fit_scan(source, single(epochs=20))
+    source = scanned(table, chunk_rows=1100)
+    here = fit_scan(source, single(epochs=10))
     monkeypatch.setattr(streamed_networks, "announce", lambda *_: None)
     monkeypatch.setattr(streamed_networks, "settled", lambda *_, **__: "cpu:0")
-    once, again = (fit_scan(source, single(epochs=20)) for _ in range(2))
+    once, again = (fit_scan(source, single(epochs=10)) for _ in range(2))
     assert_array_equal(parameters(once), parameters(again))
     assert_array_equal(once["instances"].predictor_.x_shift, here["instances"].predictor_.x_shift)
     assert 0.8 < once["head"].error_ / here["head"].error_ < 1.25

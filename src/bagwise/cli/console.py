@@ -142,6 +142,14 @@ class Messages:
             return nullcontext()
         return self.spinner(f"fitting {name}")
 
+    def pass_progress(self, activity: str):
+        """What is being done, and how far a pass over a table is, as a context; it gives what is told the steps."""
+        if not self.is_live:
+            return nullcontext()
+        from bagwise.out_of_core.pass_progress import PassDisplay
+
+        return PassDisplay(activity, console=self.console)
+
     def spinner(self, activity: str):
         """What is being done and for how long, as a context."""
         if not self.is_live:

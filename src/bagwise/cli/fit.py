@@ -55,6 +55,7 @@ def fit(
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
+    work: o.Work = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -80,11 +81,13 @@ def fit(
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
                 scan = scans.open_scan(table, columns, where, messages)
-                with messages.spinner(f"fitting {method}"):
-                    model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
+                with messages.pass_progress(f"fitting {method}") as tell:
+                    how = {"seed": seed, "work": work, "progress": tell}
+                    model, training, summary = scans.fit(unfitted, method, scan, executor, **how)
                 training |= {"where": where}
         else:
             scans.refuse_where(where)
+            scans.refuse_work(work)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             how |= kind | {"scores": scores}
             if scores != "absolute" and not intervals:

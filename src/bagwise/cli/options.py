@@ -103,6 +103,13 @@ Engine = Annotated[
 Where = Annotated[
     str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
 ]
+Work = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder for checkpoints, from which the same command goes on; not with --engine memory. "
+        "Example: --work fit"
+    ),
+]
 Method = Annotated[
     str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
 ]

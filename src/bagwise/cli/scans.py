@@ -56,6 +56,11 @@ def refuse_where(where: str | None) -> None:
         raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
 
 
+def refuse_work(work: Path | None) -> None:
+    if work is not None:
+        raise ValueError("--work is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
+
+
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     import bagwise as bw
 
@@ -74,12 +79,12 @@ def method_for(context: typer.Context, name: str, messages) -> str:
     return METHOD
 
 
-def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
+def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_fit
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
-    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
     return model, found.describe(), summarise_fit(name, found.n_bags, left_out_scores(model, found))
 
 

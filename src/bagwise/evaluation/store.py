@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from bagwise.evaluation.fingerprint import digest
 from bagwise.evaluation.plan import Plan, differences
 from bagwise.io.atomic_files import replace_file
+from bagwise.model_files.fingerprint import digest
 
 # What every plan holds, to recognise one among other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}

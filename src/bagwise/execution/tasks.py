@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import takewhile
@@ -152,39 +152,84 @@ def _alone(function, task, shared):
 
 
 class Tree:
-    """A balanced sum of what it takes, one after another; it holds no more than the logarithm of their number.
+    """A balanced sum of values by their positions, in whichever order they come.
+
+    A node is the sum of 2^height values: ``nodes[height, index]`` that of the positions from ``index * 2^height`` on.
+    So the nodes say which positions they hold, and a tree goes on from those of another. If the values come in order,
+    there are no more than the logarithm of their number.
 
     Examples
     --------
     >>> tree = Tree(lambda a, b: f"({a}{b})")
-    >>> for letter in "abcde":
-    ...     tree.take(letter)
+    >>> for position in (4, 1, 0, 2, 3):
+    ...     tree.take("abcde"[position], position)
     >>> tree.total()
     '(((ab)(cd))e)'
     """
 
-    def __init__(self, add: Callable[[Any, Any], Any]):
+    def __init__(self, add: Callable[[Any, Any], Any], nodes: Mapping[tuple[int, int], Any] | None = None):
         self.add = add
-        self._held: list[tuple[int, Any]] = []  # (height of a tree, its sum), heights falling
+        self.nodes: dict[tuple[int, int], Any] = {}
+        self._next = 0
+        for place, node in (nodes or {}).items():
+            self._put(*place, node)
 
-    def take(self, value) -> None:
-        height = 0
-        while self._held and self._held[-1][0] == height:
-            value, height = self.add(self._held.pop()[1], value), height + 1
-        self._held.append((height, value))
+    def take(self, value, position: int | None = None) -> None:
+        """Add a value; without a position it comes after all that were given without one."""
+        if position is None:
+            position, self._next = self._next, self._next + 1
+        self._put(0, position, value)
+
+    def _put(self, height: int, index: int, value) -> None:
+        while (height, index ^ 1) in self.nodes:
+            beside = self.nodes.pop((height, index ^ 1))
+            value = self.add(beside, value) if index % 2 else self.add(value, beside)
+            height, index = height + 1, index // 2
+        self.nodes[height, index] = value
+
+    def holds(self, position: int) -> bool:
+        return any(position >> height == index for height, index in self.nodes)
 
     def total(self) -> Any:
-        """The sum of all, of which there must be one at least."""
-        total = self._held[-1][1]
-        for _, value in reversed(self._held[:-1]):
-            total = self.add(value, total)
+        """The sum of all, of which there must be one at least, and none missing before the last."""
+        places = sorted(self.nodes, key=lambda place: place[1] << place[0])
+        total = self.nodes[places[-1]]
+        for place in reversed(places[:-1]):
+            total = self.add(self.nodes[place], total)
         return total
 
 
-def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[Any]:
+class Numbered:
+    """A function of numbered tasks that are alike; an error comes back as a value.
+
+    A cluster takes an exception for the end of a worker. It shows the tasks by ``name``.
+    """
+
+    alike = True
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, numbered, function, *shared):
+        try:
+            return function(numbered[1], *shared)
+        except Exception as error:
+            return Failed(error)
+
+
+def in_order(
+    executor,
+    function: Callable,
+    tasks: Iterable,
+    shared: tuple = (),
+    *,
+    name: str | None = None,
+    report: Callable[[int], object] = bool,
+) -> Iterator[Any]:
     """``function(task, *shared)`` of every task, in the order of the tasks, run by an executor (see `execution`).
 
     An error in a task is raised here as it was there, when the tasks that had begun have ended; no other is begun.
+    A dashboard shows the tasks by ``name``; ``report`` is called with the number of every task that has ended.
 
     Examples
     --------
@@ -193,30 +238,59 @@ def in_order(executor, function: Callable, tasks: Iterable, shared: tuple = ()) 
     [4, 9]
     """
     early: dict[int, Any] = {}
-    wrong: dict[int, tuple] = {}
     turn = 0
-    numbered = takewhile(lambda _: not wrong, enumerate(tasks))
-    for (number, task), result in executor.run(_guarded, numbered, (function, *shared)):
-        if isinstance(result, Failed | Lost):
-            wrong[number] = result, task
+    for number, result in _as_they_end(executor, name, enumerate(tasks), (function, *shared)):
         early[number] = result
-        while not wrong and turn in early:
+        report(number)
+        while turn in early:
             yield early.pop(turn)
             turn += 1
+
+
+def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) -> Iterator[tuple[int, Any]]:
+    """(number, result), until one is wrong."""
+    wrong: dict[int, tuple] = {}
+    right = takewhile(lambda _: not wrong, numbered)
+    for (number, task), result in executor.run(Numbered(name or name_of(shared[0])), right, shared):
+        if isinstance(result, Failed | Lost):
+            wrong[number] = result, task
+        elif not wrong:
+            yield number, result
     if wrong:
         checked(*wrong[min(wrong)])
 
 
-def add_up(executor, function: Callable, tasks: Iterable, shared: tuple, add: Callable[[Any, Any], Any]) -> Any:
+def name_of(function) -> str:
+    """What tasks of a function are called: ``fold-sums`` for ``_fold_sums``."""
+    function = getattr(function, "func", function)  # of functools.partial
+    return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", "-")
+
+
+def add_up(
+    executor,
+    function: Callable,
+    tasks: Iterable,
+    shared: tuple,
+    add: Callable[[Any, Any], Any],
+    *,
+    name: str | None = None,
+    nodes: Mapping[tuple[int, int], Any] | None = None,
+    report: Callable[[int, Callable[[], dict]], object] = lambda number, nodes: None,
+) -> Any:
     """The results of all tasks added in pairs, pairs of pairs and so on, in the order of the tasks.
 
-    An executor that can add where the results are (`Dask`) does so; the pairs are the same.
+    An executor that can add where the results are (`Dask`) does so; the pairs are the same. So are those of a sum that
+    goes on from the ``nodes`` of a `Tree`: ``report`` is called with the number of every task that has ended, and a
+    function that gives the nodes known by then.
     """
+    name, tree = name or name_of(function), Tree(add, nodes)
+    numbered = ((number, task) for number, task in enumerate(tasks) if not (nodes and tree.holds(number)))
     if hasattr(executor, "add_up"):
-        return checked(executor.add_up(_guarded, enumerate(tasks), (function, *shared), _Adding(add)))
-    tree = Tree(add)
-    for result in in_order(executor, function, tasks, shared):
-        tree.take(result)
+        tree.add = _Adding(add)
+        return checked(executor.add_up(Numbered(name), numbered, (function, *shared), tree, report))
+    for number, result in _as_they_end(executor, name, numbered, (function, *shared)):
+        tree.take(result, number)
+        report(number, lambda: tree.nodes)
     return tree.total()
 
 
@@ -227,14 +301,6 @@ def checked(result, task=None) -> Any:
     if isinstance(result, Lost):
         raise RuntimeError(f"{'' if task is None else f'{task}: '}{result.reason}")
     return result
-
-
-def _guarded(numbered, function, *shared):
-    """A task's result, or its error as a value: a cluster takes an exception for the end of a worker."""
-    try:
-        return function(numbered[1], *shared)
-    except Exception as error:
-        return Failed(error)
 
 
 class _Adding:

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 from bagwise.bags.frames import refuse_twice
 from bagwise.first_use import lock
-from bagwise.io.readers import HIDDEN, expand_url, find_files, is_row_number, is_url, open_url, reading
+from bagwise.io.readers import HIDDEN, expand_url, find_files, for_pyarrow, is_row_number, is_url, open_url, reading
 
 _OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
 
@@ -34,12 +34,21 @@ class Part:
 
     def place(self) -> tuple:
         """The path as its file system knows it, and that file system for pyarrow."""
-        from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+        from pyarrow.fs import LocalFileSystem
 
         if not is_url(self.path):
             return self.path, LocalFileSystem()
         system, path = open_url(self.path)
-        return path, PyFileSystem(FSSpecHandler(system))
+        return path, for_pyarrow(system)
+
+    def stamp(self) -> str:
+        """What changes when the file does: its size and time; of a URL, what its file system tells."""
+        with reading(self.name):
+            if is_url(self.path):
+                system, path = open_url(self.path)
+                return system.ukey(path)
+            found = os.stat(self.path)
+            return f"{found.st_size} bytes, {found.st_mtime_ns} ns"
 
     def open(self, **options):
         """The file, its footer read; pages are compared with their checksums, where the writer left any."""

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -185,6 +186,7 @@ def _library(path: Path, *names: str) -> str:
 _READERS = {"pyarrow": _read_csv_arrow, "polars": _read_csv_polars, "pandas": _read_csv_pandas}
 
 
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
 HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
 
 
@@ -241,15 +243,50 @@ def is_url(source) -> bool:
 
 
 def open_url(url: str) -> tuple:
-    """The file system of a URL, and the path within it."""
+    """The file system of a URL, for fsspec, and the path within it.
+
+    What fsspec needs another package for (s3fs, gcsfs, adlfs) is opened by pyarrow if that is not installed.
+    """
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(f"reading {url} needs fsspec: pip install 'bagwise[dask]'") from error
     try:
         return url_to_fs(url)
+    except ImportError as error:
+        scheme, _, path = url.partition("://")
+        system = _of_pyarrow(scheme, path.partition("/")[0], *map(os.environ.get, ENDPOINTS))
+        if system is None:
+            raise ImportError(f"reading {url} needs another package ({error})") from error
+        return system, path.rstrip("/")
     except ValueError as error:
         raise ValueError(f"{url} names no file system that fsspec knows ({error})") from error
+
+
+@lru_cache(maxsize=16)  # it holds connections
+def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
+    """What pyarrow itself can open, in the form of fsspec; None if it cannot. Keys are found in the usual places."""
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from pyarrow import ArrowException
+    from pyarrow.fs import FileSystem
+
+    endpoint = next(filter(None, endpoints), None) if scheme == "s3" else None
+    try:
+        if endpoint is None:
+            return ArrowFSWrapper(FileSystem.from_uri(f"{scheme}://{bucket}")[0])
+        from pyarrow.fs import S3FileSystem
+
+        return ArrowFSWrapper(S3FileSystem(endpoint_override=endpoint, region=os.environ.get("AWS_DEFAULT_REGION")))
+    except (ArrowException, ImportError):  # no such scheme, or built without it
+        return None
+
+
+def for_pyarrow(system):
+    """A file system of fsspec as one of pyarrow."""
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from pyarrow.fs import FSSpecHandler, PyFileSystem
+
+    return system.fs if isinstance(system, ArrowFSWrapper) else PyFileSystem(FSSpecHandler(system))
 
 
 def expand_url(url: str) -> list[tuple[str, list[str] | None]]:

@@ -294,18 +294,17 @@ class TableRows:
         for start in range(0, self.n_rows, rows):
             yield self.table.select(columns).slice(start, rows)
 
+    def packed(self) -> bytes:
+        """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return sink.getvalue().to_pybytes()
+
     def __reduce__(self):
-        return _unpack, (_pack(self.table), self.first)
-
-
-def _pack(table) -> bytes:
-    """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return sink.getvalue().to_pybytes()
+        return _unpack, (self.packed(), self.first)
 
 
 def _unpack(packed: bytes, first: int) -> TableRows:

@@ -27,11 +27,11 @@ from bagwise.bags.frames import ArrayColumns, FrameColumns
 from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
-from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
 from bagwise.io.columns import any_row, one_label, one_target
 from bagwise.kernels.random_features import row_keys, scale_of
 from bagwise.out_of_core import shards as bag_shards
+from bagwise.out_of_core.checkpoints import PassRunner, Work
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.shards import Shard, Shards, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
@@ -81,9 +81,10 @@ class Passes:
     executor : object with ``run``, optional
     seed : int
         Of the folds to which bags are dealt.
-    work : path, optional
-        Where the folder is made, and removed at the end; all workers must reach it. By default the system's folder for
-        temporary files.
+    work : Work, or path, optional
+        A work folder, in which what is known of the bags stays with the results of the passes. Or where a folder is
+        made, and removed at the end; all workers must reach it. By default the system's folder for temporary files.
+    progress : function of a `PassStep`, optional
 
     Attributes
     ----------
@@ -91,21 +92,26 @@ class Passes:
     shards : Shards
     """
 
-    def __init__(self, scan: Scan, executor=None, *, seed: int = 0, work=None):
+    def __init__(self, scan: Scan, executor=None, *, seed: int = 0, work=None, progress: Callable | None = None):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
         if executor is not None and not hasattr(executor, "run"):
             raise TypeError(f"an executor has a run method, such as bagwise.execution.Processes(2); not {executor!r}")
-        self.scan, self.executor = scan, executor_for(None) if executor is None else executor
+        kept = work if isinstance(work, Work) else None
+        self.scan = scan
+        self.runner = PassRunner(executor_for(None) if executor is None else executor, kept, progress)
         self.chunks: list[Piece] = []
-        self._folder = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
-        self.shards = Shards(Path(self._folder.name), seed)
+        self._temporary = None
+        if kept is None:
+            self._temporary = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
+        self.shards = Shards(kept.new_shards() if self._temporary is None else Path(self._temporary.name), seed)
 
     def __enter__(self) -> Passes:
         return self
 
     def __exit__(self, *_) -> None:
-        self._folder.cleanup()
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
     def meet(self, function: Callable, *shared) -> Iterator[Any]:
         """What is left (``rest``) of ``function(chunk, *shared)``, a `Met`, for every chunk that has rows, in order.
@@ -113,7 +119,7 @@ class Passes:
         Chunks without any row are left out from now on. When all are met, the shards are formed.
         """
         pieces, n_pieces = [Piece(*one) for one in enumerate(self.scan.chunks)], 0
-        results = in_order(self.executor, _meet, iter(pieces), (function, self.shards, *shared))
+        results = self.runner.in_order(_meet, pieces, (function, self._begin(), *shared))
         for piece, (n_bags, rest) in zip(pieces, results, strict=True):
             if n_bags:
                 self.chunks.append(piece)
@@ -123,23 +129,27 @@ class Passes:
             raise ValueError("the scan has no rows; look at `where`, or at the files")
         numbers = tuple(piece.number for piece in self.chunks)
         self.shards = replace(self.shards, chunks=numbers, n=-(-n_pieces // bag_shards.SHARD_BAGS))
-        add_up(self.executor, _form, iter(self.shards), (Shard.form,), _Known(None))
+        self.runner.add_up(_form, list(self._begin()), (Shard.form,), _Known(None))
 
     def each(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> Iterator[Any]:
         """``function(chunk, *known, *shared)`` of every chunk, in order; ``known`` names what the shards keep.
 
         Of a `Left`, the rows are left to the shards.
         """
-        return in_order(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared))
+        return self.runner.in_order(_visit, self.chunks, (function, self._begin(), known, *shared))
 
     def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
         """The same, added up over all chunks."""
-        return add_up(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared), add)
+        return self.runner.add_up(_visit, self.chunks, (function, self._begin(), known, *shared), add)
 
     def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
-        adding = _Known(add)
-        return add_up(self.executor, _visit_shard, iter(self.shards), (function, *shared), adding)
+        return self.runner.add_up(_visit_shard, list(self._begin()), (function, *shared), _Known(add))
+
+    def _begin(self) -> Shards:
+        """The shards as a new pass finds them."""
+        self.shards = self.shards.for_next_pass()
+        return self.shards
 
 
 class _Known:

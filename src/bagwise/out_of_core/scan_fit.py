@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
+from bagwise.out_of_core.checkpoints import open_work
+from bagwise.out_of_core.pass_progress import PassDisplay
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
 from bagwise.out_of_core.shards import Shard
@@ -66,7 +69,7 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     return stage
 
 
-def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None):
+def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None, progress=False):
     """Fit a method to a table that need not fit into memory, in a few passes of sums over its chunks.
 
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
@@ -92,10 +95,14 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         process, and inside `bagwise.cluster` its workers.
     random_state : int
         For a method by name; an estimator has its own.
-    work : path, optional
-        A folder that all workers reach, in which the sums of bags are put while the fit lasts: at most 8 bytes for
-        every column of a bag's row, 192 of them for `instance-kme:ridge`, twice. By default the system's folder for
-        temporary files.
+    work : path of a folder, optional
+        Where the fit keeps what its passes have found, after every pass and twice a minute within one; all workers must
+        reach it. A fit that was ended goes on from there when it is started again, and gives the same model to the last
+        bit. A folder of other data, another method or another version is refused. When the model is saved, the folder
+        can be removed. It holds at most 8 bytes for every column of a bag's row, 192 of them for `instance-kme:ridge`,
+        twice. By default they are put in the system's folder for temporary files, and removed at the end.
+    progress : bool, or a function of a `PassStep`
+        Show in the terminal how far a pass is, with rows per second and the time left; or call the function.
 
     Returns
     -------
@@ -113,14 +120,19 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
     True
     """
-    return fit_and_survey(scan, name, executor=executor, random_state=random_state, work=work)[0]
+    options = {"executor": executor, "random_state": random_state, "work": work}
+    with PassDisplay() if progress is True else nullcontext(progress or None) as tell:
+        return fit_and_survey(scan, name, **options, progress=tell)[0]
 
 
-def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
+def fit_and_survey(
+    scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None
+) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
     model: Any = _made(name, random_state)
     stages, head = _parts(model)
-    with Passes(scan, executor, seed=_fold_seed(stages, head), work=work) as passes:
+    options = {"seed": _fold_seed(stages, head), "work": open_work(work, scan, model), "progress": progress}
+    with Passes(scan, executor, **options) as passes:
         if not stages:
             model, found = _fit_features(head, passes)
         else:

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
-from bagwise.execution.tasks import in_order
 from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
@@ -150,7 +149,7 @@ def _has_moments(head) -> bool:
 
 def _collect(passes: Passes, values: Callable) -> Predictions:
     """The predictions of all bags in this process, in the order in which bags first appear."""
-    parts = in_order(passes.executor, _of_shard, iter(passes.shards), (values,))
+    parts = passes.runner.in_order(_of_shard, list(passes.shards), (values,))
     ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
     order = np.lexsort(np.concatenate(first)[:, ::-1].T)
     return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))

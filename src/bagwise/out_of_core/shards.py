@@ -14,7 +14,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate
@@ -23,8 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.folds import unit_hash
+from bagwise.out_of_core import checkpoints
 
 SHARD_BAGS = 65_536  # at most, about: 100 MB of 192 columns
+SMALLEST = 129  # bytes: a file of an array that holds something is not smaller
 NAME = np.dtype("S24")  # 8 bytes of the unit, 16 of the bag
 
 
@@ -38,12 +40,30 @@ class Shards:
     seed : int, of the hash by which bags are dealt to folds
     chunks : numbers of the chunks that have rows
     n : number of shards
+    number : of the pass
+    written : by kind and name, such as ("shard", "y"), the last pass before this one that has left such arrays
     """
 
     folder: Path
     seed: int = 0
     chunks: tuple[int, ...] = ()
     n: int = 0
+    number: int = 0
+    written: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def for_next_pass(self) -> Shards:
+        """The same for tasks of the next pass. Arrays that the last one has left in place of older ones remain alone.
+
+        Every pass writes to a folder of its own, and reads what others before it wrote: a task that ends late, when
+        another worker has done it and the pass is over, changes nothing.
+        """
+        found = {_key(path.stem): self.number for path in self._place(self.number).glob("*.np?")}
+        for (kind, name), number in self.written.items():
+            if (kind, name) in found:
+                self._remove(kind, name, number)
+        number = self.number + 1
+        self._place(number).mkdir(exist_ok=True)
+        return replace(self, number=number, written=self.written | found)
 
     def __iter__(self) -> Iterator[Shard]:
         return (Shard(self, number) for number in range(self.n))
@@ -87,10 +107,18 @@ class Shards:
 
     # Files ----------------------------------------------------------------------------------------------------------
 
+    def _place(self, number: int) -> Path:
+        return self.folder / f"pass-{number:03d}"
+
     def _save(self, name: str, array: np.ndarray) -> None:
-        path = self.folder / f"{name}.npy"
+        place = self._place(self.number)
+        path = place / f"{name}.npy"
         temporary = path.with_suffix(f".{secrets.token_hex(4)}")  # a task that is made again replaces the whole
         try:
+            place.mkdir(exist_ok=True)
+            if array.dtype.hasobject:
+                checkpoints.write(path.with_suffix(".npz"), array)
+                return
             with temporary.open("wb") as file:
                 np.save(file, array)
             os.replace(temporary, path)
@@ -104,22 +132,34 @@ class Shards:
             ) from error
 
     def _load(self, name: str) -> np.ndarray:
-        path = self.folder / f"{name}.npy"
-        try:
-            try:
-                return np.load(path, mmap_mode="r")
-            except ValueError:  # objects, or nothing at all, cannot be mapped
-                return np.load(path, allow_pickle=True)
-        except FileNotFoundError as error:
-            raise FileNotFoundError(
-                f"{path} is not there: the folder must be one that all workers reach; give it as work"
-            ) from error
+        here = self._place(self.number) / f"{name}.npy"  # a task reads what it has written itself
+        before = self._place(self.written.get(_key(name), self.number)) / f"{name}.npy"
+        for path in (here, before):
+            if path.exists():
+                empty = path.stat().st_size < SMALLEST  # nothing at all cannot be mapped
+                return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+            if path.with_suffix(".npz").exists():
+                return checkpoints.read(path.with_suffix(".npz"))
+        raise FileNotFoundError(
+            f"{before} is not there: the folder must be one that all workers reach; give it as work"
+        )
 
     def remove(self, *names: str) -> None:
         """Remove what chunks and shards have under these names."""
         for name in names:
-            for path in [*(f"chunk-{c}-{name}" for c in self.chunks), *(f"shard-{p}-{name}" for p in range(self.n))]:
-                (self.folder / f"{path}.npy").unlink(missing_ok=True)
+            for kind in ("chunk", "shard"):
+                self._remove(kind, name, self.number)
+                self._remove(kind, name, self.written.get((kind, name), self.number))
+
+    def _remove(self, kind: str, name: str, number: int) -> None:
+        for path in self._place(number).glob(f"{kind}-*-{name}.np?"):
+            path.unlink(missing_ok=True)
+
+
+def _key(name: str) -> tuple[str, str]:
+    """("chunk", "rows") of chunk-7-rows."""
+    kind, _, name = name.split("-")
+    return kind, name
 
 
 def _compact(ids: np.ndarray) -> np.ndarray:

@@ -21,7 +21,6 @@ from sklearn.base import clone
 
 from bagwise.execution import Processes, Serial
 from bagwise.execution.devices import announce, settled
-from bagwise.execution.tasks import in_order
 from bagwise.first_use import lock
 from bagwise.instances import OutOfFold
 from bagwise.instances.networks.ensemble import (
@@ -36,8 +35,9 @@ from bagwise.instances.networks.ensemble import (
 )
 from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
+from bagwise.out_of_core.checkpoints import PassRunner
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey, kept_memory
 from bagwise.out_of_core.scan_heads import fit_ridge
 from bagwise.out_of_core.shards import Shards
 from bagwise.out_of_core.sums import (
@@ -230,12 +230,13 @@ def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: lis
     learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
     rows = buffer_rows(width, passes.scan.dtype, n_rows)
     stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, recipe.seed)
+    runner, how = passes.runner, (_train_share, n_jobs or regressor.n_jobs)
+    if place != "cpu":  # the GPU is here, whoever runs the passes
+        runner = PassRunner(Serial(), runner.work, runner.progress)
+        how = (_train_on_device, place, regressor.precision)
     kept = []
     for epoch in range(recipe.epochs[-1]):
-        if place == "cpu":
-            learners = _pass(passes.executor, learners, held, stream, epoch, recipe, n_jobs or regressor.n_jobs)
-        else:
-            _pass_on_device(learners, held, stream, epoch, recipe, place, regressor.precision)
+        learners = _pass(runner, learners, held, stream, epoch, recipe, how)
         if epoch + 1 in recipe.epochs:
             kept.append([learner.parameters.copy() for learner in learners])
     return [
@@ -281,16 +282,27 @@ def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: lis
     return learners, scale[:, -1]
 
 
-def _pass(executor, learners: list[Learner], held: list[int], stream: RowStream, epoch: int, recipe: Recipe, n_jobs):
+def _pass(runner: PassRunner, learners: list[Learner], held: list[int], stream: RowStream, epoch: int, recipe, how):
     """The learners after one more pass over the data, shared out to as many as the executor has at work."""
     shares = [
         Share([learners[e] for e in some], [held[e] for e in some])
-        for some in np.array_split(np.arange(len(held)), min(len(held), _workers(executor, len(held))))
+        for some in np.array_split(np.arange(len(held)), min(len(held), _workers(runner.executor, len(held))))
     ]
-    options = (stream, epoch, recipe.learning_rate, n_jobs if len(shares) == 1 else 1)
-    found = list(in_order(executor, _train_share, shares, options))
+    function, *options = how
+    found = list(runner.in_order(_call, shares, (function, stream, epoch, recipe.learning_rate, *options)))
     refuse_divergence(all(finite for _, finite in found), epoch, recipe)
-    return [learner for some, _ in found for learner in some]
+    learned = [learner for some, _ in found for learner in some]
+    if len(learned) != len(held):
+        raise ValueError(
+            f"the work folder holds {len(learned)} of {len(held)} networks after epoch {epoch + 1}, trained by another "
+            "number of workers; take as many as before, or another folder"
+        )
+    return learned
+
+
+def _call(share: Share, function, *shared):
+    with kept_memory():
+        return function(share, *shared)
 
 
 def _workers(executor, n_networks: int) -> int:
@@ -316,12 +328,16 @@ def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
     return learner.learn(buffer.X, buffer.y, buffer.weight, rows, rate)
 
 
-def _pass_on_device(learners, held, stream: RowStream, epoch: int, recipe: Recipe, place: str, precision: str) -> None:
+def _train_on_device(
+    share: Share, stream: RowStream, epoch: int, rate: float, place: str, precision: str
+) -> tuple[list[Learner], bool]:
+    """The same on a GPU."""
     with lock:
         from bagwise.instances.networks import gpu
     announce("training networks", place)
-    finite = gpu.learn_together(learners, held, stream.buffers(epoch), recipe.learning_rate, place, precision)
-    refuse_divergence(finite, epoch, recipe)
+    learners = deepcopy(share.learners)
+    finite = gpu.learn_together(learners, share.held, stream.buffers(epoch), rate, place, precision)
+    return learners, finite
 
 
 def _ensemble(learner: Learner, y_scale: float, kept: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:

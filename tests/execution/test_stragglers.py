@@ -1,0 +1,68 @@
+"""A task that its worker does not finish is given to another one, and the sum of all others goes on meanwhile."""
+
+import time
+
+import pytest
+from tests.helpers.cluster_jobs import WaitsAtFirst, joined
+
+from bagwise.execution import Dask, Serial, dask_cluster
+from bagwise.execution.tasks import add_up, in_order
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr(dask_cluster, "SOON", 0.1)
+
+
+@pytest.fixture
+def slow(processes, tmp_path):
+    """The first worker that begins with the third task waits until the test is over."""
+    yield WaitsAtFirst(2, tmp_path)
+    (tmp_path / "over").touch()
+    while any(keys for keys in processes.processing().values()):
+        time.sleep(0.02)
+
+
+def test_a_sum_does_not_wait_for_a_slow_worker(slow, processes):
+    ends = []
+    found = add_up(Dask(processes), slow, range(9), (), joined, report=lambda number, nodes: ends.append(number))
+    assert slow.has_begun and not slow.is_over
+    assert sorted(ends) == list(range(9))
+    assert found == add_up(Serial(), str, range(9), (), joined)
+
+
+def test_a_sum_on_the_workers_goes_on_from_the_nodes_of_another(processes):
+    kept = []
+    expected = add_up(Serial(), str, range(7), (), joined)
+    found = add_up(Dask(processes), str, range(7), (), joined, report=lambda number, nodes: kept.append(nodes()))
+    assert found == expected
+    for nodes in kept:
+        assert add_up(Dask(processes), str, range(7), (), joined, nodes=nodes) == expected
+    assert len(kept) == 7 and sum(2**height for height, _ in kept[2]) >= 3  # those that had ended are among them
+
+
+def test_nor_do_results_in_order(slow, processes):
+    assert list(in_order(Dask(processes), slow, range(9))) == list(map(str, range(9)))
+    assert slow.has_begun and not slow.is_over
+
+
+def test_tasks_that_are_not_alike_have_no_copies(processes, tmp_path):
+    begun = dict(Dask(processes).run(WaitsAtFirst(2, tmp_path, seconds=1.5).counted, range(5)))
+    assert begun == dict.fromkeys(range(5), 1)
+
+
+def test_a_dashboard_shows_the_names_of_tasks(processes):
+    submit, keys = processes.submit, []
+    processes.submit = lambda *args, **options: (keys.append(options.get("key")), submit(*args, **options))[1]
+    try:
+        list(in_order(Dask(processes), str, range(3), name="survey"))
+        add_up(Dask(processes), str, range(3), (), joined, name="fold-sums")
+    finally:
+        del processes.submit
+    from dask.utils import key_split
+
+    named = [key for key in keys if key and not key.startswith(("check", "add"))]
+    assert [key.rpartition("-")[0] for key in named] == [
+        f"{name}-{number:04d}" for name in ("survey", "fold-sums") for number in range(3)
+    ]
+    assert {key_split(key) for key in named} == {"survey", "fold-sums"}  # how the dashboard puts them together
