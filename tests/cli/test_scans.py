@@ -40,7 +40,7 @@ def in_memory(lake, name):
 def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engine):
     result = run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", *engine, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
-    assert "aggregated" in result.output and "Bags held out in turn" in result.output
+    assert "Typical error 0.33" in result.stdout and "of held-out bags" in result.stdout
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = dict(zip(bags.ids, in_memory(lake, "aggregated").predict(bags), strict=True))
     found = bw.load_model(tmp_path / "m.bagwise").predict(bags)
@@ -61,7 +61,7 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
     for name in ("one.bagwise", "two.bagwise"):
         result = run(*fit, tmp_path / name, "--method", "aggregated")
         assert result.exit_code == 0, result.output
-    assert [path.name for path in sorted((tmp_path / "work").iterdir())] == ["01-look-000000.npz", "fit.json"]
+    assert {"fit.json", "01-look-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()
@@ -114,7 +114,6 @@ def test_rows_can_be_chosen(lake, tmp_path):
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--bag-feature", "a"), "--bag-feature is for tables in memory"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
-        (("--work", "fit"), "--work is for tables that are read chunk by chunk: use --engine stream"),
         (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),
         (("--engine", "stream", "--where", "year >> 1"), "year >> 1"),
     ],

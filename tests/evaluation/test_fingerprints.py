@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
+from bagwise.model_files import fingerprint
 from bagwise.model_files.fingerprint import code_hash, describe, digest, of_data, of_library
 from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
@@ -54,9 +56,13 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
+DEFINITIONS = cache(fingerprint.definitions)  # a file that did not change is parsed once
+
+
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, monkeypatch):
     """The library, to be changed."""
+    monkeypatch.setattr(fingerprint, "definitions", DEFINITIONS)
     return shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
 
 

@@ -51,7 +51,7 @@ class Harmed:
         self.executor, self.harm, self.path, self.left = executor, harm, path, at
 
     def run(self, function, tasks, shared=()):
-        if shared[0].__name__ in ("_meet", "_visit"):
+        if shared[0].__name__ in ("_meet", "_visit", "_visit_and_store"):
             if self.left == 0:
                 self.harm(self.path)
             self.left -= 1

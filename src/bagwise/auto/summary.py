@@ -40,18 +40,22 @@ def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossVal
     if not trial.done:
         return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
     loss = cv.loss(trial.held_out)
-    (error, se), (level, _) = _error(loss, cv.metric), _error(best, cv.metric)
+    root = np.sqrt(len(loss))
+    moments = loss.mean(), loss.std() / root, best.mean(), (loss - best).std() / root
+    return row | error_columns(*map(float, moments), metric=cv.metric) | seconds
+
+
+def error_columns(loss: float, se: float, best: float, gap_se: float, *, metric: str = "rmse") -> dict[str, float]:
+    """Error and difference to the best member, with standard errors over bags, from the mean losses of both.
+
+    ``se`` and ``gap_se`` are the standard errors of the loss and of what it is above that of the best.
+    """
+    if metric == "mae":
+        return {"error": loss, "error_se": se, "difference": loss - best, "difference_se": gap_se}
+    error, level = float(np.sqrt(loss)), float(np.sqrt(best))
     # d√m = dm / 2√m, between the two
-    slope = 1.0 if cv.metric == "mae" else (error + level) or 1.0
-    difference_se = (loss - best).std() / np.sqrt(len(loss)) / slope
-    errors = {"error": error, "error_se": se, "difference": error - level, "difference_se": float(difference_se)}
-    return row | errors | seconds
-
-
-def _error(loss: np.ndarray, metric: str) -> tuple[float, float]:
-    """The metric, and its standard error over bags."""
-    mean, se = float(loss.mean()), float(loss.std() / np.sqrt(len(loss)))
-    return (mean, se) if metric == "mae" else (float(np.sqrt(mean)), se / (2 * np.sqrt(mean) or 1.0))
+    columns = {"error": error, "error_se": se / (2 * error or 1.0), "difference": error - level}
+    return columns | {"difference_se": gap_se / ((error + level) or 1.0)}
 
 
 def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation) -> dict:
@@ -107,9 +111,22 @@ def leaderboard_of(model, bags=None, y=None):
         "why",
     )
     columns = {name: [row[name] for row in rows] for name in names}
+    sizes = {name: _file_bytes(model, name) for name in model.models_}
+    columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
         columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
     return to_frame(columns)
+
+
+def _file_bytes(model, name: str) -> float:
+    """What the models of a member take in a model file, those without each fold included; NaN if none can hold them."""
+    from bagwise.model_files.plan_nodes import write  # for this alone
+
+    models = {id(one): one for one in (*model.models_[name], *model.fold_models_[name])}
+    try:
+        return sum(len(part) for one in models.values() for part in write(one).values())
+    except ValueError:
+        return NAN
 
 
 def _new_errors(model, names: list[str], bags, y) -> list[float]:
@@ -214,8 +231,13 @@ def _setting(model) -> str:
         f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
         f"{sklearn.__version__}, seed {model.random_state}): {tried} methods of multiple instance regression were "
         f"compared on {data['bags']:,} training bags ({data['instances']:,} instances, {data['features']:,} features) "
-        f"by {model.fold_.max() + 1}-fold cross-validation over bags{groups}."
+        f"by {_count_folds(model)}-fold cross-validation over bags{groups}."
     )
+
+
+def _count_folds(model) -> int:
+    """Of a model of a scan, the folds of single bags are not known."""
+    return model.n_folds_ if hasattr(model, "n_folds_") else model.fold_.max() + 1
 
 
 def _chosen(model) -> str:
@@ -265,17 +287,25 @@ def live_line(show: bool, total: int, cv: CrossValidation):
     if not show:
         yield lambda name, trials: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+    from rich.text import Text
 
-    columns = TextColumn("[bold]members"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, TextColumn("{task.description}", markup=False), transient=True) as progress:
+    class Line(ProgressColumn):
+        """Times first, as they change; a narrow terminal cuts off the name of the member that is being tried."""
+
+        def render(self, task) -> Text:
+            left = "" if cv.clock.budget is None else f", {max(cv.clock.left, 0.0):.0f} s left"
+            text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{left}  {task.description}"
+            return Text(text, no_wrap=True, overflow="ellipsis")
+
+    with Progress(Line(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
 
         def update(name: str, trials: list[Trial]) -> None:
             done = [(cv.error(trial.held_out), trial.member.name) for trial in trials if trial.done]
-            best = f"best so far: {min(done)[1]}, {cv.metric} {min(done)[0]:.4g}" if done else ""
-            left = "" if cv.clock.budget is None else f"{max(cv.clock.left, 0.0):.0f} s left"
-            parts = filter(None, (name, best, left))
-            progress.update(task, completed=len(trials), description="  ".join(parts), refresh=True)
+            best = f"best so far: {min(done)[1]}, {cv.metric.upper()} {min(done)[0]:.4g}" if done else ""
+            text = "  ".join(filter(None, (best, f"now: {name}")))
+            progress.update(task, completed=len(trials), description=text, refresh=True)
 
         yield update

@@ -105,10 +105,7 @@ Where = Annotated[
 ]
 Work = Annotated[
     Path | None,
-    typer.Option(
-        help="A folder for checkpoints, from which the same command goes on; not with --engine memory. "
-        "Example: --work fit"
-    ),
+    typer.Option(help="Folder that keeps finished work: the same command goes on there. Example: --work aod-fit"),
 ]
 Method = Annotated[
     str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method instance-kme")

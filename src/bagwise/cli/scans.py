@@ -14,7 +14,18 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
-    *("level", "intervals", "scores", "time_budget", "report", "missing", "weights", "exposure", "bag_feature"),
+    *(
+        "level",
+        "intervals",
+        "scores",
+        "time_budget",
+        "metric",
+        "report",
+        "missing",
+        "weights",
+        "exposure",
+        "bag_feature",
+    ),
     *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
 )
 NOT_SCANNED = {
@@ -54,11 +65,6 @@ def refuse_options(context: typer.Context, *names: str) -> None:
 def refuse_where(where: str | None) -> None:
     if where is not None:
         raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
-
-
-def refuse_work(work: Path | None) -> None:
-    if work is not None:
-        raise ValueError("--work is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
 
 
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):

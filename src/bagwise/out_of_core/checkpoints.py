@@ -288,15 +288,20 @@ def write(path: Path, value) -> None:
     >>> read(path)
     [(array([0.1, 0.2]), {'fold': 3, (0, 1): None})]
     """
+
+    def save_to(place: Path) -> None:
+        with place.open("wb") as file:
+            save(file, value)
+
+    replace_file(path, save_to)
+
+
+def save(file, value) -> None:
+    """The same to an open file."""
     structure, arrays = _packed(value)
     named = {str(number): array for number, array in enumerate(arrays)}
     text = np.frombuffer(json.dumps(structure).encode(), np.uint8)
-
-    def save(place: Path) -> None:
-        with place.open("wb") as file:
-            np.savez(file, allow_pickle=False, structure=text, **named)
-
-    replace_file(path, save)
+    np.savez(file, allow_pickle=False, structure=text, **named)
 
 
 def damage(path: Path) -> str | None:

@@ -139,8 +139,16 @@ class Passes:
         return self.runner.in_order(_visit, self.chunks, (function, self._begin(), known, *shared))
 
     def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
-        """The same, added up over all chunks."""
-        return self.runner.add_up(_visit, self.chunks, (function, self._begin(), known, *shared), add)
+        """The same, added up over all chunks.
+
+        Sums that wait to be added are as many as the logarithm of the number of chunks. Where they are added in this
+        process they wait on disk, unless a work folder has them anyway.
+        """
+        shared = (function, self._begin(), known, *shared)
+        if hasattr(self.runner.executor, "add_up") or self.runner.work is not None:
+            return self.runner.add_up(_visit, self.chunks, shared, add)
+        put_away = _AddStored(add, self.shards)
+        return self.shards.fetch(self.runner.add_up(_visit_and_store, self.chunks, shared, put_away))
 
     def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
@@ -180,6 +188,20 @@ def _visit(piece: Piece, function, shards: Shards, known, *shared):
             return result
         shards.put(piece.number, result.rows)
         return result.rest
+
+
+def _visit_and_store(piece: Piece, function, shards: Shards, *others) -> str:
+    return shards.store(_visit(piece, function, shards, *others))
+
+
+class _AddStored:
+    """Adding of what was stored, one pair at a time in memory."""
+
+    def __init__(self, add: Callable, shards: Shards):
+        self.add, self.shards = add, shards
+
+    def __call__(self, left: str, right: str) -> str:
+        return self.shards.store(self.add(self.shards.fetch(left), self.shards.fetch(right)))
 
 
 def _form(shard: Shard, form):
@@ -330,7 +352,7 @@ class Survey:
     ----------
     names : list of the columns
     columns : `ColumnSums` of all instances
-    sample : array
+    samples : {sampling: array}
         Distinct rows, drawn by a hash of their content.
     means : `ColumnSums` of the means of bags
     y : `ColumnSums` of the targets of bags, one column
@@ -342,7 +364,7 @@ class Survey:
 
     names: list[str]
     columns: ColumnSums
-    sample: np.ndarray
+    samples: dict[tuple[int, int], np.ndarray]
     means: ColumnSums
     y: ColumnSums
     sizes: Counter
@@ -385,8 +407,8 @@ class Survey:
         }
 
 
-def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
-    """Go over all chunks once; ``sampling`` is how many distinct rows to draw, and the seed."""
+def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
+    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
     scan = passes.scan
     if scan.target is None:
         raise ParameterError(
@@ -396,10 +418,10 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
             " the name of its column",
         )
     columns: Any = None
-    sample: Any = None
-    for found, drawn in passes.meet(_look, scan.target, scan.groups, sampling):
+    samples: Any = None
+    for found, drawn in passes.meet(_look, scan.target, scan.groups, samplings):
         columns = found if columns is None else columns.merge(found)
-        sample = drawn if sample is None else sample.merge(drawn)
+        samples = drawn if samples is None else _merge_samples(samples, drawn)
     if scan.groups is not None:
         passes.by_shard(_agree_on_groups, scan.groups)
     facts = passes.by_shard(_whole_bags, scan.target, add=_Facts.merge)
@@ -409,31 +431,36 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
     names = list(scan.feature_names)
     some, groups = facts.some, facts.some.groups if scan.groups is not None else None
     some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups, feature_names=names))
-    return Survey(names, columns, sample.rows, facts.means, facts.y, facts.sizes, facts.units, some)
+    rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
+    return Survey(names, columns, rows, facts.means, facts.y, facts.sizes, facts.units, some)
 
 
-def _look(chunk: Chunk, target, groups, sampling) -> Met:
+def _merge_samples(left: list[Sample], right: list[Sample]) -> list[Sample]:
+    return [one.merge(other) for one, other in zip(left, right, strict=True)]
+
+
+def _look(chunk: Chunk, target, groups, samplings) -> Met:
     ids, bag = chunk.bags()
     targets: list[Any] = []
     labels: list[Any] = []
     sums: Any = 0.0
     columns: Any = None
-    sample: Any = None
+    samples: Any = None
     for block in chunk.blocks(codes=bag, target=True, groups=groups is not None):
         refuse_unusable(block.X, block.bag, ids, chunk)
         targets.append(block.y)
         labels.append(block.groups)
         sums = sums + sum_rows(block.bag, block.X, len(ids))
-        found, drawn = ColumnSums.of(block.X), Sample.of(block.X, *sampling)
+        found, drawn = ColumnSums.of(block.X), [Sample.of(block.X, *sampling) for sampling in samplings]
         columns = found if columns is None else columns.merge(found)
-        sample = drawn if sample is None else sample.merge(drawn)
+        samples = drawn if samples is None else _merge_samples(samples, drawn)
     if not targets:
         return Met(ids)
     first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
     y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
     group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
     rows = {"sizes": np.bincount(bag, minlength=len(ids)), "sums": sums, "y": y}
-    return Met(ids, group, rows, (columns, sample))
+    return Met(ids, group, rows, (columns, samples))
 
 
 class _Facts(NamedTuple):

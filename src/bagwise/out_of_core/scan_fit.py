@@ -21,6 +21,7 @@ from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.checkpoints import open_work
+from bagwise.out_of_core.held_out import HeldOut
 from bagwise.out_of_core.pass_progress import PassDisplay
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
@@ -89,7 +90,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     name : str or estimator
         A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
         `streamed_methods` the networks are trained in minibatches as the rows stream, a pass over the data an epoch:
-        they are as good as those of memory, and not the same.
+        they are as good as those of memory, and not the same. "auto" compares the summable methods on folds of bags,
+        all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`, with
+        ``summary()`` and ``leaderboard()``.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -129,23 +132,42 @@ def fit_and_survey(
     scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None
 ) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    model: Any = _made(name, random_state)
+    if isinstance(name, str) and name == "auto":
+        from bagwise.out_of_core.scan_auto import fit_auto  # it is made of what is here
+
+        return fit_auto(scan, executor=executor, random_state=random_state, work=work, progress=progress)
+    model: Any = made(name, random_state)
+    kept = open_work(work, scan, model)
+    with Passes(scan, executor, seed=fold_seed(model), work=kept, progress=progress) as passes:
+        found = survey(passes, *samplings(model))
+        return fit_surveyed(model, passes, found), found
+
+
+def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None = None):
+    """The model, fitted in the passes after the survey; ``held_out`` is told the heads without each fold."""
     stages, head = _parts(model)
-    options = {"seed": _fold_seed(stages, head), "work": open_work(work, scan, model), "progress": progress}
-    with Passes(scan, executor, **options) as passes:
-        if not stages:
-            model, found = _fit_features(head, passes)
-        else:
-            fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
-            model, found = fits[_kind(stages[0]) or ""](model, stages[0], head, passes)
+    if not stages:
+        model = _fit_features(head, passes, found, held_out)
+    else:
+        fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
+        model = fits[_kind(stages[0]) or ""](model, stages[0], head, passes, found, held_out)
     # of the instances: the bags of a survey are their means
     remember_range(_first(model), found.columns.low, found.columns.high)
     model.profile_ = found.profile()
-    return model, found
+    return model
 
 
-def _fold_seed(stages: list, head) -> int:
+def samplings(model) -> list[tuple[int, int]]:
+    """The samples of rows that a model needs."""
+    stages, head = _parts(model)
+    if stages:
+        return [stages[0].regressor.fresh_features().sampling()] if _kind(stages[0]) == "ridge" else []
+    return [_sampling(head.embedding_for(head.settings()[0])) or (0, 0)]
+
+
+def fold_seed(model) -> int:
     """By which bags are dealt to folds, where some are."""
+    stages, head = _parts(model)
     return int(getattr(stages[0] if stages and _kind(stages[0]) != "scaling" else head, "random_state", 0) or 0)
 
 
@@ -182,7 +204,7 @@ def _known(condition: Callable[[Any], bool]) -> list[str]:
 # What can be summed -----------------------------------------------------------------------------------------------
 
 
-def _made(name, random_state: int):
+def made(name, random_state: int):
     model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
     if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
@@ -258,42 +280,39 @@ def _summable_pool(embedding) -> bool:
 # Fitting ----------------------------------------------------------------------------------------------------------
 
 
-def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
-    found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
-    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted)), found
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
 
 
-def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """Networks out of fold, trained as the rows stream, then the kernel mean of their predictions."""
-    found = survey(passes)
     stage, predicted = fit_networks(stage, passes, found)
-    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted)), found
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
 
 
-def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted) -> EmbeddingRidge:
-    fitted = fit_ridge(head, passes, found, embed_predictions(head, passes, found, predicted), shared=True)
+def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted, held_out):
+    embedded = embed_predictions(head, passes, found, predicted)
+    fitted = fit_ridge(head, passes, found, embedded, shared=True, held_out=held_out)
     found.remember(fitted, predicted.means)
     remember_range(fitted, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
     return fitted
 
 
-def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
+def _fit_features(head, passes: Passes, found: Survey, held_out):
     """The mean of features of the instances: random ones, or similarities to landmarks."""
     embedding = head.embedding_for(head.settings()[0])
-    found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
     fits: dict[type, Any] = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
     fit_head = next(fit for kind, fit in fits.items() if isinstance(head, kind))
-    fitted = fit_head(head, passes, found, embedded)
+    fitted = fit_head(head, passes, found, embedded, held_out=held_out)
     found.remember(fitted)
-    return fitted, found
+    return fitted
 
 
-def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """The mean of standardised instances, or other moments of them."""
-    found = survey(passes)
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     prepare, view = Prepare(stage), View()
     if isinstance(embedding, Statistics):
@@ -304,9 +323,9 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[obj
         passes.by_shard(_scale_means, prepare)
     scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
     found.remember(embedding, scaled)
-    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)])
+    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], held_out=held_out)
     found.remember(fitted, scaled)
-    return _with_steps(model, stage, fitted), found
+    return _with_steps(model, stage, fitted)
 
 
 def _scale_means(shard: Shard, prepare: Prepare) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from sklearn.base import clone
 
+from bagwise.out_of_core.held_out import Candidates, HeldOut, Linear, fold_row_sums, merge_folds, merged
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds
@@ -34,21 +35,35 @@ def fit_ridge(head: EmbeddingRidge, passes: Passes, survey: Survey, embedded: It
     embedded : for every setting of the head, where the rows are; they need be there only until the next is asked for
     shared : bool
         Whether the rows of all settings are one array times matrices, of which the sums serve all.
+    held_out : HeldOut, optional
+        To be told the heads without each fold.
     """
     head = clone(head)
     return head.keep_best(_ridges(head, passes, embedded, **options))
 
 
-def _ridges(head: EmbeddingRidge, passes: Passes, embedded: Iterable[Embedded], *, shared: bool = False):
+def _ridges(
+    head: EmbeddingRidge,
+    passes: Passes,
+    embedded: Iterable[Embedded],
+    *,
+    shared: bool = False,
+    held_out: HeldOut | None = None,
+):
     offset = None if head.offset == "none" else "predicted"
     if not shared:
         for one in embedded:
             ridge = head.fresh_head()
-            path = ridge.path(row_sums(passes, one.view, offset))
-            yield from _judged(passes, [(one, ridge, path)], offset)
+            sums, without = _sums(passes, one.view, offset, held_out)
+            if held_out is not None:
+                heads = {k: Linear(*ridge.path(own).coefficient_path()) for k, own in without.items()}
+                held_out.take([Candidates(one.view, heads, plus=offset)], keep=True)
+            yield from _judged(passes, [(one, ridge, ridge.path(sums))], offset)
         return
     settings = list(embedded)
-    sums = row_sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), offset)
+    sums, without = _sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), offset, held_out)
+    if held_out is not None:
+        held_out.take([_products(head, one, without, offset) for one in settings], keep=False)
     tried = []
     for one in settings:
         ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
@@ -62,6 +77,19 @@ def _judged(passes: Passes, tried: list[tuple[Embedded, RidgePath, SumPath]], of
     found = passes.by_shard(_left_out, jobs, offset, passes.scan.groups is not None, add=_add_all)
     for (one, ridge, path), left_out in zip(tried, found, strict=True):
         yield one.setting, one.embedding, None, ridge.fit_sums(path, left_out)
+
+
+def _sums(passes: Passes, view: View, offset: str | None, held_out: HeldOut | None) -> tuple[RowSums, dict]:
+    return (row_sums(passes, view, offset), {}) if held_out is None else held_out.row_sums(view, plus=offset)
+
+
+def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], offset: str | None) -> Candidates:
+    """The candidates of a setting whose rows are a product, for the rows before it."""
+    ridge, matrix, heads = head.fresh_head(), np.asarray(one.view.matrix), {}
+    for k, sums in without.items():
+        coef, intercept = ridge.path(sums.through(matrix)).coefficient_path()
+        heads[k] = Linear(matrix @ coef, intercept)
+    return Candidates(one.view._replace(matrix=None), heads, plus=offset)
 
 
 def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:
@@ -100,46 +128,42 @@ def _add_all(left: list, right: list) -> list:
 # Evidence ---------------------------------------------------------------------------------------------------------
 
 
-def fit_evidence(head: EvidenceRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> EvidenceRidge:
+def fit_evidence(
+    head: EvidenceRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded], held_out: HeldOut | None = None
+) -> EvidenceRidge:
     """The head fitted as if on all rows; settings are judged by the likelihood of held-out folds."""
     head = clone(head)
     head.target_ = target_scale(survey.y)
     folds = None
     if len(head.settings()) > 1:
         folds = deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
-    return head.keep_best(_evidences(head, passes, survey, embedded, folds))
+    return head.keep_best(_evidences(head, passes, survey, embedded, folds, held_out))
 
 
-def _evidences(head, passes: Passes, survey: Survey, embedded: Iterable[Embedded], folds: int | None):
+def _evidences(head, passes: Passes, survey: Survey, embedded: Iterable[Embedded], folds: int | None, held_out):
     target = head.target_
     for one in embedded:
+        if held_out is not None:
+            held_out.take([Candidates(one.view, _posteriors(held_out.row_sums(one.view)[1], target))], keep=True)
         if folds is None:
             sums = row_sums(passes, one.view).standardised(target.mean, target.scale)
             yield one.setting, one.embedding, Evidence.from_sums(sums), 0.0
             continue
-        parts = passes.by_shard(_fold_row_sums, one.view, add=_merge_folds)
+        parts = passes.by_shard(fold_row_sums, one.view, "fold", "y", None, None, add=merge_folds)
         parts = {k: part.standardised(target.mean, target.scale) for k, part in sorted(parts.items())}
-        without = {k: Evidence.from_sums(_merged(own for j, own in parts.items() if j != k)) for k in parts}
+        without = {k: Evidence.from_sums(merged(own for j, own in parts.items() if j != k)) for k in parts}
         score = passes.by_shard(_held_out_score, one.view, without, target, add=np.add) / survey.n_bags
-        yield one.setting, one.embedding, Evidence.from_sums(_merged(parts.values())), float(score)
+        yield one.setting, one.embedding, Evidence.from_sums(merged(parts.values())), float(score)
 
 
-def _merged(parts: Iterable[RowSums]) -> RowSums:
-    total: RowSums | None = None
-    for part in parts:
-        total = part if total is None else total.merge(part)
-    assert total is not None
-    return total
-
-
-def _fold_row_sums(shard: Shard, view: View) -> dict[int, RowSums]:
-    rows, y, fold = view(shard), np.asarray(shard["y"]), np.asarray(shard["fold"])
-    return {int(k): RowSums.of(rows[fold == k], y[fold == k]) for k in np.unique(fold)}
-
-
-def _merge_folds(left: dict, right: dict) -> dict:
-    both = {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
-    return left | right | both
+def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, Linear]:
+    """The mean of the posterior without each fold, in the units of the target."""
+    heads = {}
+    for k, sums in without.items():
+        found = Evidence.from_sums(sums.standardised(target.mean, target.scale))
+        level = found.target_mean - found.row_mean @ found.coef
+        heads[k] = Linear(target.scale * found.coef[:, None], np.array([target.mean + target.scale * level]))
+    return heads
 
 
 def _held_out_score(shard: Shard, view: View, without: dict[int, Evidence], target: TargetScale) -> float:
@@ -161,7 +185,9 @@ def target_scale(y: ColumnSums) -> TargetScale:
 # Aggregates -------------------------------------------------------------------------------------------------------
 
 
-def fit_aggregate(head: AggregateGP, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> AggregateGP:
+def fit_aggregate(
+    head: AggregateGP, passes: Passes, survey: Survey, embedded: Iterable[Embedded], held_out: HeldOut | None = None
+) -> AggregateGP:
     """The head fitted as if on all rows; settings are judged by their evidence."""
     head = clone(head)
     head.noise_exposure_, weight = 1.0, None
@@ -174,11 +200,15 @@ def fit_aggregate(head: AggregateGP, passes: Passes, survey: Survey, embedded: I
     sizes = sorted(survey.sizes)
     head.exposure_range_in_ = np.array([[1.0, 1.0], [sizes[0], sizes[-1]]])
     head.with_exposure_ = False
-    return head.keep_best(_aggregates(head, passes, embedded, weight))
+    return head.keep_best(_aggregates(head, passes, embedded, weight, held_out))
 
 
-def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], weight: str | None):
+def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], weight: str | None, held_out):
     for one in embedded:
+        if held_out is not None:
+            target, times = ("y", None) if weight is None else ("rate", "sizes")
+            without = held_out.row_sums(one.view, target, weight=weight)[1]
+            held_out.take([Candidates(one.view, _posteriors(without, head.target_), times=times)], keep=True)
         sums = passes.by_shard(_row_sums, one.view, "y" if weight is None else "rate", None, weight, add=RowSums.merge)
         yield one.setting, one.embedding, Evidence.from_sums(sums.standardised(head.target_.mean, head.target_.scale))
 

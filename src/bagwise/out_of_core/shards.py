@@ -14,6 +14,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -111,16 +112,18 @@ class Shards:
         return self.folder / f"pass-{number:03d}"
 
     def _save(self, name: str, array: np.ndarray) -> None:
-        place = self._place(self.number)
-        path = place / f"{name}.npy"
+        path = self._place(self.number) / f"{name}.npy"
+        if array.dtype.hasobject:
+            self._write(path.with_suffix(".npz"), lambda file: checkpoints.save(file, array))
+        else:
+            self._write(path, lambda file: np.save(file, array))
+
+    def _write(self, path: Path, write: Callable) -> None:
         temporary = path.with_suffix(f".{secrets.token_hex(4)}")  # a task that is made again replaces the whole
         try:
-            place.mkdir(exist_ok=True)
-            if array.dtype.hasobject:
-                checkpoints.write(path.with_suffix(".npz"), array)
-                return
+            path.parent.mkdir(exist_ok=True)
             with temporary.open("wb") as file:
-                np.save(file, array)
+                write(file)
             os.replace(temporary, path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
@@ -131,6 +134,20 @@ class Shards:
                 str(self.folder),
             ) from error
 
+    def store(self, value) -> str:
+        """Put what a task has found into a file of the folder; its name, to `fetch` it by."""
+        name = f"sum-{secrets.token_hex(8)}.npz"
+        self._write(self.folder / name, lambda file: checkpoints.save(file, value))
+        return name
+
+    def fetch(self, name: str):
+        """What was stored under a name, once."""
+        path = self.folder / name
+        with self._found(path):
+            value = checkpoints.read(path)
+        path.unlink()
+        return value
+
     def _load(self, name: str) -> np.ndarray:
         here = self._place(self.number) / f"{name}.npy"  # a task reads what it has written itself
         before = self._place(self.written.get(_key(name), self.number)) / f"{name}.npy"
@@ -140,9 +157,17 @@ class Shards:
                 return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
             if path.with_suffix(".npz").exists():
                 return checkpoints.read(path.with_suffix(".npz"))
-        raise FileNotFoundError(
-            f"{before} is not there: the folder must be one that all workers reach; give it as work"
-        )
+        with self._found(before):
+            raise FileNotFoundError
+
+    @contextmanager
+    def _found(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                f"{path} is not there: the folder must be one that all workers reach; give it as work"
+            ) from error
 
     def remove(self, *names: str) -> None:
         """Remove what chunks and shards have under these names."""
@@ -158,7 +183,7 @@ class Shards:
 
 def _key(name: str) -> tuple[str, str]:
     """("chunk", "rows") of chunk-7-rows."""
-    kind, _, name = name.split("-")
+    kind, _, name = name.split("-", 2)
     return kind, name
 
 

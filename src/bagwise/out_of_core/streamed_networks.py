@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -230,7 +230,8 @@ def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: lis
     learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
     rows = buffer_rows(width, passes.scan.dtype, n_rows)
     stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, recipe.seed)
-    runner, how = passes.runner, (_train_share, n_jobs or regressor.n_jobs)
+    runner = passes.runner
+    how: tuple[Any, ...] = (_train_share, n_jobs or regressor.n_jobs)
     if place != "cpu":  # the GPU is here, whoever runs the passes
         runner = PassRunner(Serial(), runner.work, runner.progress)
         how = (_train_on_device, place, regressor.precision)

@@ -88,8 +88,10 @@ def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[O
     one_of(stage.weighting, WEIGHTINGS, "weighting")
     deal_folds(passes, survey, stage.folds)
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
-    features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
-    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), survey.y.mean])
+    features = regressor.fresh_features()
+    sample = survey.samples[features.sampling()]
+    features = features.fit_sums(survey.columns.mean, survey.columns.scale, sample)
+    origin = np.concatenate([[0.0], features.transform(sample).mean(axis=0, dtype=np.float64), survey.y.mean])
     weigh(passes, survey, stage.weighting)
     sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"), add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
@@ -302,7 +304,8 @@ def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     columns = survey.columns
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
-        embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
+        features = embedding.fresh_features()
+        embedding.features_ = features.fit_sums(columns.mean, columns.scale, survey.samples[features.sampling()])
         survey.remember(embedding)
         for _ in passes.each(sum_features, embedding.features_.transform):
             pass
@@ -322,7 +325,8 @@ def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> 
 def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`LandmarkMean` for every setting of the head, all in one pass."""
     settings = head.settings()
-    fitted: list[LandmarkMean] = [head.embedding_for(one).fit_sums(survey.some, survey.sample) for one in settings]
+    unfitted: list[LandmarkMean] = [head.embedding_for(one) for one in settings]
+    fitted = [one.fit_sums(survey.some, survey.samples[one.sampling()]) for one in unfitted]
     passes.by_shard(_weigh_landmarks)
     seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",), add=_add_each)
     ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])
