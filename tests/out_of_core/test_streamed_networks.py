@@ -96,8 +96,9 @@ def by_a_plain_loop(source, table, buffer):
         factor = np.where(scale > 1e-12, 1 / np.where(scale > 0, scale, 1), 0)
         decay = 0.05 * w[own].mean()
         for epoch in range(2):
-            order = np.random.default_rng([0, epoch]).permutation(len(rows))
-            A, u, v, g = (np.concatenate([rows[c][i] for c in order]) for i in range(4))
+            draws = [np.random.default_rng([0, epoch, c]).integers(5, size=len(rows[c][0])) for c in range(len(rows))]
+            order = [(p, c) for p in range(5) for c in np.random.default_rng([0, epoch, p]).permutation(len(rows))]
+            A, u, v, g = (np.concatenate([rows[c][i][draws[c] == p] for p, c in order]) for i in range(4))
             A, u = (A - mean) * factor, (u - t[own].mean()) / t[own].std()
             for start in range(0, len(A), buffer):
                 mine = start + np.flatnonzero(g[start : start + buffer] != k)
@@ -113,6 +114,7 @@ def test_networks_are_those_of_a_plain_loop_over_the_same_minibatches(table, mon
     monkeypatch.setattr(streamed_networks, "BUFFER_ROWS", 500)
     source = scanned(table, chunk_rows=600)
     assert 1 < len(source.chunks) <= streamed_networks.SIDE_BY_SIDE  # they take turns, each of them whole
+    assert 4 * 500 < table.num_rows <= 5 * 500  # as many readings as there are buffers
     model = fit_scan(source, single(epochs=2))
     plan = layout((len(source.feature_names), 6, 1))
     for ours, plain in zip(parameters(model), by_a_plain_loop(source, table, 500), strict=True):
@@ -133,7 +135,7 @@ def test_a_pass_holds_every_row_once_and_mixes_the_chunks(table, tmp_path, monke
     source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
     assert len(source.chunks) > 8
     pieces = tuple(Piece(*one) for one in enumerate(source.chunks))
-    stream = RowStream(pieces, Unknown(source), len(source.feature_names), source.dtype, 300, 0)
+    stream = RowStream(pieces, Unknown(source), len(source.feature_names), source.dtype, 300, 3, 0)
     all_rows = np.concatenate([block.X for chunk in source.chunks for block in chunk.blocks()])
     orders = []
     for epoch in range(2):

@@ -89,10 +89,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         By `bagwise.scan`, with a target.
     name : str or estimator
         A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
-        `streamed_methods` the networks are trained in minibatches as the rows stream, a pass over the data an epoch:
-        they are as good as those of memory, and not the same. "auto" compares the summable methods on folds of bags,
-        all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`, with
-        ``summary()`` and ``leaderboard()``.
+        `streamed_methods` the networks are trained in minibatches as the rows stream, a few readings of the data an
+        epoch: they are as good as those of memory, and not the same. "auto" compares the summable methods on folds of
+        bags, all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`,
+        with ``summary()`` and ``leaderboard()``.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -188,7 +188,7 @@ def summable_methods() -> list[str]:
 
 
 def streamed_methods() -> list[str]:
-    """Those whose networks `fit_scan` trains on rows that stream from the scan: a pass over the data an epoch."""
+    """Those whose networks `fit_scan` trains on rows that stream from the scan, epoch by epoch."""
     return _known(_streamed)
 
 

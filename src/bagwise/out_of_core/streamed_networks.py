@@ -1,10 +1,11 @@
-"""Networks trained on rows that stream from a scan: one pass over the data an epoch, for the networks of all folds.
+"""Networks trained on rows that stream from a scan, for the networks of all folds together.
 
-A pass takes the chunks in an order drawn for the epoch, reads a few of them side by side, and fills a buffer with their
-rows. Every network learns from the rows of the buffer that are not in its fold, in batches of an order that it draws
-itself; then the buffer is filled again. So what is held is a buffer, whatever the size of the data, and a network's
-numbers depend on the chunks and the seed alone: the networks may be trained together, or apart on several workers, each
-of which reads all chunks for those it has.
+An epoch reads the data a few times, each time another part of the rows, drawn at random: bags whose rows lie side by
+side are thus spread over several buffers, and no buffer is of few bags. Each time the chunks come in an order that is
+drawn, some of them are read side by side, and their rows fill a buffer. Every network learns from the rows of the
+buffer that are not in its fold, in batches of an order that it draws itself; then the buffer is filled again. So what
+is held is a buffer, whatever the size of the data, and a network's numbers depend on the chunks and the seed alone: the
+networks may be trained together, or apart on several workers, each of which reads all chunks for those it has.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ from bagwise.out_of_core.sums import (
     weigh,
 )
 
-BUFFER_BYTES, BUFFER_ROWS = 2**26, 2**20  # of features; and never more rows, of which a network holds an order
+BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
+READINGS = 8  # of the data in an epoch, at most: rows of as many buffers are mixed in one
 SIDE_BY_SIDE = 16  # chunks that are open at a time: the more, the more a buffer is like all rows
 TURN = 4096  # rows that are read of one of them before the next has its turn
 KNOWN = ("fold", "weight", "y")  # what shards keep of every bag
@@ -76,6 +78,7 @@ class RowStream:
     shards : which keep fold, weight (of mean one over the rows) and target of every bag
     n_features, dtype : of the rows
     rows : int, the most rows of a buffer
+    readings : int, how many times the data are read in an epoch; every row is taken once
     seed : int
     """
 
@@ -84,6 +87,7 @@ class RowStream:
     n_features: int
     dtype: np.dtype
     rows: int
+    readings: int
     seed: int
 
     def buffers(self, epoch: int) -> Iterator[Buffer]:
@@ -95,11 +99,11 @@ class RowStream:
             np.empty(self.rows, np.int64),
         )
         filled = 0
-        for part in self._turns(epoch):
+        for some in (some for reading in range(self.readings) for some in self._turns(epoch, reading)):
             start = 0
-            while start < len(part.X):
-                stop = min(len(part.X), start + self.rows - filled)
-                for own, new in zip(whole, part, strict=True):
+            while start < len(some.X):
+                stop = min(len(some.X), start + self.rows - filled)
+                for own, new in zip(whole, some, strict=True):
                     own[filled : filled + stop - start] = new[start:stop]
                 filled, start = filled + stop - start, stop
                 if filled == self.rows:
@@ -108,13 +112,14 @@ class RowStream:
         if filled:
             yield Buffer(*(own[:filled] for own in whole))
 
-    def _turns(self, epoch: int) -> Iterator[Buffer]:
-        """A few rows of each of the open chunks in turn; where one ends the next in the order of the epoch begins."""
-        waiting = iter(np.random.default_rng([self.seed, epoch]).permutation(len(self.pieces)).tolist())
+    def _turns(self, epoch: int, reading: int) -> Iterator[Buffer]:
+        """A few rows of each of the open chunks in turn; where one ends the next in the order of the reading begins."""
+        rng = np.random.default_rng([self.seed, epoch, reading])
+        waiting = iter(rng.permutation(len(self.pieces)).tolist())
         begun: deque[Iterator[Buffer]] = deque()
         while True:
             while len(begun) < SIDE_BY_SIDE and (number := next(waiting, None)) is not None:
-                begun.append(self._rows(self.pieces[number]))
+                begun.append(self._rows(self.pieces[number], epoch, reading))
             if not begun:
                 return
             rows = begun.popleft()
@@ -122,11 +127,14 @@ class RowStream:
                 yield some
                 begun.append(rows)
 
-    def _rows(self, piece: Piece) -> Iterator[Buffer]:
-        """Those of one chunk, a few at a time."""
+    def _rows(self, piece: Piece, epoch: int, reading: int) -> Iterator[Buffer]:
+        """Those of one chunk that are taken in a reading, a few at a time."""
         fold, weight, y = (self.shards.known(piece.number, name) for name in KNOWN)
+        rng = np.random.default_rng([self.seed, epoch, piece.number])  # the same in every reading
         for block in piece.chunk.blocks(rows=TURN):
-            yield Buffer(block.X, y[block.bag], weight[block.bag], fold[block.bag])
+            taken = rng.integers(self.readings, size=len(block.X)) == reading
+            bag = block.bag[taken]
+            yield Buffer(block.X[taken], y[bag], weight[bag], fold[bag])
 
 
 def buffer_rows(n_features: int, dtype: np.dtype, n_rows: int) -> int:
@@ -229,7 +237,8 @@ def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: lis
     place = settled(regressor.device, worth=worth)
     learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
     rows = buffer_rows(width, passes.scan.dtype, n_rows)
-    stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, recipe.seed)
+    readings = min(READINGS, -(-n_rows // rows))
+    stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, readings, recipe.seed)
     runner = passes.runner
     how: tuple[Any, ...] = (_train_share, n_jobs or regressor.n_jobs)
     if place != "cpu":  # the GPU is here, whoever runs the passes
