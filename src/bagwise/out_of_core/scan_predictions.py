@@ -136,7 +136,7 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(passes, stages[0], last)
     raise ValueError(
-        "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
+        "the predictions of this model are not sums over instances, so bags cannot be predicted piece by piece; "
         "load the table and use model.predict, or fit a model with bagwise.fit_scan"
     )
 
