@@ -61,7 +61,7 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
     for name in ("one.bagwise", "two.bagwise"):
         result = run(*fit, tmp_path / name, "--method", "aggregated")
         assert result.exit_code == 0, result.output
-    assert {"fit.json", "01-look-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
+    assert {"fit.json", "01-survey-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()
@@ -80,11 +80,18 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     assert len(rows) == 40
 
 
-def test_unasked_the_method_is_the_papers_made_of_sums(lake, tmp_path):
+def test_unasked_the_method_is_auto(lake, tmp_path):
     result = run("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
-    assert "Fitting instance-kme:ridge: auto needs the table in memory." in result.output
-    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "instance-kme:ridge"
+    assert "by 5-fold cross-validation over bags" in result.output
+    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    expected = bw.load_model(tmp_path / "m.bagwise").predict(bags)
+    to_folder = ("--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "parts")
+    assert run("predict", tmp_path / "m.bagwise", lake, *to_folder).exit_code == 0
+    written = pq.read_table(tmp_path / "parts")
+    found = dict(zip(written["site"].to_pylist(), written["prediction"].to_pylist(), strict=True))
+    np.testing.assert_allclose([found[one] for one in bags.ids.tolist()], expected, rtol=1e-9)
 
 
 def test_networks_are_trained_on_rows_that_stream(lake, tmp_path):

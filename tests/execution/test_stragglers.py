@@ -46,6 +46,14 @@ def test_nor_do_results_in_order(slow, processes):
     assert slow.has_begun and not slow.is_over
 
 
+def test_a_lone_worker_is_waited_for(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
+        waits = WaitsAtFirst(3, tmp_path, seconds=1)
+        assert list(in_order(Dask(client), waits, range(4))) == list("0123")
+
+
 def test_tasks_that_are_not_alike_have_no_copies(processes, tmp_path):
     begun = dict(Dask(processes).run(WaitsAtFirst(2, tmp_path, seconds=1.5).counted, range(5)))
     assert begun == dict.fromkeys(range(5), 1)

@@ -66,7 +66,7 @@ def resumed(name, at, number, source, work):
     return fit_scan(source, small(name), executor=rest, work=work), rest.tasks
 
 
-@pytest.mark.parametrize("at", ["look", "fold-sums", "keep-chosen", "sum-polynomials"])
+@pytest.mark.parametrize("at", ["survey", "fold-sums", "keep-chosen"])
 def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, begun, tmp_path):
     passes, expected = begun(RIDGE)
     number = passes[at] // 2
@@ -86,6 +86,18 @@ def test_a_fit_that_ended_anywhere_goes_on_with_the_same_bits(name, source, bags
             assert (model.predict(bags) == expected.predict(bags)).all()
 
 
+@pytest.mark.slow
+def test_so_does_auto(source, bags, tmp_path):
+    whole = Ending()
+    expected = fit_scan(source, "auto", executor=whole).predict(bags)
+    for at in ("survey", "sum-features", "fold-sums", "left-out"):
+        with pytest.raises(Ended):
+            fit_scan(source, "auto", executor=Ending(at, whole.tasks[at] // 2), work=tmp_path / at)
+        rest = Ending()
+        assert (fit_scan(source, "auto", executor=rest, work=tmp_path / at).predict(bags) == expected).all()
+        assert sum(rest.tasks.values()) < sum(whole.tasks.values())
+
+
 def test_a_fit_that_had_ended_reads_nothing_again(source, bags, begun, tmp_path):
     work = tmp_path / "work"
     model = fit_scan(source, small(RIDGE), work=work, executor=Processes(2))
@@ -97,7 +109,10 @@ def test_a_fit_that_had_ended_reads_nothing_again(source, bags, begun, tmp_path)
 
 @pytest.mark.parametrize(
     ("at", "number"),
-    [("fold-sums", 3), *[pytest.param(*one, marks=pytest.mark.slow) for one in (("look", 2), ("sum-polynomials", 5))]],
+    [
+        ("fold-sums", 3),
+        *[pytest.param(*one, marks=pytest.mark.slow) for one in (("survey", 2), ("sum-polynomials", 5))],
+    ],
 )
 def test_a_process_that_was_killed(at, number, folder, source, bags, begun, tmp_path):
     work = tmp_path / "work"
@@ -114,6 +129,7 @@ def test_a_process_that_was_killed(at, number, folder, source, bags, begun, tmp_
     assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
 
 
+@pytest.mark.slow
 def test_workers_of_a_cluster_go_on_from_there(source, bags, begun, tmp_path):
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
@@ -209,32 +225,31 @@ def test_a_damaged_description_is_refused(source, work):
 
 
 def test_a_damaged_checkpoint_is_named_and_its_pass_run_again(source, bags, begun, tmp_path):
-    work = tmp_path / "work"
+    passes, expected = begun("aggregated")
     with pytest.raises(Ended):
-        fit_scan(source, small(RIDGE), executor=Ending("chunk-predictions", 4), work=work)
-    (path,) = work.glob("*-chunk-predictions-000002.npz")
+        fit_scan(source, "aggregated", executor=Ending("survey", 4), work=tmp_path / "work")
+    path = tmp_path / "work" / "01-survey-000002.npz"
     path.write_bytes(path.read_bytes()[:-20])
     rest = Ending()
-    with pytest.warns(UserWarning, match=r"-chunk-predictions-000002\.npz is damaged .* that pass is run again from"):
-        model = fit_scan(source, small(RIDGE), executor=rest, work=work)
-    passes = begun(RIDGE)[0]
-    assert rest.tasks["chunk-predictions"] == passes["chunk-predictions"] - 2 and "fold-sums" not in rest.tasks
-    assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
+    with pytest.warns(UserWarning, match=r"01-survey-000002\.npz is damaged .* that pass is run again from there"):
+        model = fit_scan(source, "aggregated", executor=rest, work=tmp_path / "work")
+    assert rest.tasks["survey"] == passes["survey"] - 2
+    assert (model.predict(bags) == expected.predict(bags)).all()
 
 
 def test_if_later_passes_were_made_of_it_all_are_run_again(source, bags, begun, tmp_path):
-    fit_scan(source, small(RIDGE), work=tmp_path / "work")
-    (path,) = (tmp_path / "work").glob("*-fold-sums-total.npz")
-    path.write_bytes(b"")
+    passes, expected = begun("aggregated")
+    fit_scan(source, "aggregated", work=tmp_path / "work")
+    (tmp_path / "work" / "03-whole-bags-total.npz").write_bytes(b"")
     rest = Ending()
-    with pytest.warns(UserWarning, match=r"-fold-sums-total\.npz is damaged .* and all are run again"):
-        model = fit_scan(source, small(RIDGE), executor=rest, work=tmp_path / "work")
-    assert rest.tasks == begun(RIDGE)[0]
-    assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
+    with pytest.warns(UserWarning, match=r"03-whole-bags-total\.npz is damaged .* and all are run again"):
+        model = fit_scan(source, "aggregated", executor=rest, work=tmp_path / "work")
+    assert rest.tasks == passes
+    assert (model.predict(bags) == expected.predict(bags)).all()
 
 
 def test_no_bit_can_change_unnoticed(tmp_path):
-    path = tmp_path / "01-look-000000.npz"
+    path = tmp_path / "01-survey-000000.npz"
     checkpoints.write(path, [{"a": np.arange(3.0), "b": ("text", np.array(["x"], object))}])
     whole, before = path.read_bytes(), repr(checkpoints.read(path))
     for place in range(0, len(whole), 11):
@@ -247,7 +262,7 @@ def test_no_bit_can_change_unnoticed(tmp_path):
 
 
 def test_nothing_but_results_is_made_of_a_file(tmp_path):
-    path = tmp_path / "01-look-000000.npz"
+    path = tmp_path / "01-survey-000000.npz"
     for name in ("os:system", "bagwise.__main__:x", "bagwise.bags.container:Bags", "builtins:dict"):
         text = np.frombuffer(f'{{"of": "{name}", "fields": {{}}}}'.encode(), np.uint8)
         np.savez(path, structure=text)
@@ -288,10 +303,10 @@ def test_progress_tells_rows_their_rate_and_the_time_left(source, tmp_path):
         return [step for step in steps if step.name == name][-1]
 
     steps, n_rows = [], sum(chunk.n_rows for chunk in source.chunks)
-    step = last("look")
+    step = last("survey")
     assert step.rows == step.total == n_rows and step.rate > 0 and step.seconds_left == 0
-    assert f"pass 1, look: {n_rows:,} of {n_rows:,} rows, " in str(step)
-    assert str(last("look")) == f"pass 1, look: {n_rows:,} of {n_rows:,} rows"  # found, not read
+    assert f"pass 1, survey: {n_rows:,} of {n_rows:,} rows, " in str(step)
+    assert str(last("survey")) == f"pass 1, survey: {n_rows:,} of {n_rows:,} rows"  # found, not read
     assert str(last("whole-bags")).endswith("whole-bags: 1 of 1 shards")
 
 
@@ -310,4 +325,4 @@ def test_a_terminal_shows_one_line(source):
     shown = io.StringIO()
     with PassDisplay("fitting aggregated", console=Console(file=shown, force_terminal=True, width=120)) as display:
         fit_scan(source, "aggregated", progress=display)
-    assert "fitting aggregated, pass 1, look: " in shown.getvalue() and "rows/s, " in shown.getvalue()
+    assert "fitting aggregated, pass 1, survey: " in shown.getvalue() and "rows/s, " in shown.getvalue()

@@ -55,6 +55,20 @@ def written(bags, y, folder):
     return folder
 
 
+def test_a_task_that_ends_when_its_pass_is_over_changes_nothing(tmp_path):
+    """Another worker has done it, and a later pass may have left something else under the same name."""
+    ids = np.array(["a", "b"], dtype=object)
+    first = shards.Shards(tmp_path, chunks=(0,), n=1).for_next_pass()
+    first.enter(0, ids, None)
+    first.put(0, {"rows": np.array([1.0, 2.0])})
+    second = first.for_next_pass()
+    second.put(0, {"rows": np.array([3.0, 4.0])})
+    third = second.for_next_pass()
+    first.put(0, {"rows": np.array([1.0, 2.0])})
+    found = dict(zip(third._load("chunk-0-ids").tolist(), third._load("chunk-0-rows").tolist(), strict=True))
+    assert found == {"a": 3.0, "b": 4.0}
+
+
 def test_bags_of_many_shards_are_those_of_one(table, tmp_path, monkeypatch):
     source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])

@@ -80,7 +80,6 @@ def fit(
         o.refuse_outputs(report, endings=(".html", ".htm"))
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
-            method = scans.method_for(context, method, messages)
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 unfitted = with_options(bw.method(method, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)

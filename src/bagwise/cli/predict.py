@@ -152,7 +152,9 @@ def predict(
             scans.refuse_options(context, *in_memory, "decimal")
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 asked = _known(header) | how  # with what cannot be read chunk by chunk
-                columns = scans.predict(fitted, table, asked | {"target": None}, where, out, executor, messages)
+                columns = scans.predict(
+                    fitted, table, asked | {"target": None}, where, out, executor, messages, shown=as_json
+                )
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one

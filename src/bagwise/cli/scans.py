@@ -11,7 +11,6 @@ import typer
 from bagwise.cli import options as o
 
 COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes of the columns
-METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = (
     *(
@@ -77,25 +76,24 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     return scan
 
 
-def method_for(context: typer.Context, name: str, messages) -> str:
-    """The method asked for; by default one that is fitted from sums, for auto is not."""
-    if context.get_parameter_source("method").name == "COMMANDLINE":
-        return name
-    messages.show(f"Fitting {METHOD}: auto needs the table in memory.")
-    return METHOD
-
-
 def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_fit
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
+    if hasattr(model, "leaderboard"):
+        scores = {"rmse": model.scores_["rmse"], "r2": model.scores_["explained"]}
+        scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}
+        texts = {"paragraph": model.paragraph(), "summary": model.summary()}
+        return model, found.describe(), {"method": name, "bags": found.n_bags, "held_out": scores} | texts
     return model, found.describe(), summarise_fit(name, found.n_bags, left_out_scores(model, found))
 
 
-def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:
-    """A row per bag; to a folder of Parquet files if ``out`` has no ending."""
+def predict(
+    model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages, *, shown: bool
+) -> dict:
+    """A row per bag; to a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``."""
     import bagwise as bw
     from bagwise.io.table_output import own_name
 
@@ -110,6 +108,8 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
         found = bw.predict_scan(model, scan, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
+        if not shown:  # they need not fit into memory
+            return {}
     return {
         own_name(columns.get("bag"), "bag", ["prediction"]): found.ids.tolist(),
         "prediction": found.values.tolist(),

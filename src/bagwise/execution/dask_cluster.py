@@ -338,7 +338,9 @@ class _Flight:
         if self.futures:
             have = {future.key for pair in self.futures.items() for future in pair}
             others = [worker for worker, keys in client.processing().items() if not have & set(keys)]
-            options |= {"workers": others or None, "allow_other_workers": True}
+            if not others:
+                return
+            options |= {"workers": others, "allow_other_workers": True}
         result = client.submit(*self.job.call, **options)
         if self.leave:
             check = client.submit(_if_wrong, result, **options | {"key": f"check-{options['key']}", "priority": 1})

@@ -261,8 +261,10 @@ def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) 
 
 
 def name_of(function) -> str:
-    """What tasks of a function are called: ``fold-sums`` for ``_fold_sums``."""
+    """What tasks of a function are called: its ``title``, or ``fold-sums`` for ``_fold_sums``."""
     function = getattr(function, "func", function)  # of functools.partial
+    if hasattr(function, "title"):
+        return function.title
     return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", "-")
 
 

@@ -117,13 +117,15 @@ class Work:
         return folder
 
 
-def open_work(path, scan: Scan, method) -> Work | None:
-    """The work folder of a fit, if there is to be one."""
-    if path is None or not isinstance(scan, Scan):  # `Passes` refuses what is no scan
+def open_work(work, scan: Scan, method) -> Work | None:
+    """The work folder of a fit, by its path, if there is to be one; that of the fit which this one is part of."""
+    if isinstance(work, Work):
+        return work
+    if work is None or not isinstance(scan, Scan):  # `Passes` refuses what is no scan
         return None
-    work = Work(path)
-    work.open(scan, method)
-    return work
+    opened = Work(work)
+    opened.open(scan, method)
+    return opened
 
 
 def _difference(old: dict, new: dict) -> str | None:

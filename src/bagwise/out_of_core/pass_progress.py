@@ -18,8 +18,8 @@ class PassStep(NamedTuple):
 
     Examples
     --------
-    >>> print(PassStep(2, "fold-sums", 30_000_000, 50_000_000, 1_250_000.0, 16.0))
-    pass 2, fold-sums: 30,000,000 of 50,000,000 rows, 1,250,000 rows/s, 16 s left
+    >>> print(PassStep(6, "fold-sums", 30_000_000, 50_000_000, 1_250_000.0, 16.0))
+    pass 6, fold-sums: 30,000,000 of 50,000,000 rows, 1,250,000 rows/s, 16 s left
     """
 
     number: int

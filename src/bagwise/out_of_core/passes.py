@@ -104,7 +104,10 @@ class Passes:
         self._temporary = None
         if kept is None:
             self._temporary = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
-        self.shards = Shards(kept.new_shards() if self._temporary is None else Path(self._temporary.name), seed)
+            folder = Path(self._temporary.name)
+        else:
+            folder = kept.new_shards()
+        self.shards = Shards(folder, seed)
 
     def __enter__(self) -> Passes:
         return self
@@ -461,6 +464,9 @@ def _look(chunk: Chunk, target, groups, samplings) -> Met:
     group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
     rows = {"sizes": np.bincount(bag, minlength=len(ids)), "sums": sums, "y": y}
     return Met(ids, group, rows, (columns, samples))
+
+
+_look.title = "survey"  # type: ignore[attr-defined]  # as it is called on a dashboard and in a work folder
 
 
 class _Facts(NamedTuple):

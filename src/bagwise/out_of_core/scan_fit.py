@@ -209,8 +209,8 @@ def made(name, random_state: int):
     if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
-            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, and "
-            f"with networks trained on rows that stream {', '.join(streamed_methods())}"
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, "
+            f"auto, and with networks trained on rows that stream {', '.join(streamed_methods())}"
         )
     return model
 

@@ -12,6 +12,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise.auto import AutoRegressor
+from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
@@ -74,7 +76,8 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
-    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes.
+    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes. Members of `auto` are
+    predicted together, and blended.
 
     Parameters
     ----------
@@ -127,18 +130,111 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
         return WrittenPredictions(out, scan.bag)
 
 
+class Term(NamedTuple):
+    """A part of a prediction: that of one model, kept within limits, times a weight."""
+
+    weight: float
+    model: Any
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def stages(self) -> list:
+        return list(self.model[:-1]) if isinstance(self.model, Pipeline) else []
+
+    @property
+    def last(self):
+        return unwrapped(self.model[-1]) if isinstance(self.model, Pipeline) else self.model
+
+    @property
+    def kind(self) -> str | None:
+        """How it is known of a scan."""
+        stages, last = self.stages, self.last
+        if isinstance(last, MeanTarget):
+            return "constant"
+        linear = isinstance(last, AggregateGP) or getattr(last, "additive_", False)
+        if all(by_rows(stage) for stage in stages) and linear:
+            return "sum"
+        return "moments" if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last) else None
+
+
+def _terms(model) -> list[Term]:
+    """The models of a blend by auto, or the model itself."""
+    if not isinstance(model, AutoRegressor):
+        return [Term(1.0, model)]
+    if getattr(model, "imputation_", None) is not None or len(model.routing_.columns):
+        raise ValueError(
+            "this model of auto fills in missing values, or takes columns as covariates, which is not done piece by "
+            "piece; load the table and use model.predict"
+        )
+    models = [(model.weights_[name] / len(some), one) for name, some in model.models_.items() for one in some]
+    return [Term(weight, unwrapped(one), model.range_) for weight, one in models]
+
+
 def _predict(passes: Passes, model) -> tuple[Callable, list]:
     """How a shard makes predictions of what it keeps; and the far values of every chunk."""
-    stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
-    if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
-        firsts = list(passes.meet(_alone, model, list(passes.scan.feature_names)))
-        return partial(_total, mean=getattr(last, "aggregate", "mean") == "mean"), firsts
-    if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
-        return _from_statistics(passes, stages[0], last)
-    raise ValueError(
-        "the predictions of this model are not sums over instances, so bags cannot be predicted piece by piece; "
-        "load the table and use model.predict, or fit a model with bagwise.fit_scan"
-    )
+    terms, names = _terms(model), list(passes.scan.feature_names)
+    kinds = [term.kind for term in terms]
+    if None in kinds:
+        raise ValueError(
+            "the predictions of this model are not sums over instances, so bags cannot be predicted piece by piece; "
+            "load the table and use model.predict, or fit a model with bagwise.fit_scan"
+        )
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), first)
+    alone = [term.model for term, kind in zip(terms, kinds, strict=True) if kind == "sum"]
+    firsts = list(passes.meet(_alone, alone, first, names))
+    passes.by_shard(_keep_sums)
+    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
+        if kind == "moments":
+            sum_statistics(term.last.embedding_, passes, Prepare(term.stages[0]))
+            passes.by_shard(_by_head, term.last.head_, np.flatnonzero(term.last.embedding_.varies_), f"term-{number}")
+    return partial(_blended, parts=_parts(terms, kinds)), firsts
+
+
+class Part(NamedTuple):
+    """Where a shard finds a part of the prediction of a bag."""
+
+    weight: float
+    limits: tuple[float, float]
+    column: str | None = None
+    place: int | None = None  # among the sums over instances
+    mean: bool = True
+    constant: float = 0.0
+
+    def __call__(self, shard: Shard) -> np.ndarray:
+        if self.place is not None:
+            values = shard["alone"][:, self.place] / (shard["sizes"] if self.mean else 1)
+        else:
+            values = np.full(len(shard), self.constant) if self.column is None else np.asarray(shard[self.column])
+        return self.weight * np.clip(values, *self.limits)
+
+
+def _parts(terms: list[Term], kinds: list[str | None]) -> list[Part]:
+    parts = []
+    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
+        part = Part(term.weight, term.limits)
+        if kind == "constant":
+            part = part._replace(constant=term.last.mean_)
+        elif kind == "moments":
+            part = part._replace(column=f"term-{number}")
+        else:
+            mean = getattr(term.last, "aggregate", "mean") == "mean"
+            part = part._replace(place=kinds[:number].count("sum"), mean=mean)
+        parts.append(part)
+    return parts
+
+
+def _keep_sums(shard: Shard) -> None:
+    for name in ("sizes", "alone"):
+        shard.keep(name, shard.gather(name))
+
+
+def _blended(shard: Shard, *, parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
+    return sum(part(shard) for part in parts), np.asarray(shard["sizes"])
+
+
+def _by_head(shard: Shard, head, kept: np.ndarray, column: str) -> None:
+    shard.keep(column, head.predict(View(kept=kept)(shard)))
 
 
 def _has_moments(head) -> bool:
@@ -166,12 +262,6 @@ def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     columns = dict(zip((bag, *COLUMNS), (shard.gather_ids()[0], *values(shard)), strict=True))
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
-
-
-def _total(shard: Shard, *, mean: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions that are means or totals over instances, and sizes."""
-    sizes = shard.gather("sizes")
-    return shard.gather("alone") / (sizes if mean else 1), sizes
 
 
 class _FirstFar(NamedTuple):
@@ -205,47 +295,16 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
             firsts.setdefault(int(lowest), found)
 
 
-def _alone(chunk: Chunk, model, names) -> Met:
+def _alone(chunk: Chunk, models: list, first, names) -> Met:
     """Of the bags of a chunk: numbers of rows, the sum of what every row is predicted alone, and far values."""
     ids, bag = chunk.bags()
-    sums, marked = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
+    sums, marked = np.zeros((len(ids), len(models))), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
-    first = model.steps[0][1] if isinstance(model, Pipeline) else model
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block.X, block.bag, ids, chunk)
-        alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
-        _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
-        sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
-    return _met(ids, bag, {"alone": sums}, marked, firsts)
-
-
-def _met(ids, bag, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
+        singles = compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names))
+        _far(block.X, block.bag, first, names, marked, firsts)
+        if models:
+            sums += sum_rows(block.bag, np.column_stack([model.predict(singles) for model in models]), len(ids))
     far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
-    return Met(ids, None, rows | {"sizes": np.bincount(bag, minlength=len(ids)), "far": marked}, far)
-
-
-def _from_statistics(passes: Passes, stage, head) -> tuple[Callable, list]:
-    names = list(passes.scan.feature_names)
-    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
-    firsts = list(passes.meet(_count, stage, names))
-    passes.by_shard(_keep_sizes)
-    sum_statistics(head.embedding_, passes, Prepare(stage))
-    return partial(_by_head, head=head.head_, kept=np.flatnonzero(head.embedding_.varies_)), firsts
-
-
-def _keep_sizes(shard: Shard) -> None:
-    shard.keep("sizes", shard.gather("sizes"))
-
-
-def _by_head(shard: Shard, *, head, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return head.predict(View(kept=kept)(shard)), np.asarray(shard["sizes"])
-
-
-def _count(chunk: Chunk, stage, names) -> Met:
-    ids, bag = chunk.bags()
-    marked = np.zeros(len(ids), dtype=bool)
-    firsts: dict[int, FarValue] = {}
-    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        refuse_unusable(block.X, block.bag, ids, chunk)
-        _far(block.X, block.bag, stage, names, marked, firsts)
-    return _met(ids, bag, {}, marked, firsts)
+    return Met(ids, None, {"alone": sums, "sizes": np.bincount(bag, minlength=len(ids)), "far": marked}, far)
