@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,7 @@ from bagwise.out_of_core.sums import (
 
 BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
 READINGS = 8  # of the data in an epoch, at most: rows of as many buffers are mixed in one
+LONGER = 1.01  # than on average a part may be, since its rows are drawn
 SIDE_BY_SIDE = 16  # chunks that are open at a time: the more, the more a buffer is like all rows
 TURN = 4096  # rows that are read of one of them before the next has its turn
 KNOWN = ("fold", "weight", "y")  # what shards keep of every bag
@@ -98,19 +100,20 @@ class RowStream:
             np.empty(self.rows, np.float32),
             np.empty(self.rows, np.int64),
         )
-        filled = 0
-        for some in (some for reading in range(self.readings) for some in self._turns(epoch, reading)):
-            start = 0
-            while start < len(some.X):
-                stop = min(len(some.X), start + self.rows - filled)
-                for own, new in zip(whole, some, strict=True):
-                    own[filled : filled + stop - start] = new[start:stop]
-                filled, start = filled + stop - start, stop
-                if filled == self.rows:
-                    yield whole
-                    filled = 0
-        if filled:
-            yield Buffer(*(own[:filled] for own in whole))
+        for reading in range(self.readings):
+            filled = 0
+            for some in self._turns(epoch, reading):
+                start = 0
+                while start < len(some.X):
+                    stop = min(len(some.X), start + self.rows - filled)
+                    for own, new in zip(whole, some, strict=True):
+                        own[filled : filled + stop - start] = new[start:stop]
+                    filled, start = filled + stop - start, stop
+                    if filled == self.rows:
+                        yield whole
+                        filled = 0
+            if filled:
+                yield Buffer(*(own[:filled] for own in whole))
 
     def _turns(self, epoch: int, reading: int) -> Iterator[Buffer]:
         """A few rows of each of the open chunks in turn; where one ends the next in the order of the reading begins."""
@@ -137,9 +140,14 @@ class RowStream:
             yield Buffer(block.X[taken], y[bag], weight[bag], fold[bag])
 
 
-def buffer_rows(n_features: int, dtype: np.dtype, n_rows: int) -> int:
-    """How many rows a buffer holds."""
-    return min(n_rows, BUFFER_ROWS, max(TURN, BUFFER_BYTES // (n_features * dtype.itemsize)))
+def cut_epoch(n_rows: int, n_features: int, dtype: np.dtype) -> tuple[int, int]:
+    """The most rows of a buffer, and how many times an epoch reads the data; buffers are of about the same length."""
+    most = min(BUFFER_ROWS, max(TURN, BUFFER_BYTES // (n_features * dtype.itemsize)))
+    if n_rows <= most:
+        return n_rows, 1
+    readings = min(READINGS, ceil(LONGER * n_rows / most))
+    part = LONGER * n_rows / readings
+    return ceil(part / ceil(part / most)), readings
 
 
 @dataclass(frozen=True)
@@ -236,9 +244,8 @@ def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: lis
     worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
     place = settled(regressor.device, worth=worth)
     learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
-    rows = buffer_rows(width, passes.scan.dtype, n_rows)
-    readings = min(READINGS, -(-n_rows // rows))
-    stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, rows, readings, recipe.seed)
+    cut = cut_epoch(n_rows, width, passes.scan.dtype)
+    stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, *cut, recipe.seed)
     runner = passes.runner
     how: tuple[Any, ...] = (_train_share, n_jobs or regressor.n_jobs)
     if place != "cpu":  # the GPU is here, whoever runs the passes
