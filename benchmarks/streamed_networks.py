@@ -2,7 +2,8 @@
 
 For every seed a data set of `scale_data` is written and fitted by instance-kme:single, in memory and as it streams from
 the files; the first also by two processes and, for its memory, at a fifth of the size. Every fit is a process of its
-own. Bags of 200,000 new instances tell the errors.
+own. Bags of 200,000 new instances tell the errors. `--sorted` fits small tables sorted by bag, with buffers of a fifth
+of the rows: in memory, as it streams, and as it would stream if an epoch read the data once.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import numpy as np
 from joblib.externals.loky import get_reusable_executor
 from scale_data import fresh, write
 from scale_paper import print_table
+from sklearn.base import clone
 
 import bagwise as bw
 from bagwise.execution import Processes, Serial
+from bagwise.out_of_core import streamed_networks
 
 CHUNK_ROWS, SMALL = 500_000, 200_000
 
@@ -97,6 +100,27 @@ def show(n: int, rows: list[dict]) -> None:
         print(f"- two processes: predictions {'equal to the last bit' if same else 'NOT equal'}")
 
 
+def sorted_bags(seeds: int) -> None:
+    """Mean squared errors of three fits to 200,000 instances of bags that lie one after another."""
+    new, t = fresh(SMALL)
+    streamed_networks.BUFFER_ROWS = SMALL // 5 + SMALL // 100
+    readings, found = streamed_networks.READINGS, []
+    for seed in range(seeds):
+        bags, y = fresh(SMALL, seed)
+        method = bw.method("instance-kme", preset="single", random_state=seed)
+        method.set_params(instances__regressor__epochs=(2, 4))
+        models = [clone(method).fit(bags, y)]
+        for streamed_networks.READINGS in (readings, 1):
+            models.append(bw.fit_scan(bw.scan(bags, target=y, chunk_rows=SMALL // 10), method))
+        found.append([float(((model.predict(new) - t) ** 2).mean()) for model in models])
+        print("memory {:.4f}, streamed {:.4f}, read once {:.4f}".format(*found[-1]), flush=True)
+    errors = np.array(found)
+    for k, name in ((1, "streamed"), (2, "read once")):
+        gaps = errors[:, k] - errors[:, 0]
+        print(f"- {name} minus memory {gaps.mean():+.5f}, standard error over the seeds {_error(gaps):.5f}")
+    print(f"- means {errors.mean(axis=0).round(4).tolist()}")
+
+
 def _error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values)))
 
@@ -107,7 +131,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seeds", type=int, default=3, help="how many data sets")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "bagwise-scale", help="kept there")
+    parser.add_argument("--sorted", action="store_true", help="small tables sorted by bag")
     options = parser.parse_args()
+    if options.sorted:
+        return sorted_bags(options.seeds)
     n, epochs, rows = round(options.millions * 1e6), tuple(options.epochs), []
 
     def add(size: int, engine: str, seed: int, **more) -> None:
