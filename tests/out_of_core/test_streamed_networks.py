@@ -202,6 +202,24 @@ def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(tab
     assert len(list(work.glob("*train-share*"))) == 3
 
 
+class EndingWithin(Ending):
+    """The same, when one of the networks has been trained."""
+
+    def run(self, function, tasks, shared=()):
+        for done in Serial().run(function, tasks, shared):
+            yield done
+            if shared[0] is streamed_networks._call:
+                raise KeyboardInterrupt
+
+
+def test_an_epoch_that_others_have_half_trained_is_refused(table, tmp_path):
+    source, model = scanned(table), single(epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        fit_scan(source, model, work=tmp_path / "work", executor=EndingWithin(0))
+    with pytest.raises(ValueError, match="holds 1 of 3 networks after epoch 1, trained by another number of workers"):
+        fit_scan(source, model, work=tmp_path / "work")
+
+
 @pytest.mark.slow
 def test_processes_and_a_cluster_train_the_same_networks(table, tmp_path):
     source = scanned(cut(table, tmp_path, 1), chunk_rows=200)
