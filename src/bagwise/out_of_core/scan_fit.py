@@ -90,7 +90,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     name : str or estimator
         A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
         `streamed_methods` the networks are trained in minibatches as the rows stream, a few readings of the data an
-        epoch: they are as good as those of memory, and not the same. "auto" compares the summable methods on folds of
+        epoch: they are not those of memory, and about as good. "auto" compares the summable methods on folds of
         bags, all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`,
         with ``summary()`` and ``leaderboard()``.
     executor : object with ``run``, optional
