@@ -62,7 +62,7 @@ def test_the_fit_is_the_same(name, deadly, client, source, table, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "deadly"), [("instance-kme:ridge", "_alone"), ("statistics:moments", "_count"), ("aggregated", "_alone")]
+    ("name", "deadly"), [("instance-kme:ridge", "_alone"), ("statistics:moments", "_second"), ("aggregated", "_alone")]
 )
 def test_the_predictions_are_the_same(name, deadly, client, source, tmp_path):
     model = fit_scan(source, small(name), executor=Serial())

@@ -33,7 +33,7 @@ def found(table, members):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_auto, "method", lambda name, random_state: members[name])
         patch.setattr(scan_auto, "MEMBERS", tuple(members))
-        source = scanned(table, chunk_rows=300)
+        source = scanned(table, chunk_rows=900)
         yield fit_scan(source, "auto"), source
 
 
@@ -80,7 +80,7 @@ def held_out(model, bags, y, fold, limits=None):
 @pytest.mark.parametrize("name", SHARED)
 def test_the_folds_of_a_scan_are_scored_as_in_memory(name, table, known):
     bags, y = known
-    results = bw.evaluate(scanned(table, chunk_rows=300), methods=[(name, small(name))], folds=4)
+    results = bw.evaluate(scanned(table, chunk_rows=900), methods=[(name, small(name))], folds=4)
     fold = bag_folds(bags, 4)
     predicted = held_out(small(name), bags, y, fold)
     errors = [np.sqrt(np.mean((y - predicted)[fold == k] ** 2)) for k in range(4)]
@@ -92,7 +92,7 @@ def test_the_folds_of_a_scan_are_scored_as_in_memory(name, table, known):
 
 
 def test_results_of_a_scan_are_compared_and_summed_up(table):
-    source = scanned(table, chunk_rows=300)
+    source = scanned(table, chunk_rows=900)
     results = bw.evaluate(source, methods=["aggregated", ("plain", small("aggregated"))], folds=3, repeats=2)
     assert results.summary()["cells"].to_list() == [6, 6]
     assert results.compare()["splits"].to_list() == [6]

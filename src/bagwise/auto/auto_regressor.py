@@ -200,9 +200,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
         bags = self.prepare(bags)
-        if not hasattr(self, "fold_models_"):
-            raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory to have them")
         if not self.fold_models_:
+            if hasattr(self, "n_folds_"):
+                raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory for them")
             raise ValueError(
                 "this model has let go of its fold models (forget_folds, fit --no-intervals); fit it again"
             )

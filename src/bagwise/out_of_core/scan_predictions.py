@@ -230,7 +230,7 @@ def _keep_sums(shard: Shard) -> None:
 
 
 def _blended(shard: Shard, *, parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
-    return sum(part(shard) for part in parts), np.asarray(shard["sizes"])
+    return np.sum([part(shard) for part in parts], axis=0), np.asarray(shard["sizes"])
 
 
 def _by_head(shard: Shard, head, kept: np.ndarray, column: str) -> None:

@@ -277,7 +277,7 @@ class View(NamedTuple):
     kept: Any = slice(None)
     matrix: np.ndarray | None = None
 
-    def __call__(self, shard: Shard, bags: slice = slice(None)) -> np.ndarray:
+    def __call__(self, shard: Shard, bags: slice | np.ndarray = slice(None)) -> np.ndarray:
         rows = np.asarray(shard[self.column][bags])[:, self.kept]
         return rows if self.matrix is None else rows @ self.matrix
 
