@@ -95,6 +95,15 @@ def test_unasked_the_method_is_auto(lake, tmp_path):
     np.testing.assert_allclose([found[one] for one in bags.ids.tolist()], expected, rtol=1e-9)
 
 
+def test_networks_are_trained_on_rows_that_stream(lake, tmp_path):
+    how = ("--method", "instance-kme:single", "--engine", "stream", "--n-jobs", 1, "--seed", 3)
+    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    expected = bw.fit_scan(bw.scan(lake, bag="site", target="aod"), "instance-kme:single", random_state=3)
+    np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected.predict(bags))
+
+
 def test_rows_can_be_chosen(lake, tmp_path):
     options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020", "--no-intervals")
     result = run("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
@@ -109,6 +118,7 @@ def test_rows_can_be_chosen(lake, tmp_path):
     ("options", "words"),
     [
         (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
+        (("--engine", "stream", "--method", "instance-kme"), "rows that stream instance-kme:single"),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--bag-feature", "a"), "--bag-feature is for tables in memory"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),

@@ -233,10 +233,10 @@ def test_the_chosen_snapshot_is_kept_and_its_error_is_on_the_bags_held_out():
     X, y, bags = problem()
     weight = np.random.default_rng(0).uniform(0.5, 2, len(y))
     model = small(epochs=(1, 3, 9), validation_fraction=0.3)
-    held = model._held_out(bags, weight, model._recipe().seed)
+    held = model._held_out(bags, weight, model.recipe().seed)
     assert len(np.unique(bags[held])) == 9 and not set(bags[held]) & set(bags[~held])
     model.fit(X, y, sample_weight=weight, groups=[f"bag {b}" for b in bags])
-    held = model._held_out(np.array([f"bag {b}" for b in bags]), weight, model._recipe().seed)
+    held = model._held_out(np.array([f"bag {b}" for b in bags]), weight, model.recipe().seed)
     alone = small(epochs=model.epochs_).fit(X[~held], y[~held], sample_weight=weight[~held])
     assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5, atol=1e-6)
     error = np.average((model.predict(X) - y)[held] ** 2, weights=weight[held])
@@ -323,6 +323,13 @@ def test_a_constant_column_is_ignored():
     wide = np.column_stack([X, np.full(len(X), 0.3)])
     network, changed = small().fit(wide, y), wide + [0, 0, 0, 1e6]
     assert_array_equal(network.predict(wide), network.predict(changed))
+
+
+def test_rounding_of_a_long_sum_is_no_deviation_of_a_constant_column():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=2000), np.full(2000, 0.1)])
+    network, changed = small().fit(X, X[:, 0]), X + [0, 1e6]
+    assert_array_equal(network.predict(X), network.predict(changed))
 
 
 def test_a_row_alone():

@@ -17,11 +17,13 @@ from bagwise.instances.networks import estimator as network_devices  # noqa: E40
 from bagwise.instances.networks import gpu as network_orders  # noqa: E402
 from bagwise.instances.networks import gpu as network_together  # noqa: E402
 from bagwise.instances.networks.ensemble import (  # noqa: E402  # noqa: E402
+    Learner,
     Problem,
     Recipe,
     frozen,
     inverse,
     kernels,
+    layout,
     train_networks,
 )
 from bagwise.instances.networks.estimator import NetworkRegressor  # noqa: E402
@@ -202,6 +204,35 @@ def test_problems_together_are_problems_alone():
             assert_array_equal(joint.rows, one.held(k))
             assert_allclose(joint.predictions, alone.predictions, rtol=1e-4, atol=1e-4)
             assert_allclose(joint.predictions, joint.networks.predict_each(one.X, joint.rows), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("hidden", SHAPES)
+def test_learners_of_buffers_on_a_device_are_those_of_the_cpu_on_the_same_orders(hidden):
+    how, rng = recipe(hidden=hidden), np.random.default_rng(2)
+    one = problem(how, weight=weights("some absent"))
+    scaling = [(one.x_shift[k], inverse(one.x_scale[k]), one.y_shift[k], 1 / one.y_scale[k]) for k in range(3)]
+    plan = layout((5, *hidden, 1))
+    ours, theirs = ([Learner.begin(plan, scaling[k], 13, 0.3, seed=[7, k]) for k in range(3)] for _ in range(2))
+    parts = np.split(rng.permutation(61), [40])  # two buffers, of which the networks hold unequal numbers of rows
+    buffers = [(one.X[part], one.y[part], one.weight[part], one.fold[part]) for part in parts]
+    for _ in range(2):
+        drawn = [np.random.default_rng(int(learner.stream[0])) for learner in theirs]
+        assert network_together.learn_together(ours, [0, 1, 2], buffers, 0.01, "cpu", "float32")
+        for X, y, weight, fold in buffers:
+            for k, learner in enumerate(theirs):
+                rows = np.flatnonzero((fold != k) & (weight > 0))
+                keys = torch.from_numpy(network_orders.epoch_keys(drawn[k], 1).astype(np.int64))
+                order = network_orders.shuffled(torch.from_numpy(rows)[None], torch.tensor([len(rows)]), keys)[
+                    0
+                ].numpy()
+                data = (*map(frozen, (X, y, weight, order)), (*map(frozen, scaling[k][:2]), *scaling[k][2:]))
+                state = frozen(plan), learner.parameters, learner.memory
+                kernels(X.dtype).train_epoch(*data, *state, 13, 0.01, 0.3, learner.steps)
+                learner.steps += -(-len(rows) // 13)
+        for rng, mine, other in zip(drawn, ours, theirs, strict=True):
+            other.stream = rng.integers(2**64, size=1, dtype=np.uint64)
+            assert_allclose(mine.parameters, other.parameters, rtol=1e-4, atol=1e-5)
+            assert mine.steps == other.steps and mine.stream == other.stream
 
 
 def test_a_snapshot_is_a_shorter_run_and_the_same_seed_the_same_networks():

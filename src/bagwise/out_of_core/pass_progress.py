@@ -45,7 +45,7 @@ class PassClock:
         self.number, self.name, self.tell = number, name, tell
         self.rows, self.unit = [1 if chunk is None else chunk.n_rows for chunk in chunks], "rows"
         if None in chunks:
-            self.unit = "shards"
+            self.unit = "shards" if hasattr(tasks[0], "shards") else "tasks"
         self.total, self.done, self.found = sum(self.rows), 0, 0
         self.started = self._told = time.perf_counter()
 

@@ -155,7 +155,7 @@ class Passes:
 
     def each_shard(self, function: Callable, *shared) -> Iterator[Any]:
         """``function(shard, *shared)`` of every shard that has bags, in order; None for the others."""
-        return in_order(self.executor, _visit_shard, iter(self.shards), (function, *shared))
+        return self.runner.in_order(_visit_shard, list(self.shards), (function, *shared))
 
     def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""

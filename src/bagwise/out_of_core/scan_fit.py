@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,6 +16,7 @@ from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
@@ -24,9 +26,11 @@ from bagwise.out_of_core.pass_progress import PassDisplay
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
 from bagwise.out_of_core.shards import Shard
+from bagwise.out_of_core.streamed_networks import fit_networks
 from bagwise.out_of_core.sums import (
     SUMMABLE,
     Embedded,
+    Predicted,
     Prepare,
     View,
     embed_features,
@@ -84,9 +88,11 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     scan : Scan
         By `bagwise.scan`, with a target.
     name : str or estimator
-        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. "auto"
-        compares them on folds of bags, all in passes of one fit, and blends those that earn their place; what it
-        returns is an `AutoRegressor`, with ``summary()`` and ``leaderboard()``.
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
+        `streamed_methods` the networks are trained in minibatches as the rows stream, a few readings of the data an
+        epoch: they are not those of memory, and about as good. "auto" compares the summable methods on folds of
+        bags, all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`,
+        with ``summary()`` and ``leaderboard()``.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -143,8 +149,8 @@ def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None 
     if not stages:
         model = _fit_features(head, passes, found, held_out)
     else:
-        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
-        model = fit_stages(model, stages[0], head, passes, found, held_out)
+        fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
+        model = fits[_kind(stages[0]) or ""](model, stages[0], head, passes, found, held_out)
     # of the instances: the bags of a survey are their means
     remember_range(_first(model), found.columns.low, found.columns.high)
     model.profile_ = found.profile()
@@ -162,7 +168,7 @@ def samplings(model) -> list[tuple[int, int]]:
 def fold_seed(model) -> int:
     """By which bags are dealt to folds, where some are."""
     stages, head = _parts(model)
-    return int(getattr(stages[0] if stages and _kind(stages[0]) == "ridge" else head, "random_state", 0) or 0)
+    return int(getattr(stages[0] if stages and _kind(stages[0]) != "scaling" else head, "random_state", 0) or 0)
 
 
 def left_out_scores(model, found: Survey) -> dict | None:
@@ -177,11 +183,20 @@ def left_out_scores(model, found: Survey) -> dict | None:
 
 
 def summable_methods() -> list[str]:
-    """The methods, with their presets, that `fit_scan` knows."""
+    """The methods, with their presets, that `fit_scan` fits from sums: a few passes over the data."""
+    return _known(_summable)
+
+
+def streamed_methods() -> list[str]:
+    """Those whose networks `fit_scan` trains on rows that stream from the scan, epoch by epoch."""
+    return _known(_streamed)
+
+
+def _known(condition: Callable[[Any], bool]) -> list[str]:
     found = []
     for name, card in CATALOGUE.items():
         for preset in card.presets:
-            if name != "auto" and _summable(method(name, preset=preset)):
+            if name != "auto" and condition(method(name, preset=preset)):
                 found.append(name if preset == card.preset_names[0] else f"{name}:{preset}")
     return found
 
@@ -191,10 +206,11 @@ def summable_methods() -> list[str]:
 
 def made(name, random_state: int):
     model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
-    if not _summable(model):
+    if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
-            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, auto"
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, "
+            f"auto, and with networks trained on rows that stream {', '.join(streamed_methods())}"
         )
     return model
 
@@ -209,7 +225,11 @@ def _parts(model) -> tuple[list, Any]:
 def _kind(stage) -> str | None:
     if is_standardised(stage):
         return "scaling"
-    if not isinstance(stage, OutOfFold) or stage.judge is not None:
+    if not isinstance(stage, OutOfFold):
+        return None
+    if isinstance(stage.regressor, NetworkRegressor) and (stage.judge is None or _reads_predictions(stage.judge)):
+        return "networks"
+    if stage.judge is not None:
         return None
     is_ridge = isinstance(stage.regressor, RandomFeatureRidge)
     return "ridge" if is_ridge and isinstance(stage.regressor.fresh_features(), FourierFeatures) else None
@@ -223,12 +243,24 @@ def _summable(model) -> bool:
     if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
     if kinds == ["ridge"]:
-        return isinstance(head, EmbeddingRidge) and isinstance(embedding, KernelMean)
+        return _reads_predictions(head)
     if kinds == []:
         # One sample of rows serves all settings.
         samplings = {_sampling(head.embedding_for(setting)) for setting in head.settings()}
         return len(samplings) == 1 and samplings != {None}
     return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid and _summable_pool(embedding)
+
+
+def _reads_predictions(head) -> bool:
+    """Whether it is ridge on kernel means, from sums of the polynomials of predictions."""
+    by_sums = isinstance(head, EmbeddingRidge) and isinstance(head.embedding, KernelMean)
+    return by_sums and head.offset != "median" and head.embedding.columns == "features"
+
+
+def _streamed(model) -> bool:
+    """Whether its networks can be trained on rows that stream from a scan."""
+    stages, head = _parts(model)
+    return [_kind(stage) for stage in stages] == ["networks"] and _reads_predictions(head)
 
 
 def _sampling(embedding) -> tuple[int, int] | None:
@@ -251,10 +283,21 @@ def _summable_pool(embedding) -> bool:
 def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
     stage, predicted = fit_out_of_fold(stage, passes, found)
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
+
+
+def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
+    """Networks out of fold, trained as the rows stream, then the kernel mean of their predictions."""
+    stage, predicted = fit_networks(stage, passes, found)
+    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
+
+
+def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted, held_out):
     embedded = embed_predictions(head, passes, found, predicted)
     fitted = fit_ridge(head, passes, found, embedded, shared=True, held_out=held_out)
     found.remember(fitted, predicted.means)
-    return _with_steps(model, stage, fitted)
+    remember_range(fitted, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
+    return fitted
 
 
 def _fit_features(head, passes: Passes, found: Survey, held_out):

@@ -60,7 +60,7 @@ class FoldRidges:
 class Predicted:
     """The out-of-fold predictions of all instances: whose they are, their range and spread, and that of bag means."""
 
-    models: FoldRidges
+    models: Any  # of one candidate: `FoldRidges`, or others that predict rows of every fold
     columns: ColumnSums
     means: ColumnSums
 
@@ -92,25 +92,43 @@ def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[O
     sample = survey.samples[features.sampling()]
     features = features.fit_sums(survey.columns.mean, survey.columns.scale, sample)
     origin = np.concatenate([[0.0], features.transform(sample).mean(axis=0, dtype=np.float64), survey.y.mean])
-    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if stage.weighting == "bag" else None)
+    weigh(passes, survey, stage.weighting)
     sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"), add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
     models = FoldRidges(features, without)
-    found = ColumnSums.merged(passes.each(_chunk_predictions, models, known=("fold",)))
-    errors = passes.by_shard(_candidate_errors, add=np.add) / survey.n_bags
+    found, errors = predict_bags(passes, survey, models)
     chosen = int(np.argmin(errors))
     if len(errors) > 1:
         stage.candidate_errors_ = errors
     stage.keep(result, chosen)
     survey.remember(stage)
-    means = passes.by_shard(_keep_chosen, chosen, add=ColumnSums.merge)
+    predicted = of_candidate(passes, models, found, chosen)
     passes.shards.remove("predictions")
-    one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
-    return stage, Predicted(models.only(chosen), one, means)
+    return stage, predicted
+
+
+def weigh(passes: Passes, survey: Survey, weighting: str) -> None:
+    """Keep the weight of an instance of every bag, one on average."""
+    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if weighting == "bag" else None)
+
+
+def predict_bags(passes: Passes, survey: Survey, models) -> tuple[ColumnSums, np.ndarray]:
+    """Keep the mean out-of-fold prediction of every bag as "predictions", a column for every candidate.
+
+    Returned are the sums of the predictions of all instances, and the mean squared error of every candidate.
+    """
+    found = ColumnSums.merged(passes.each(_chunk_predictions, models, known=("fold",)))
+    return found, passes.by_shard(_candidate_errors, add=np.add) / survey.n_bags
+
+
+def of_candidate(passes: Passes, models, found: ColumnSums, candidate: int) -> Predicted:
+    """The predictions of one candidate; the shards keep those of the bags as "predicted"."""
+    means = passes.by_shard(_keep_chosen, candidate, add=ColumnSums.merge)
+    one = ColumnSums(found.n, *(part[[candidate]] for part in (found.mean, found.scatter, found.low, found.high)))
+    return Predicted(models.only(candidate), one, means)
 
 
 def _weigh(shard: Shard, average: float | None) -> None:
-    """The weight of an instance of every bag, one on average."""
     shard.keep("weight", np.ones(len(shard)) if average is None else average / shard["sizes"])
 
 
@@ -152,7 +170,7 @@ def _add_folds(left: dict, right: dict) -> dict:
     return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
 
 
-def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> Left:
+def _chunk_predictions(chunk: Chunk, fold, models) -> Left:
     """Σ of the predictions of every bag for every penalty; and the sums of all predictions."""
     sums: Any = 0.0
     parts = []

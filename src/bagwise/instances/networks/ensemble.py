@@ -290,27 +290,82 @@ def inverse(scale):
 def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of every column over each network's training rows, (networks, columns).
 
-    One pass: the moments of every fold (``parts``: fold -> rows) are merged over all folds but one. A constant column
-    has standard deviation 0.
+    ``parts`` is fold -> rows.
     """
-    shape = (n_networks, values.shape[1])
     if not wanted:
-        return np.zeros(shape), np.ones(shape)
-    folds, counts = np.array(list(parts)), np.array([len(rows) for rows in parts.values()])
-    means, squares = np.empty((2, len(folds), values.shape[1]))
+        return np.zeros((n_networks, values.shape[1])), np.ones((n_networks, values.shape[1]))
+    means, squares = np.empty((2, len(parts), values.shape[1]))
     for j, rows in enumerate(parts.values()):
         part = values[rows]
-        means[j] = part.mean(axis=0, dtype=np.float64)
+        same = (part == part[0]).all(axis=0)  # adding up many equal numbers rounds, and the rounding is no deviation
+        means[j] = np.where(same, part[0], part.mean(axis=0, dtype=np.float64))
         squares[j] = ((part - means[j]) ** 2).sum(axis=0)
-    shift, scale = np.empty(shape), np.empty(shape)
-    for k in range(n_networks):
+    folds, counts = np.array(list(parts)), np.array([len(rows) for rows in parts.values()])
+    return moments_without(range(n_networks), folds, counts, means, squares)
+
+
+def moments_without(held, folds, counts, means, squares) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of every column over all folds but one, for each one in ``held``: (held, columns).
+
+    Known of every fold are its rows, and mean and sum of squares about it of every column. A constant column has
+    standard deviation 0.
+    """
+    shift, scale = np.empty((2, len(held), means.shape[1]))
+    for at, k in enumerate(held):
         others = folds != k
         share = counts[others, None] / counts[others].sum()
-        shift[k] = (share * means[others]).sum(axis=0)
-        between = share * (means[others] - shift[k]) ** 2
-        scale[k] = np.sqrt(between.sum(axis=0) + squares[others].sum(axis=0) / counts[others].sum())
+        shift[at] = (share * means[others]).sum(axis=0)
+        between = share * (means[others] - shift[at]) ** 2
+        scale[at] = np.sqrt(between.sum(axis=0) + squares[others].sum(axis=0) / counts[others].sum())
     scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(shift)] = 0
     return shift, scale
+
+
+@dataclass
+class Learner:
+    """A network while it is trained; `begin` makes one.
+
+    Attributes
+    ----------
+    plan : table of `layout`
+    scaling : what to take off and to multiply by, for X and for y
+    batch : rows per step
+    decay : the penalty, times the mean weight of the rows it learns from: as if their weights had mean one
+    parameters, memory : the flat vector, and beside it gradient and moments of Adam
+    stream : state of the random numbers that permute its rows
+    steps : made so far
+    """
+
+    plan: np.ndarray
+    scaling: tuple[np.ndarray, np.ndarray, float, float]
+    batch: int
+    decay: float
+    parameters: np.ndarray
+    memory: np.ndarray
+    stream: np.ndarray
+    steps: int = 0
+
+    @classmethod
+    def begin(cls, plan: np.ndarray, scaling, batch: int, decay: float, *, seed) -> Learner:
+        """Before its first step; the seed is for the first parameters and the permutations."""
+        rng = np.random.default_rng(seed)
+        parameters = initial_parameters(plan, rng)
+        memory = np.zeros((3, len(parameters)), dtype=np.float32)
+        stream = rng.integers(2**64, size=1, dtype=np.uint64)
+        return cls(plan, scaling, batch, decay, parameters, memory, stream)
+
+    @property
+    def size(self) -> int:
+        return len(self.parameters)
+
+    def learn(self, X, y, weight, rows: np.ndarray, rate: float) -> bool:
+        """Go once over some rows, which are permuted in place; whether all is finite."""
+        compiled, (x_shift, x_factor, *target) = kernels(X.dtype), self.scaling
+        compiled.shuffle(rows, self.stream)
+        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target), frozen(self.plan))
+        loss = compiled.train_epoch(*data, self.parameters, self.memory, self.batch, rate, self.decay, self.steps)
+        self.steps += -(-len(rows) // self.batch)
+        return bool(np.isfinite(loss) and np.isfinite(self.parameters).all())
 
 
 def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Trained]:
@@ -334,24 +389,16 @@ def _train(problem: Problem, recipe: Recipe, k: int, n_jobs) -> Trained:
 
 def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
     """The parameters after each number of epochs asked for, shape (epochs, parameters)."""
-    X, weight, rows = problem.X, problem.weight, problem.rows(k)
-    compiled, rng = kernels(X.dtype), np.random.default_rng([problem.seed, k])
-    plan = layout((X.shape[1], *recipe.hidden, 1))
-    parameters = initial_parameters(plan, rng)
-    memory = np.zeros((3, len(parameters)), dtype=np.float32)
-    stream = rng.integers(2**64, size=1, dtype=np.uint64)
-    batch = recipe.batch(len(rows))
-    decay = recipe.weight_decay * float(weight[rows].mean())  # as if the weights of these rows had mean one
-    scaling = (frozen(problem.x_shift[k]), frozen(inverse(problem.x_scale[k])))
-    scaling += (problem.y_shift[k], float(inverse(problem.y_scale[[k]])[0]))
-    data = (*map(frozen, (X, problem.y, weight, rows)), scaling)
+    weight, rows = problem.weight, problem.rows(k)
+    plan = layout((problem.X.shape[1], *recipe.hidden, 1))
+    target = float(problem.y_shift[k]), float(inverse(problem.y_scale[[k]])[0])
+    scaling = (problem.x_shift[k], inverse(problem.x_scale[k]), *target)
+    decay = recipe.weight_decay * float(weight[rows].mean())
+    learner = Learner.begin(plan, scaling, recipe.batch(len(rows)), decay, seed=[problem.seed, k])
     kept = []
     for epoch in range(recipe.epochs[-1]):
-        compiled.shuffle(rows, stream)
-        steps = epoch * -(-len(rows) // batch)
-        model = (frozen(plan), parameters, memory)
-        loss = compiled.train_epoch(*data, *model, batch, recipe.learning_rate, decay, steps)
-        refuse_divergence(bool(np.isfinite(loss) and np.isfinite(parameters).all()), epoch, recipe)
+        finite = learner.learn(problem.X, problem.y, weight, rows, recipe.learning_rate)
+        refuse_divergence(finite, epoch, recipe)
         if epoch + 1 in recipe.epochs:
-            kept.append(parameters.copy())
+            kept.append(learner.parameters.copy())
     return np.array(kept)

@@ -155,7 +155,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         """Train one network; ``groups``, the bag of every row, serves to choose among several ``epochs``."""
         X, y = validate_data(self, X, y, **_INPUT)
         y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
-        recipe = self._recipe()
+        recipe = self.recipe()
         choosing = len(recipe.epochs) > 1
         held = self._held_out(groups, weight, recipe.seed) if choosing else np.zeros(len(X), dtype=bool)
         fold = np.where(held, 0, 1)  # network 0 learns from the rows of fold 1
@@ -194,7 +194,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         That is for a GPU, on which the networks of all folds of all repeats of an evaluation fit. The results
         are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
         """
-        recipe, n_jobs = self._recipe(), self.n_jobs if n_jobs is None else n_jobs
+        recipe, n_jobs = self.recipe(), self.n_jobs if n_jobs is None else n_jobs
         checked = [_checked(*problem) for problem in problems]
         if len({X.shape[1] for X, *_ in checked}) > 1:
             raise ValueError("problems trained together must have the same number of features")
@@ -208,13 +208,13 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
 
     def problem(self, X, y, fold, sample_weight=None) -> tuple[Problem, Recipe]:
         """What `cross_fit` would train, checked."""
-        recipe = self._recipe()
+        recipe = self.recipe()
         return _prepared(_checked(X, y, fold, sample_weight), recipe), recipe
 
     def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
         return train_problems(problems, recipe, device=self.device, precision=self.precision, n_jobs=n_jobs)
 
-    def _recipe(self) -> Recipe:
+    def recipe(self) -> Recipe:
         """The parameters, checked, with the seed drawn."""
         epochs = tuple(sorted(set(_counts("epochs", self.epochs))))
         if not epochs:
@@ -338,13 +338,18 @@ def placed(problems: list[Problem], recipe: Recipe, device: str) -> str:
 
 def worth_a_gpu(problems: list[Problem], recipe: Recipe) -> bool:
     """Whether the networks are many enough, and so is their arithmetic."""
-    return sum(problem.n_networks for problem in problems) >= MANY and operations(problems, recipe) >= WORTH
-
-
-def operations(problems: list[Problem], recipe: Recipe) -> float:
-    """Multiplications and additions of the whole training."""
     rows = sum(float(problem.n_networks) * len(problem.y) for problem in problems)
-    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
+    return are_worth_a_gpu(sum(problem.n_networks for problem in problems), rows, problems[0].X.shape[1], recipe)
+
+
+def are_worth_a_gpu(n_networks: int, rows: float, n_features: int, recipe: Recipe) -> bool:
+    """The same of networks that learn from so many rows, all of them together."""
+    return n_networks >= MANY and operations(rows, n_features, recipe) >= WORTH
+
+
+def operations(rows: float, n_features: int, recipe: Recipe) -> float:
+    """Multiplications and additions of the whole training."""
+    plan = layout((n_features, *recipe.hidden, 1))
     return 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())
 
 

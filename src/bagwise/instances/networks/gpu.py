@@ -11,6 +11,7 @@ pairs. A place that lands at n or beyond goes round again until it does not: a p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -27,6 +28,7 @@ from bagwise.instances.networks.ensemble import (
     LEAST,
     ROWS,
     WEIGHT_AT,
+    Learner,
     Problem,
     Recipe,
     Trained,
@@ -122,6 +124,7 @@ class Group:
     y_factor: Tensor
     decay: Tensor
     keys: Tensor  # (epochs, networks, rounds)
+    done: Tensor  # steps made before the first epoch
     parameters: Tensor
     first: Tensor
     second: Tensor
@@ -199,7 +202,8 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
         torch.tensor(batches, dtype=torch.int32, device=device),
         *(torch.as_tensor(part, dtype=dtype, device=device) for part in _scaling(problems, data, members)),
         recipe.weight_decay * torch.tensor(mean, device=device),
-        torch.from_numpy(keys).to(device), start, torch.zeros_like(start), torch.zeros_like(start),
+        torch.from_numpy(keys).to(device), torch.zeros(len(members), dtype=torch.int32, device=device),
+        start, torch.zeros_like(start), torch.zeros_like(start),
     )  # fmt: skip
 
 
@@ -293,7 +297,8 @@ class Batched:
         loss = torch.zeros(len(self.group), device=order.device)
         with products(self.precision), torch.no_grad():
             for step in range(int(self.n_steps.max())):
-                loss += self._step(order, sizes[epoch * self.n_steps + step], step)
+                at = (self.group.done + epoch * self.n_steps + step).clamp(max=len(sizes) - 1)  # of those that wait
+                loss += self._step(order, sizes[at], step)
         return loss
 
     def _step(self, order: Tensor, size: Tensor, step: int) -> Tensor:
@@ -434,8 +439,7 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
         try:
             loss = engine.epoch(order, sizes, epoch)
         except Exception as error:
-            if type(error).__name__ != "OutOfResources":  # triton's: such a kernel is too large for this card
-                raise
+            _refuse_other(error)
             engine = Batched(group, precision)
             loss = engine.epoch(order, sizes, epoch)
         refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
@@ -444,12 +448,20 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
     return kept
 
 
+def _refuse_other(error: Exception) -> None:
+    """Raise all but triton's word for a kernel that is too large for this card."""
+    if type(error).__name__ != "OutOfResources":
+        raise error
+
+
 def step_sizes(group: Group, recipe: Recipe) -> Tensor:
     """Of every step of Adam, its length with the correction for moments that began at zero; in double, then rounded."""
     n_steps = int((-(-group.counts // group.batches)).max())
-    steps = np.arange(1, recipe.epochs[-1] * n_steps + 1)
-    sizes = recipe.learning_rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)
-    return torch.from_numpy(sizes.astype(np.float32)).to(group.rows.device)
+    return _lengths(np.arange(1, recipe.epochs[-1] * n_steps + 1), recipe.learning_rate).to(group.rows.device)
+
+
+def _lengths(steps: np.ndarray, rate: float) -> Tensor:
+    return torch.from_numpy((rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)).astype(np.float32))
 
 
 @torch.no_grad()
@@ -472,3 +484,84 @@ def _held_outputs(group: Group, kept: Tensor, part: slice, held: list[np.ndarray
                 outputs = forward(kept[at : at + step, i], group.plan, x)[-1][..., 0]
                 said[at : at + step, :, i] = outputs.cpu().numpy()
     return said
+
+
+def learn_together(
+    learners: list[Learner], held: list[int], buffers: Iterable[tuple], rate: float, device: str, precision: str
+) -> bool:
+    """Go once over rows that come a buffer at a time, as X, y, weight and fold; whether all stays finite.
+
+    Learner e learns from the rows that are not in fold ``held[e]``. While the device is at work on one buffer, the
+    host reads the next.
+    """
+    group, loss = _without_rows(learners, device), torch.zeros(len(learners), device=device)
+    Engine, shuffled = engines(group.plan, device)
+    drawn = [np.random.default_rng(int(learner.stream[0])) for learner in learners]
+    for buffer in buffers:
+        first = min(learner.steps for learner in learners)
+        group = _with_rows(group, buffer, held, [learner.steps - first for learner in learners])
+        for learner, count in zip(learners, group.counts.tolist(), strict=True):
+            learner.steps += -(-count // learner.batch)
+        last = max(learner.steps for learner in learners)
+        sizes = _lengths(np.arange(first + 1, last + 1), rate).to(device)
+        keys = np.concatenate([epoch_keys(rng, 1) for rng in drawn]).astype(np.int64)
+        order = shuffled(group.rows, group.counts, torch.from_numpy(keys).to(device))
+        try:
+            loss += Engine(group, precision).epoch(order, sizes, 0)
+        except Exception as error:
+            _refuse_other(error)
+            Engine = Batched
+            loss += Engine(group, precision).epoch(order, sizes, 0)
+    state = [part.cpu().numpy() for part in (group.parameters, group.first, group.second)]
+    for e, learner in enumerate(learners):
+        learner.parameters[:], learner.memory[1], learner.memory[2] = (part[e, : learner.size] for part in state)
+        learner.stream = drawn[e].integers(2**64, size=1, dtype=np.uint64)
+    return bool(torch.isfinite(loss.sum() + group.parameters.sum()))
+
+
+def _without_rows(learners: list[Learner], device: str) -> Group:
+    """The learners as a group, with its place for rows empty."""
+    plan, n = learners[0].plan, len(learners)
+    shift, factor = (np.stack([np.append(one.scaling[i], one.scaling[i + 2]) for one in learners]) for i in (0, 1))
+    centre = shift.mean(axis=0)
+    size = 1 / np.where((factor > 0).all(axis=0), factor.mean(axis=0), 1.0)
+    shift, factor = (shift - centre) / size, factor * size
+    dtype = torch.float64 if factor.max() > STEEP else torch.float32
+    x_shift, x_factor = np.zeros((2, n, int(plan[0, ROWS])))
+    x_shift[:, : len(centre) - 1], x_factor[:, : len(centre) - 1] = shift[:, :-1], factor[:, :-1]
+    scaling = (x_shift, x_factor, shift[:, -1], factor[:, -1])
+    state = np.zeros((3, n, -(-learners[0].size // 16) * 16), dtype=np.float32)
+    for e, learner in enumerate(learners):
+        state[:, e, : learner.size] = learner.parameters, learner.memory[1], learner.memory[2]
+    none = torch.zeros(0, dtype=dtype, device=device)
+    data = Data(none, none, None, np.zeros(1, dtype=np.int64), centre[None], size[None])
+    whole = {"dtype": torch.int32, "device": device}
+    return Group(
+        data, plan, none, none, torch.tensor([learner.batch for learner in learners], **whole),
+        *(torch.as_tensor(part.copy(), dtype=dtype, device=device) for part in scaling),
+        torch.tensor([learner.decay for learner in learners], dtype=torch.float32, device=device),
+        none, torch.zeros(n, **whole), *(torch.from_numpy(part).to(device) for part in state),
+    )  # fmt: skip
+
+
+def _with_rows(group: Group, buffer: tuple, held: list[int], done: list[int]) -> Group:
+    """The group with the rows of a buffer in place of those it had."""
+    device, dtype = group.parameters.device, group.data.X.dtype
+    X, y, weight, fold = (torch.tensor(part, device=device) for part in buffer)
+    centre, size = (torch.from_numpy(part[0]).to(device) for part in (group.data.centre, group.data.size))
+    padded = torch.zeros((len(X), group.x_shift.shape[1]), dtype=dtype, device=device)
+    padded[:, : X.shape[1]] = (X.double() - centre[:-1]) / size[:-1]
+    targets = ((y - centre[-1]) / size[-1]).to(dtype)
+    rows, counts = _placed((fold[None] != torch.tensor(held, device=device)[:, None]) & (weight > 0)[None])
+    data = replace(group.data, X=padded, targets=targets, weight=weight)
+    steps = torch.tensor(done, dtype=torch.int32, device=device)
+    return replace(group, data=data, rows=rows, counts=counts.int(), done=steps)
+
+
+def _placed(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The places where each line is true, in order, filled up with zeros; and how many there are."""
+    counts = mask.sum(dim=1)
+    places = torch.zeros(mask.shape, dtype=torch.int32, device=mask.device)
+    line, row = mask.nonzero(as_tuple=True)
+    places[line, torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[line]] = row.int()
+    return places, counts

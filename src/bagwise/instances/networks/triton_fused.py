@@ -19,7 +19,7 @@ LARGEST = 8192  # weights of a network, padded to powers of two, that the regist
 
 @triton.jit(do_not_specialize=["epoch"])  # or it would be compiled again for epoch 1
 def train_epoch(
-    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, sizes, losses,
+    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, done, sizes, losses,
     P, M, V, longest, stride, epoch,
     W2_AT: tl.constexpr, O_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr, BO_AT: tl.constexpr,
     D: tl.constexpr, H: tl.constexpr, G: tl.constexpr, DP: tl.constexpr, HP: tl.constexpr, GP: tl.constexpr,
@@ -49,6 +49,7 @@ def train_epoch(
     t_shift, t_factor, decay = tl.load(y_shift + e), tl.load(y_factor + e), tl.load(decays + e)
     n, batch = tl.load(counts + e), tl.load(batches + e)
     n_steps = (n + batch - 1) // batch
+    before = tl.load(done + e) + epoch * n_steps
     loss = 0.0
     for s in range(n_steps):
         start = s * batch
@@ -99,7 +100,7 @@ def train_epoch(
         rows = (stop - start).to(tl.float32)
         if not WEIGHTED:
             heavy = rows
-        share, size = 1.0 / tl.maximum(heavy, LEAST * rows), tl.load(sizes + epoch * n_steps + s)
+        share, size = 1.0 / tl.maximum(heavy, LEAST * rows), tl.load(sizes + before + s)
         w1, m1, v1 = adam(w1, m1, v1, g1, decay, share, size)
         b1, mb1, vb1 = adam(b1, mb1, vb1, tl.sum(gb1, 0), 0.0, share, size)
         if G > 0:
@@ -147,7 +148,7 @@ class Fused:
         losses = torch.empty(len(group), device=order.device)
         train_epoch[(len(group),)](
             data.X, data.targets, data.X if data.weight is None else data.weight, order, group.counts, group.batches,
-            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, sizes, losses,
+            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, group.done, sizes, losses,
             group.parameters, group.first, group.second, order.shape[1], group.parameters.shape[1], epoch,
             **self.shape, CHUNK=self.chunk, FULL=self.full, num_warps=self.warps,
         )  # fmt: skip

@@ -33,7 +33,7 @@ def inputs(X, order, x_shift, x_factor, c, stop, D: tl.constexpr, DP: tl.constex
 
 @triton.jit(do_not_specialize=["epoch"])  # or it would be compiled again for epoch 1
 def train_epoch(
-    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, sizes, losses, errors,
+    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, done, sizes, losses, errors,
     P, M, V, longest, stride, largest, epoch,
     O_AT: tl.constexpr, B_AT: tl.constexpr, BO_AT: tl.constexpr, D: tl.constexpr, H: tl.constexpr, DP: tl.constexpr,
     WEIGHTED: tl.constexpr, LEAST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
@@ -52,6 +52,7 @@ def train_epoch(
     t_shift, t_factor, decay = tl.load(y_shift + e), tl.load(y_factor + e), tl.load(decays + e)
     n, batch = tl.load(counts + e), tl.load(batches + e)
     n_steps = (n + batch - 1) // batch
+    before = tl.load(done + e) + epoch * n_steps
     loss = 0.0
     for s in range(n_steps):
         start = s * batch
@@ -79,7 +80,7 @@ def train_epoch(
         rows = (stop - start).to(tl.float32)
         if not WEIGHTED:
             heavy = rows
-        share, size = 1.0 / tl.maximum(heavy, LEAST * rows), tl.load(sizes + epoch * n_steps + s)
+        share, size = 1.0 / tl.maximum(heavy, LEAST * rows), tl.load(sizes + before + s)
         tl.debug_barrier()  # the errors are read by other threads than wrote them
         for h in range(0, H, BLOCK):
             oh = h + ob
@@ -143,8 +144,8 @@ class Streamed:
         losses = torch.empty(len(group), device=order.device)
         train_epoch[(len(group),)](
             data.X, data.targets, data.X if data.weight is None else data.weight, order, group.counts, group.batches,
-            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, sizes, losses, self.errors,
-            group.parameters, group.first, group.second,
+            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, group.done, sizes, losses,
+            self.errors, group.parameters, group.first, group.second,
             order.shape[1], group.parameters.shape[1], self.errors.shape[1], epoch,
             **self.shape, CHUNK=self.chunk, BLOCK=self.block, PRECISION=self.precision,
             num_warps=self.warps, num_stages=self.stages,

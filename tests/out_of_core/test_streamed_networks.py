@@ -1,0 +1,299 @@
+"""Networks trained on rows that stream from a scan: the same minibatches by a plain loop, whoever trains them."""
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from tests.helpers.cut_tables import cut, scanned
+
+import bagwise as bw
+from bagwise.bags import bag_folds
+from bagwise.execution import Processes, Serial
+from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
+from bagwise.methods import method
+from bagwise.out_of_core import fit_scan, predict_scan, streamed_methods, streamed_networks
+from bagwise.out_of_core.passes import Piece
+from bagwise.out_of_core.streamed_networks import RowStream
+
+
+def single(**options):
+    """The preset with a small network, on few folds."""
+    small = {"hidden": (6,), "epochs": (1, 2), "batch_size": 32, "learning_rate": 0.01}
+    model = method("instance-kme", preset="single").set_params(instances__folds=3)
+    return model.set_params(**{f"instances__regressor__{key}": value for key, value in (small | options).items()})
+
+
+def parameters(model):
+    return model["instances"].predictor_.parameters
+
+
+class Elsewhere:
+    """Tasks that know nothing but what is pickled for them, done in another order than they were asked for."""
+
+    def run(self, function, tasks, shared=()):
+        for task in reversed(list(tasks)):
+            yield task, pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps((task, *shared))))))
+
+
+class Unknown:
+    """In place of shards: nothing but zeros is known of the bags."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def known(self, chunk, name):
+        return np.zeros(len(self.source.chunks[chunk].bags()[0]))
+
+
+# --- the minibatches, one by one
+
+
+class Plain:
+    """A network of one hidden layer and its steps of Adam, in double precision, as a textbook has them."""
+
+    def __init__(self, width, seed):
+        plan, rng = layout((width, 6, 1)), np.random.default_rng(seed)
+        start = initial_parameters(plan, rng)
+        self.stream = rng.integers(2**64, size=1, dtype=np.uint64)
+        self.parts = [part.astype(np.float64) for layer in layers(start, plan) for part in layer]  # W, b, V, c
+        self.first, self.second = ([np.zeros_like(part) for part in self.parts] for _ in range(2))
+        self.steps = 0
+
+    def step(self, x, t, w, decay):
+        W, b, V, c = self.parts
+        hidden = np.maximum(x @ W + b, 0)
+        error = w * ((hidden @ V + c)[:, 0] - t)
+        back = error[:, None] * V.T * (hidden > 0)
+        slopes = [x.T @ back + decay * W, back.sum(0), hidden.T @ error[:, None] + decay * V, error.sum(keepdims=True)]
+        self.steps += 1
+        for part, slope, m, v in zip(self.parts, slopes, self.first, self.second, strict=True):
+            slope /= max(w.sum(), 0.1 * len(w))
+            m += 0.1 * (slope - m)
+            v += 0.001 * (slope**2 - v)
+            size = 0.01 * np.sqrt(1 - 0.999**self.steps) / (1 - 0.9**self.steps)
+            part -= size * m / (np.sqrt(v) + 1e-8)
+
+
+def by_a_plain_loop(source, table):
+    """The networks of `single()` without each of three folds, after two epochs."""
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    number = {one: i for i, one in enumerate(bags.ids)}
+    fold = bag_folds(bags, 3)
+    rows = []  # of every chunk: X, target, weight and fold of its rows
+    for chunk in source.chunks:
+        ids, codes = chunk.bags()
+        bag = np.array([number[one] for one in ids])[codes]
+        weight = bags.n_instances / len(bags) / bags.sizes[bag]
+        rows.append((next(chunk.blocks()).X, y[bag], weight, fold[bag]))
+    X, t, w, f = (np.concatenate(part) for part in zip(*rows, strict=True))
+    found = []
+    for k in range(3):
+        own, network = f != k, Plain(X.shape[1], [0, k])
+        mean, scale = X[own].mean(0), X[own].std(0)
+        factor = np.where(scale > 1e-12, 1 / np.where(scale > 0, scale, 1), 0)
+        decay = 0.05 * w[own].mean()
+        for epoch in range(2):
+            draws = [np.random.default_rng([0, epoch, c]).integers(5, size=len(rows[c][0])) for c in range(len(rows))]
+            for p in range(5):
+                order = np.random.default_rng([0, epoch, p]).permutation(len(rows))
+                A, u, v, g = (np.concatenate([rows[c][i][draws[c] == p] for c in order]) for i in range(4))
+                A, u = (A - mean) * factor, (u - t[own].mean()) / t[own].std()
+                for start in range(0, len(A), 408):
+                    mine = start + np.flatnonzero(g[start : start + 408] != k)
+                    kernels(np.dtype(np.float64)).shuffle(mine, network.stream)
+                    for at in range(0, len(mine), 32):
+                        some = mine[at : at + 32]
+                        network.step(A[some], u[some], v[some], decay)
+        found.append(network.parts)
+    return found
+
+
+def test_networks_are_those_of_a_plain_loop_over_the_same_minibatches(table, monkeypatch):
+    monkeypatch.setattr(streamed_networks, "BUFFER_ROWS", 500)
+    source = scanned(table, chunk_rows=600)
+    assert 1 < len(source.chunks) <= streamed_networks.SIDE_BY_SIDE  # they take turns, each of them whole
+    assert streamed_networks.cut_epoch(table.num_rows, 9, np.dtype(np.float64)) == (408, 5)
+    model = fit_scan(source, single(epochs=2))
+    plan = layout((len(source.feature_names), 6, 1))
+    for ours, plain in zip(parameters(model), by_a_plain_loop(source, table), strict=True):
+        for one, other in zip([part for layer in layers(ours, plan) for part in layer], plain, strict=True):
+            assert_allclose(one, other, rtol=2e-3, atol=2e-4)
+
+
+def test_a_buffer_that_holds_everything_makes_the_first_epoch_that_of_memory(table):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    for options in ({}, {"instances__predictor": "refit"}, {"instances__predictor": "last-fold"}):
+        model = single(epochs=1).set_params(**options)
+        expected = clone(model).fit(bags, y).predict(bags)
+        assert_allclose(fit_scan(scanned(table), model).predict(bags), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_pass_holds_every_row_once_and_mixes_the_chunks(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(streamed_networks, "SIDE_BY_SIDE", 4)
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
+    assert len(source.chunks) > 8
+    pieces = tuple(Piece(*one) for one in enumerate(source.chunks))
+    stream = RowStream(pieces, Unknown(source), len(source.feature_names), source.dtype, 300, 3, 0)
+    all_rows = np.concatenate([block.X for chunk in source.chunks for block in chunk.blocks()])
+    orders = []
+    for epoch in range(2):
+        buffers = [buffer.X.copy() for buffer in stream.buffers(epoch)]
+        assert max(map(len, buffers)) == 300 and len(buffers) == 9  # three for each of three readings
+        orders.append(np.concatenate(buffers))
+        assert_array_equal(np.sort(orders[-1], axis=0), np.sort(all_rows, axis=0))
+    assert (orders[0] != orders[1]).any()
+
+
+# --- folds, choices, who trains
+
+
+def test_the_bags_of_a_fold_never_touch_its_network(table):
+    ids = np.array(table["bag"].to_pylist())
+    bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
+    own = np.isin(ids, bags.ids[bag_folds(bags, 3) == 1])
+    poisoned = table
+    for name in ("y", "x0"):
+        values = np.where(own, np.asarray(table[name]) * -50 + 3, np.asarray(table[name]))
+        poisoned = poisoned.set_column(poisoned.schema.get_field_index(name), name, pa.array(values))
+    before, after = (parameters(fit_scan(scanned(one, chunk_rows=300), single(epochs=2))) for one in (table, poisoned))
+    assert_array_equal(after[1], before[1])
+    assert (after[0] != before[0]).any() and (after[2] != before[2]).any()
+
+
+def test_whoever_trains_the_networks_they_are_the_same_to_the_last_bit(table, tmp_path):
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=1000)
+    model = single(epochs=(1, 2)).set_params(instances__predictor="refit")
+    once = fit_scan(source, model)
+    threads = clone(model).set_params(instances__n_jobs=2)
+    for other in (fit_scan(source, threads), fit_scan(source, model, executor=Elsewhere())):
+        assert_array_equal(parameters(other), parameters(once))
+        assert_array_equal(other["head"].head_.coef_, once["head"].head_.coef_)
+    seeded = clone(model).set_params(instances__regressor__random_state=1)
+    assert (parameters(fit_scan(source, seeded)) != parameters(once)).any()
+
+
+class Ending:
+    """This process, which ends when a pass begins."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    def run(self, function, tasks, shared=()):
+        self.passes -= 1
+        if self.passes < 0:
+            raise KeyboardInterrupt
+        return Serial().run(function, tasks, shared)
+
+
+def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(table, tmp_path):
+    source, model, work = scanned(table, chunk_rows=1100), single(epochs=(1, 3)), tmp_path / "work"
+    once, steps = fit_scan(source, model), []
+    fit_scan(source, model, progress=lambda step: steps.append((step.number, step.name)))
+    second_epoch = [number for number, name in dict.fromkeys(steps) if name == "train-share"][1]
+    with pytest.raises(KeyboardInterrupt):
+        fit_scan(source, model, work=work, executor=Ending(second_epoch))
+    trained = sorted(path.name for path in work.glob("*train-share*"))
+    assert len(trained) == 2 and len({name[:2] for name in trained}) == 2
+    again = fit_scan(source, model, work=work, executor=Ending(100))
+    assert_array_equal(parameters(again), parameters(once))
+    assert len(list(work.glob("*train-share*"))) == 3
+
+
+class EndingWithin(Ending):
+    """The same, when one of the networks has been trained."""
+
+    def run(self, function, tasks, shared=()):
+        for done in Serial().run(function, tasks, shared):
+            yield done
+            if shared[0] is streamed_networks._call:
+                raise KeyboardInterrupt
+
+
+def test_an_epoch_that_others_have_half_trained_is_refused(table, tmp_path):
+    source, model = scanned(table), single(epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        fit_scan(source, model, work=tmp_path / "work", executor=EndingWithin(0))
+    with pytest.raises(ValueError, match="holds 1 of 3 networks after epoch 1, trained by another number of workers"):
+        fit_scan(source, model, work=tmp_path / "work")
+
+
+@pytest.mark.slow
+def test_processes_and_a_cluster_train_the_same_networks(table, tmp_path):
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=200)
+    once = fit_scan(source, single())
+    assert_array_equal(parameters(fit_scan(source, single(), executor=Processes(2))), parameters(once))
+    with bw.cluster(n_workers=2):
+        assert_array_equal(parameters(fit_scan(source, single())), parameters(once))
+
+
+def test_the_second_stage_judges_the_epochs_as_in_memory(table):
+    bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
+    model = fit_scan(scanned(table, chunk_rows=300), single(epochs=(1, 4)))
+    stage = model["instances"]
+    assert stage.candidate_ == {"epochs": (1, 4)[int(np.argmin(stage.candidate_errors_))]}
+    column, fold = np.empty((bags.n_instances, 1)), bags.expand(bag_folds(bags, 3))
+    for k in range(3):
+        column[fold == k, 0] = stage.predictor_[k].predict(bags.instances[fold == k])
+    predicted = bags.replace(column)
+    assert_allclose(stage.judge.leave_one_out_error(predicted, y), stage.candidate_errors_.min(), rtol=1e-7)
+    head = clone(model["head"]).fit(predicted, y)
+    assert_allclose(model["head"].error_, head.error_, rtol=1e-7)
+    assert_allclose(model["head"].predict(predicted), head.predict(predicted), rtol=1e-6)
+    assert model["head"].feature_range_in_.ravel().tolist() == [column.min(), column.max()]
+
+
+def test_the_presets_of_the_paper_stream_too_and_bags_are_predicted_piece_by_piece(table, tmp_path):
+    assert streamed_methods() == ["instance-kme:single", "instance-kme:paper", "instance-kme:notebook"]
+    bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=400)
+    small = {"instances__folds": 3, "instances__regressor__hidden": (6,), "instances__regressor__epochs": 2}
+    model = fit_scan(source, method("instance-kme", preset="paper").set_params(**small))
+    assert not hasattr(model["instances"], "candidate_errors_")
+    found = predict_scan(model, source)
+    expected = dict(zip(bags.ids, model.predict(bags), strict=True))
+    assert_allclose(found.values, [expected[one] for one in found.ids], rtol=1e-6, atol=1e-8)
+    bw.save_model(model, tmp_path / "model.bagwise")
+    assert_array_equal(bw.load_model(tmp_path / "model.bagwise").predict(bags), model.predict(bags))
+
+
+# --- what is refused
+
+
+def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
+    with pytest.raises(
+        ValueError, match="instance-kme cannot be fitted from sums.*rows that stream instance-kme:single"
+    ):
+        fit_scan(scanned(table), "instance-kme")
+    medians = single().set_params(head__offset="median")
+    with pytest.raises(ValueError, match="BagPipeline cannot be fitted from sums"):
+        fit_scan(scanned(table), medians)
+    with pytest.raises(ValueError, match="every fold needs sums of its own, and 70 are too many; take at most 64"):
+        fit_scan(scanned(table), single().set_params(instances__folds=70))
+    with pytest.raises(ValueError, match="precision must be one of 'float32', 'tf32', not 'half'"):
+        fit_scan(scanned(table), single(precision="half"))
+    with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
+        fit_scan(scanned(table), single(learning_rate=1e30))
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    with pytest.raises(ValueError, match="device='cuda', but torch sees no GPU here; use device='cpu', or 'auto'"):
+        fit_scan(scanned(table), single(device="cuda"))
+    fit_scan(scanned(table), single(device="auto", epochs=1))
+
+
+def test_networks_on_a_device_are_as_good_and_the_same_again(table, monkeypatch):
+    """By batched products of torch on the CPU, which is what a GPU without triton does."""
+    pytest.importorskip("torch")
+    source = scanned(table, chunk_rows=1100)
+    here = fit_scan(source, single(epochs=10))
+    monkeypatch.setattr(streamed_networks, "announce", lambda *_: None)
+    monkeypatch.setattr(streamed_networks, "settled", lambda *_, **__: "cpu:0")
+    once, again = (fit_scan(source, single(epochs=10)) for _ in range(2))
+    assert_array_equal(parameters(once), parameters(again))
+    assert_array_equal(once["instances"].predictor_.x_shift, here["instances"].predictor_.x_shift)
+    assert 0.8 < once["head"].error_ / here["head"].error_ < 1.25
