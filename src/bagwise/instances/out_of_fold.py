@@ -308,8 +308,7 @@ class EachInstance(BaseEstimator):
         if hasattr(self.estimator, "transform"):
             bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
             self.estimator_ = clone(self.estimator).fit(bags.instances)
-            if bags.covariates is not None:
-                self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
+            self.fit_covariates(bags)
         else:
             one_of(self.beyond, BEYOND, "beyond")
             bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
@@ -332,6 +331,11 @@ class EachInstance(BaseEstimator):
         if scales:
             return self._scaled(bags)
         return bags.replace(self.estimator_.predict(_reached(bags, self).instances))
+
+    def fit_covariates(self, bags: Bags) -> None:
+        """Learn the scale of the covariates, if there are some."""
+        if bags.covariates is not None:
+            self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
 
     def _scaled(self, bags: Bags) -> Bags:
         scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)

@@ -20,14 +20,13 @@ from scipy.sparse import csc_array
 
 from bagwise.bags import Bags
 from bagwise.bags.checks import compared
-from bagwise.bags.frames import ArrayColumns, FrameColumns
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.execution import executor_for
 from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
-from bagwise.io.columns import any_row, one_label, one_target
+from bagwise.io.columns import any_row
 from bagwise.kernels.random_features import row_keys, scale_of
-from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.chunks import BagValues, Block, Chunk
 from bagwise.out_of_core.table_scan import Scan
 
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
@@ -92,6 +91,11 @@ class Passes:
         if not self.chunks:
             raise ValueError("the scan has no rows; look at `where`, or at the files")
 
+    def leave_out(self, empty: list[bool]) -> None:
+        """Forget chunks that were met, of which all rows are dropped."""
+        self.chunks = [chunk for chunk, none in zip(self.chunks, empty, strict=True) if not none]
+        self.own = [own for own, none in zip(self.own, empty, strict=True) if not none]
+
     def each(self, function: Callable, *shared, known=()) -> Iterator[Any]:
         """``function(chunk, *known, *shared)`` of every chunk, in order; ``known``: arrays with a row for every bag."""
         return in_order(self.executor, _visit, self._pieces(known), (function, *shared))
@@ -135,8 +139,8 @@ class PerBag:
             self._rows = grown
         return self._rows
 
-    def upto(self, n_bags: int) -> np.ndarray:
-        return self._rows[:n_bags]
+    def upto(self, n_bags: int) -> Any:
+        return None if self._rows is None else self._rows[:n_bags]
 
 
 def _visit(piece: Piece, function, *shared):
@@ -144,10 +148,12 @@ def _visit(piece: Piece, function, *shared):
         return function(piece.chunk, *piece.known, *shared)
 
 
-def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int) -> np.ndarray:
-    """Σ over the rows of every bag, the rows in any order: (n_bags, columns) in float64."""
-    # A matrix with a one for every row, in the line of its bag: compiled code adds the rows up, one after another.
-    cells = csc_array((np.ones(len(bag)), bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
+def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """Σ over the rows of every bag, by their weights if any, the rows in any order: (n_bags, columns) in float64."""
+    # A matrix with a one (or the weight) for every row, in the line of its bag: compiled code adds the rows up, one
+    # after another.
+    ones = np.ones(len(bag)) if weight is None else weight
+    cells = csc_array((ones, bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
     return cells @ np.asarray(values, dtype=np.float64)
 
 
@@ -275,6 +281,47 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """How much there is of every bag: a row for each, or one for the sum over bags.
+
+    ``sizes`` counts its rows, ``counted`` those of a weight above zero; ``totals`` and ``squares`` are Σ w and Σ w².
+    """
+
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, bag: np.ndarray, weight: np.ndarray | None, n_bags: int) -> Tally:
+        sizes = np.bincount(bag, minlength=n_bags).astype(np.float64)
+        if weight is None:
+            return cls(np.column_stack([sizes] * 4))
+        parts = (np.bincount(bag, of, n_bags) for of in ((weight > 0).astype(np.float64), weight, weight**2))
+        return cls(np.column_stack([sizes, *parts]))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.rows[:, 0].astype(np.int64)
+
+    @property
+    def counted(self) -> np.ndarray:
+        return self.rows[:, 1].astype(np.int64)
+
+    @property
+    def totals(self) -> np.ndarray:
+        return self.rows[:, 2]
+
+    @property
+    def effective(self) -> np.ndarray:
+        """(Σ w)² / Σ w², as `Bags.effective_sizes`."""
+        return self.rows[:, 2] ** 2 / self.rows[:, 3]
+
+    def refuse_empty(self, ids: np.ndarray, chunk: str = "") -> None:
+        """Every bag needs an instance that is not dropped, and one of a weight above zero."""
+        for empty, what in ((self.sizes == 0, "finite instance"), (self.counted == 0, "instance of weight above zero")):
+            if empty.any():
+                raise ValueError(f"{name_bags(ids, empty)} no {what}; every bag needs one: leave such bags out")
+
+
+@dataclass(frozen=True)
 class Survey:
     """What the first pass finds.
 
@@ -282,30 +329,49 @@ class Survey:
     ----------
     bags : Bags
         Every bag as one instance, its mean: they stand for the bags themselves where only ids, groups, names of
-        columns or means are asked for.
+        columns, covariates or means are asked for. Of a scan that is `Scan.spread`, without covariates.
+    apart : Bags
+        The same of the scan that was spread, with its covariates; ``bags`` where none was.
     y : array, a target per bag
-    sizes : array, the number of instances of every bag
+    weight : array, a weight per bag, or None
+    tally : Tally
     columns : `ColumnSums` of all instances
+    low, high : the range of every column over the instances of a weight above zero
     sample : array
         Distinct rows, drawn by a hash of their content.
     """
 
     bags: Bags
+    apart: Bags
     y: np.ndarray
-    sizes: np.ndarray
+    weight: np.ndarray | None
+    tally: Tally
     columns: ColumnSums
+    low: np.ndarray
+    high: np.ndarray
     sample: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of instances of every bag."""
+        return self.tally.sizes
+
+    @property
+    def totals(self) -> np.ndarray:
+        """The total weight of the instances of every bag: their number without weights."""
+        return self.tally.totals
 
 
 class _Seen(NamedTuple):
     """What is found in one chunk."""
 
     ids: np.ndarray
-    sizes: Any = None  # this and what follows: None in a chunk without rows
+    tally: Any = None  # this and what follows: None in a chunk without rows
     sums: Any = None
-    y: Any = None
-    groups: Any = None
+    values: BagValues | None = None
     columns: ColumnSums | None = None
+    low: Any = None
+    high: Any = None
     sample: Sample | None = None
 
 
@@ -319,67 +385,84 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
             Parameter("target"),
             " the name of its column",
         )
-    counts, sums = PerBag(), PerBag()
+    tally, sums, agreed = PerBag(), PerBag(), AgreedValues(scan)
     columns: Any = None
     sample: Any = None
-    y, groups = _Agreed(f"more than one target in column {scan.target!r}"), None
-    if scan.groups is not None:
-        groups = _Agreed(f"rows of more than one group in column {scan.groups!r}")
-    for own, seen in passes.meet(_look, scan.target, scan.groups, sampling):
-        counts.rows(passes.n_bags, seen.sizes)[own] += seen.sizes
+    low: Any = np.inf
+    high: Any = -np.inf
+    empty = []
+    for own, seen in passes.meet(_look, sampling):
+        agreed.take(own, seen.values, seen.ids, passes.n_bags)
+        tally.rows(passes.n_bags, seen.tally)[own] += seen.tally
+        empty.append(seen.columns is None)  # all its rows are dropped
+        if empty[-1]:
+            continue
         sums.rows(passes.n_bags, seen.sums)[own] += seen.sums
         columns = seen.columns if columns is None else columns.merge(seen.columns)
+        low, high = np.fmin(low, seen.low), np.fmax(high, seen.high)
         sample = seen.sample if sample is None else sample.merge(seen.sample)
-        y.take(own, seen.y, seen.ids, passes.n_bags)
-        if groups is not None:
-            groups.take(own, seen.groups, seen.ids, passes.n_bags)
+    passes.leave_out(empty)
     n_bags = passes.n_bags
+    found = Tally(tally.upto(n_bags))
+    found.refuse_empty(passes.ids)
     if n_bags < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    sizes = counts.upto(n_bags)
-    means = sums.upto(n_bags) / sizes[:, None]
-    labels = None if groups is None else groups.upto(n_bags)
-    bags = Bags(means, np.arange(n_bags + 1), passes.ids, groups=labels, feature_names=list(scan.feature_names))
-    return Survey(compared(bags), y.upto(n_bags), sizes, columns, sample.rows)  # no model's profile is of means
+    means, known = sums.upto(n_bags) / found.totals[:, None], agreed.upto(n_bags)
+    names, q = list(scan.feature_names), len(scan.covariates)
+    own, beside = {"groups": known.groups}, {"covariates": known.covariates, "covariate_names": scan.covariates or None}
+    offsets, ids = np.arange(n_bags + 1), passes.ids
+    if q and tuple(names[-q:]) == scan.covariates:
+        bags = Bags(means, offsets, ids, feature_names=names, **own)
+        apart = Bags(means[:, :-q], offsets, ids, feature_names=names[:-q], **own, **beside)
+    else:
+        bags = apart = Bags(means, offsets, ids, feature_names=names, **own, **beside)
+    bags, apart = (compared(one._with(categories=scan.categories)) for one in (bags, apart))  # no profile is of means
+    return Survey(bags, apart, known.y, known.weight, found, columns, low, high, sample.rows)
 
 
-def _look(chunk: Chunk, target, groups, sampling) -> _Seen:
+def _look(chunk: Chunk, sampling) -> _Seen:
     ids, bag = chunk.bags()
-    targets: list[Any] = []
-    labels: list[Any] = []
-    sums: Any = 0.0
+    if not len(ids):
+        return _Seen(ids)
+    values = chunk.of_bags(ids, bag)
+    tally, sums = np.zeros((len(ids), 4)), np.zeros(0)
     columns: Any = None
     sample: Any = None
-    for block in chunk.blocks(codes=bag, target=True, groups=groups is not None):
-        refuse_unusable(block.X, block.bag, ids, chunk)
-        targets.append(block.y)
-        labels.append(block.groups)
-        sums = sums + sum_rows(block.bag, block.X, len(ids))
+    low: Any = np.inf
+    high: Any = -np.inf
+    for block in chunk.blocks(codes=bag):
+        refuse_unusable(block, ids, chunk)
+        counted = block.X if block.weight is None else block.X[block.weight > 0]
+        if len(counted):
+            low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
+        tally = tally + Tally.of(block.bag, block.weight, len(ids)).rows
+        part = sum_rows(block.bag, block.X, len(ids), block.weight)
         found, drawn = ColumnSums.of(block.X), Sample.of(block.X, *sampling)
-        columns = found if columns is None else columns.merge(found)
-        sample = drawn if sample is None else sample.merge(drawn)
-    if not targets:
-        return _Seen(ids)
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
-    y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
-    group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
-    return _Seen(ids, np.bincount(bag, minlength=len(ids)), sums, y, group, columns, sample)
+        sums, columns, sample = (
+            (part, found, drawn) if columns is None else (sums + part, columns.merge(found), sample.merge(drawn))
+        )
+    return _Seen(ids, tally, sums, values, columns, low, high, sample)
 
 
-def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
-    import pyarrow as pa
-
-    return one_label(FrameColumns(pa.table({name: pa.array(labels)})), name, bag, first, ids)
-
-
-def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chunk) -> None:
-    """No NaN, nothing infinite, nothing whose square is."""
+def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
+    """No NaN, nothing infinite, nothing whose square is; no weight that is none."""
     with np.errstate(invalid="ignore"):
-        usable = (np.abs(X) <= FLOATS[X.dtype]).all(axis=1)
+        usable = (np.abs(block.X) <= FLOATS[block.X.dtype]).all(axis=1)
     if not usable.all():
+        raise ParameterError(
+            "missing",
+            f"{name_bags(ids, any_row(~usable, block.bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
+            f"feature values in {chunk.name}; fill missing ones in with ",
+            Parameter("missing", "impute"),
+            ", or leave such rows out with ",
+            Parameter("missing", "drop-instances"),
+            " or ",
+            Parameter("where"),
+        )
+    if block.weight is not None and not (wrong := np.isfinite(block.weight) & (block.weight >= 0)).all():
         raise ValueError(
-            f"{name_bags(ids, any_row(~usable, bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
-            f"feature values in {chunk.name}; fill them in, or leave such rows out with where="
+            f"{name_bags(ids, any_row(~wrong, block.bag, ids))} an instance weight that is negative, missing or "
+            f"infinite in {chunk.name}; weights are numbers from zero up"
         )
 
 
@@ -392,7 +475,28 @@ class _Agreed(PerBag):
 
     def take(self, own: np.ndarray, values: np.ndarray, ids: np.ndarray, n_bags: int) -> None:
         rows, old = self.rows(n_bags, values), own < self._met
-        differs = old & (rows[own] != values)
+        differs = old & np.reshape(rows[own] != values, (len(own), -1)).any(axis=1)
         if differs.any():
             raise ValueError(f"{name_bags(ids, differs)} {self.otherwise}; a bag has one, the same in all files")
         rows[own], self._met = values, n_bags
+
+
+class AgreedValues:
+    """The `BagValues` of all bags, which all chunks must agree on."""
+
+    def __init__(self, scan: Scan):
+        named = {
+            "y": f"more than one target in column {scan.target!r}",
+            "groups": f"rows of more than one group in column {scan.groups!r}",
+            "covariates": f"more than one value in a column of bag features ({', '.join(scan.covariates)})",
+            "weight": f"more than one bag weight in column {scan.bag_weights!r}",
+        }
+        self.parts = {name: _Agreed(otherwise) for name, otherwise in named.items()}
+
+    def take(self, own: np.ndarray, values: BagValues, ids: np.ndarray, n_bags: int) -> None:
+        for name, part in self.parts.items():
+            if (found := getattr(values, name)) is not None:
+                part.take(own, found, ids, n_bags)
+
+    def upto(self, n_bags: int) -> BagValues:
+        return BagValues(**{name: part.upto(n_bags) for name, part in self.parts.items()})

@@ -15,11 +15,12 @@ from bagwise.bags.training_profile import TrainingProfile
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
-from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.passes import Passes, Survey, survey
+from bagwise.out_of_core.scan_imputation import fit_imputation
 from bagwise.out_of_core.sums import (
     SUMMABLE,
     Prepare,
@@ -41,7 +42,7 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
-    """The stage, fitted as if on all instances.
+    """The stage, fitted as if on all instances; covariates of the bags are scaled by a scaler of their own.
 
     scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
     """
@@ -56,6 +57,7 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     names = [name for name, _ in stage.estimator.steps]
     stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
+    stage.fit_covariates(survey.bags)
     remember_columns(stage, survey.bags)
     return stage
 
@@ -105,18 +107,31 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    model: Any = _made(name, random_state)
-    passes = Passes(scan, executor)
+    whole: Any = _made(name, random_state, scan)
+    imputation, model = _imputation(whole)
+    if imputation is not None:
+        imputation, scan = fit_imputation(imputation, Passes(scan, executor))
     stages, head = _parts(model)
     if not stages:
-        model, found = _fit_features(head, passes)
+        spread = scan if isinstance(head, EmbeddingRidge) else scan.spread()
+        model, found = _fit_features(head, Passes(spread, executor))
+    elif _kind(stages[0]) == "ridge":
+        model, found = _fit_predictions(model, stages[0], head, Passes(scan.spread(), executor))
     else:
-        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
-        model, found = fit_stages(model, stages[0], head, passes)
+        model, found = _fit_pooled(model, stages[0], head, Passes(scan, executor))
     # of the instances: the bags of a survey are their means
-    low, high = found.columns.low, found.columns.high
-    remember_range(_first(model), low, high)
-    model.profile_ = TrainingProfile(found.bags, means_within=(low, high))
+    n = _first(model).n_features_in_
+    remember_range(_first(model), found.low[:n], found.high[:n])
+    bags = found.apart
+    if imputation is not None:
+        model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
+        p = len(imputation.medians_)  # without the share of missing values
+        bags = bags._with(instances=bags.instances[:, :p], feature_names=bags.feature_names[:p])
+        remember_columns(imputation, bags)
+        remember_range(imputation, found.low[:p], found.high[:p])
+    beside = np.empty((1, 0)) if bags.covariates is None else bags.covariates
+    ends = (found.low[: bags.n_features], beside.min(axis=0)), (found.high[: bags.n_features], beside.max(axis=0))
+    model.profile_ = TrainingProfile(bags, means_within=tuple(map(np.concatenate, ends)))
     return model, found
 
 
@@ -133,14 +148,27 @@ def summable_methods() -> list[str]:
 # What can be summed -----------------------------------------------------------------------------------------------
 
 
-def _made(name, random_state: int):
-    model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
+def _made(name, random_state: int, scan: Scan):
+    if isinstance(name, str):
+        missing = "impute" if getattr(scan, "missing", "") == "impute" else "refuse"
+        model = method(name, missing=missing, random_state=random_state)
+    else:
+        model = clone(name)
     if not _summable(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
             f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}"
         )
     return model
+
+
+def _imputation(model) -> tuple[Imputation | None, Any]:
+    """The step that fills in missing values, if there is one; and the rest."""
+    if not isinstance(model, Pipeline) or not isinstance(model.steps[0][1], Imputation):
+        return None, model
+    rest = clone(model)
+    rest.steps = rest.steps[1:]
+    return model.steps[0][1], rest.steps[0][1] if len(rest.steps) == 1 else rest
 
 
 def _parts(model) -> tuple[list, Any]:
@@ -160,7 +188,7 @@ def _kind(stage) -> str | None:
 
 
 def _summable(model) -> bool:
-    stages, head = _parts(model)
+    stages, head = _parts(_imputation(model)[1])
     kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
     if not isinstance(head, EmbeddingRidge | EvidenceRidge | AggregateGP):
         return False
@@ -196,7 +224,8 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
     found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
-    head = clone(head).fit_rows(predicted.bags, found.y, embed_predictions(head, passes, found, predicted))
+    embedded = embed_predictions(head, passes, found, predicted)
+    head = clone(head).fit_rows(predicted.bags, found.y, embedded, sample_weight=found.weight)
     return _with_steps(model, stage, head), found
 
 
@@ -205,8 +234,13 @@ def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     embedding = head.embedding_for(head.settings()[0])
     found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    more = {"exposure": found.sizes} if isinstance(head, AggregateGP) else {}
-    return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
+    more: dict[str, Any] = {"sample_weight": found.weight}
+    if not isinstance(head, AggregateGP):
+        return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
+    fitted = clone(head).fit_rows(found.bags, found.y, embedded, **more, exposure=found.totals)
+    if passes.scan.weights is not None:
+        fitted.with_exposure_ = True
+    return fitted, found
 
 
 def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
@@ -215,10 +249,11 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[obj
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     bags = stage.transform(found.bags)  # scaling is affine: the mean of scaled instances
     if not isinstance(embedding, Statistics):  # the mean of a bag of means is the mean
-        return _with_steps(model, stage, clone(head).fit(bags, found.y)), found
-    remember_columns(embedding, bags)
-    rows = embedding.keep_varying(statistics_rows(embedding, passes, found.sizes, Prepare(stage)))
-    return _with_steps(model, stage, clone(head).fit_rows(bags, found.y, [({}, embedding, rows)])), found
+        return _with_steps(model, stage, clone(head).fit(bags, found.y, sample_weight=found.weight)), found
+    embedding.remember_levels(bags.without_covariates())
+    rows = embedding.keep_varying(statistics_rows(embedding, passes, found.tally, Prepare(stage)))
+    fitted = clone(head).fit_rows(bags, found.y, [({}, embedding, rows)], sample_weight=found.weight)
+    return _with_steps(model, stage, fitted), found
 
 
 def _first(model):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import Pipeline
@@ -13,10 +13,11 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
 from bagwise.explanations.contributions import by_rows, unwrapped
-from bagwise.instances import EachInstance
+from bagwise.instances import EachInstance, Imputation
 from bagwise.io.atomic_files import new_folder, refuse_place
-from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PerBag, refuse_unusable, sum_rows
+from bagwise.out_of_core.chunks import BagValues, Chunk
+from bagwise.out_of_core.passes import BLOCK_ROWS, AgreedValues, Passes, PerBag, Tally, refuse_unusable, sum_rows
+from bagwise.out_of_core.scan_imputation import impute
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import AggregateGP
@@ -68,16 +69,34 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
         refuse_place(out)
         if scan.bag in COLUMNS:
             raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
-    found = _predict(passes, model)
+    stages, model = _steps(model)
+    if stages and isinstance(stages[0], Imputation):
+        compare_columns(_columns(scan), stages[0])
+        passes, stages = Passes(impute(stages[0], passes), executor), stages[1:]
+    found = _predict(passes, stages, model)
     if out is not None:
         new_folder(out, lambda folder: _write(folder, scan.bag, found))
     return found
 
 
-def _predict(passes: Passes, model) -> Predictions:
-    stages, last = ([], model) if not isinstance(model, Pipeline) else (model[:-1], unwrapped(model[-1]))
+def _steps(model) -> tuple[list, Any]:
+    """The stages of a fitted model, and the regressor at the end."""
+    if not isinstance(model, Pipeline):
+        return [], model
+    return [step for _, step in model.steps[:-1]], unwrapped(model.steps[-1][1])
+
+
+def _columns(scan: Scan) -> Bags:
+    """A bag with the columns of the scan, to be compared with those of training."""
+    names, beside = list(scan.feature_names), {}
+    if scan.covariates:
+        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
+    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
+
+
+def _predict(passes: Passes, stages: list, last) -> Predictions:
     if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
-        return _sum(passes, model, mean=getattr(last, "aggregate", "mean") == "mean")
+        return _sum(passes, stages, last)
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(passes, stages[0], last)
     raise ValueError(
@@ -89,7 +108,7 @@ def _predict(passes: Passes, model) -> Predictions:
 def _has_moments(head) -> bool:
     embedding = getattr(head, "embedding_", None)
     summable = isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
-    return summable and head.beside_ is None and head.offset == "none"
+    return summable and head.offset == "none"
 
 
 def _write(folder: Path, bag: str, found: Predictions) -> None:
@@ -102,15 +121,18 @@ def _write(folder: Path, bag: str, found: Predictions) -> None:
         pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
 
 
-def _sum(passes: Passes, model, *, mean: bool) -> Predictions:
-    counts, totals, far = PerBag(), PerBag(), _Far()
-    for own, (_, count, total, marked, firsts) in passes.meet(_alone, model, list(passes.scan.feature_names)):
-        counts.rows(passes.n_bags, count)[own] += count
+def _sum(passes: Passes, stages: list, last) -> Predictions:
+    tallies, totals, far = PerBag(), PerBag(), _Far()
+    names = list(passes.scan.feature_names), list(passes.scan.covariates)
+    for own, (_, tally, total, marked, firsts) in passes.meet(_alone, stages, last, names):
+        tallies.rows(passes.n_bags, tally)[own] += tally
         totals.rows(passes.n_bags, total)[own] += total
         far.take(own, marked, firsts, passes.n_bags)
-    sizes = counts.upto(passes.n_bags)
+    tally = Tally(tallies.upto(passes.n_bags))
+    tally.refuse_empty(passes.ids)
     far.warn(passes.ids)
-    return Predictions(passes.ids, totals.upto(passes.n_bags) / (sizes if mean else 1), sizes)
+    is_mean = getattr(last, "aggregate", "mean") == "mean"
+    return Predictions(passes.ids, totals.upto(passes.n_bags) / (tally.totals if is_mean else 1), tally.sizes)
 
 
 class _Far(PerBag):
@@ -141,38 +163,63 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
             firsts.setdefault(int(lowest), found)
 
 
-def _alone(chunk: Chunk, model, names) -> tuple:
-    """Of the bags of a chunk: ids, numbers of rows, the sum of what every row is predicted alone, and far values."""
+def _alone(chunk: Chunk, stages: list, last, names) -> tuple:
+    """Of the bags of a chunk: ids, how much there is of each, Σ of what every row is predicted alone, and far values.
+
+    The predictions are summed by the weights of the rows.
+    """
     ids, bag = chunk.bags()
-    sums, marked = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
+    tally, sums, marked = np.zeros((len(ids), 4)), np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
-    first = model.steps[0][1] if isinstance(model, Pipeline) else model
-    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        refuse_unusable(block.X, block.bag, ids, chunk)
-        alone = model.predict(compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names)))
-        _far(block.X, block.bag, first, names, marked, firsts)  # after predict, which has compared the columns
-        sums += sum_rows(block.bag, alone[:, None], len(ids))[:, 0]
-    return ids, np.bincount(bag, minlength=len(ids)), sums, marked, firsts
+    first, (features, covariates) = [*stages, last][0], names
+    exposed = getattr(last, "with_exposure_", False) and last.counts_exposure
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag, covariates=True):
+        refuse_unusable(block, ids, chunk)
+        tally += Tally.of(block.bag, block.weight, len(ids)).rows
+        block = block if block.weight is None else block.select(block.weight > 0)
+        if not len(block.bag):
+            continue
+        beside = {} if block.covariates is None else {"covariates": block.covariates, "covariate_names": covariates}
+        alone = Bags(block.X, np.arange(len(block.X) + 1), feature_names=features, **beside)
+        if exposed:  # what is predicted is proportional to the weight, and is no more to be multiplied by it
+            alone = alone if block.weight is None else alone.with_weights(block.weight)
+        found: Any = compared(alone)
+        for stage in stages:
+            found = stage.transform(found)
+        values = last.predict(found)
+        seen = alone if first.n_covariates_in_ else alone.spread()  # after predict, which has compared the columns
+        _far(seen.instances, block.bag, first, list(seen.feature_names), marked, firsts)
+        sums += sum_rows(block.bag, values[:, None], len(ids), None if exposed else block.weight)[:, 0]
+    return ids, tally, sums, marked, firsts
 
 
 def _from_statistics(passes: Passes, stage, head) -> Predictions:
     names = list(passes.scan.feature_names)
-    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), stage)
-    counts, far = PerBag(), _Far()
-    for own, (_, count, marked, firsts) in passes.meet(_count, stage, names):
-        counts.rows(passes.n_bags, count)[own] += count
+    compare_columns(_columns(passes.scan), stage)
+    tallies, far, agreed, empty = PerBag(), _Far(), AgreedValues(passes.scan), []
+    for own, (ids, tally, values, marked, firsts) in passes.meet(_count, stage, names):
+        tallies.rows(passes.n_bags, tally)[own] += tally
+        agreed.take(own, values, ids, passes.n_bags)
         far.take(own, marked, firsts, passes.n_bags)
-    sizes = counts.upto(passes.n_bags)
+        empty.append(not tally[:, 0].any())
+    passes.leave_out(empty)
+    tally = Tally(tallies.upto(passes.n_bags))
+    tally.refuse_empty(passes.ids)
     far.warn(passes.ids)
-    rows = statistics_rows(head.embedding_, passes, sizes, Prepare(stage))
-    return Predictions(passes.ids, head.head_.predict(rows[:, head.embedding_.varies_]), sizes)
+    rows = statistics_rows(head.embedding_, passes, tally, Prepare(stage))[:, head.embedding_.varies_]
+    if head.beside_ is not None:
+        covariates = agreed.upto(passes.n_bags).covariates
+        rows = head.beside_.join(rows, stage.covariate_scaler_.transform(covariates))
+    return Predictions(passes.ids, head.head_.predict(rows), tally.sizes)
 
 
 def _count(chunk: Chunk, stage, names) -> tuple:
     ids, bag = chunk.bags()
-    marked = np.zeros(len(ids), dtype=bool)
+    tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        refuse_unusable(block.X, block.bag, ids, chunk)
+        refuse_unusable(block, ids, chunk)
+        tally += Tally.of(block.bag, block.weight, len(ids)).rows
         _far(block.X, block.bag, stage, names, marked, firsts)
-    return ids, np.bincount(bag, minlength=len(ids)), marked, firsts
+    values = chunk.of_bags(ids, bag) if len(ids) else BagValues()
+    return ids, tally, values._replace(y=None, groups=None, weight=None), marked, firsts

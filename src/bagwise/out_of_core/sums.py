@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.bags import Bags, bag_folds, remember_columns
+from bagwise.bags import Bags, bag_folds, check_weights, remember_columns
 from bagwise.embeddings import KernelMean, LandmarkMean
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
@@ -23,7 +23,7 @@ from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Survey, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Survey, Tally, sum_rows
 
 CACHED_ROWS = 2048
 MOST_FOLDS = 64
@@ -68,20 +68,24 @@ def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[O
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
-    bags, y = survey.bags, survey.y
+    bags, y = survey.apart, survey.y
     stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
     if (n_folds := stage.fold_.max() + 1) > MOST_FOLDS:
         raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
     origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
-    weights = 1.0 / survey.sizes if stage.weighting == "bag" else np.ones(len(y))
-    known = (stage.fold_, weights / np.average(weights, weights=survey.sizes), y)
+    importance = check_weights(survey.weight, bags)
+    if importance is not None and len(set(stage.fold_[importance > 0].tolist())) < 2:
+        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
+    weights = 1.0 / survey.totals if stage.weighting == "bag" else np.ones(len(y))
+    weights = weights if importance is None else weights * importance
+    known = (stage.fold_, weights / np.average(weights, weights=survey.totals), y)
     sums = passes.total(_fold_sums, features, origin, known=known, add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
     models = FoldRidges(features, without)
     means, found = _predictions(passes, survey, stage.fold_, models)
-    predicted = stage.adopt(replace(result, predictions=means), bags, y)
+    predicted = stage.adopt(replace(result, predictions=means), bags, y, importance)
     chosen = result.candidates.index(stage.candidate_)
     one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
     return stage, Predicted(models.only(chosen), one, predicted, stage.fold_)
@@ -91,7 +95,8 @@ def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.
     """Σ w d dᵀ of the rows of every fold that has some here."""
     sums: dict[int, np.ndarray] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS):
-        targets, root = y[block.bag], np.sqrt(weight[block.bag])
+        targets, root = y[block.bag], weight[block.bag]
+        root = np.sqrt(root if block.weight is None else root * block.weight)
         for k, rows in by_fold(fold[block.bag]):
             d = design(features.transform(block.X[rows]), targets[rows], origin)
             d *= root[rows, None]
@@ -119,7 +124,7 @@ def _predictions(passes: Passes, survey: Survey, fold, models: FoldRidges) -> tu
     for own, (sums, found) in zip(passes.own, passes.each(_chunk_predictions, models, known=(fold,)), strict=True):
         total[own] += sums
         columns = found if columns is None else columns.merge(found)
-    return total / survey.sizes[:, None], columns
+    return total / survey.totals[:, None], columns
 
 
 def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
@@ -127,7 +132,7 @@ def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> tuple[np.ndarr
     parts = []
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
-        sums = sums + sum_rows(block.bag, predictions, len(fold))
+        sums = sums + sum_rows(block.bag, predictions, len(fold), block.weight)
         parts.append(ColumnSums.of(predictions))
     return sums, ColumnSums.merged(parts)
 
@@ -150,21 +155,23 @@ class Extremes(NamedTuple):
         self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
 
 
-def statistics_rows(embedding, passes: Passes, sizes: np.ndarray, prepare) -> np.ndarray:
-    """The columns of `Pool` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
+def statistics_rows(embedding, passes: Passes, tally: Tally, prepare) -> np.ndarray:
+    """The columns of `Statistics` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
     width = len(passes.scan.feature_names)
     sums, extremes = np.zeros((passes.n_bags, 2 * width)), Extremes.none(passes.n_bags, width)
     for own, (part, low, high) in zip(passes.own, passes.each(_first, prepare), strict=True):
         sums[own] += part
         extremes.take(own, low, high)
-    mean, size = np.hsplit(sums / sizes[:, None], 2)
-    powers = passes.sum_by_bag(_second, prepare, known=(mean,)) / sizes[:, None]
+    mean, size = np.hsplit(sums / tally.totals[:, None], 2)
+    powers = passes.sum_by_bag(_second, prepare, known=(mean,)) / tally.totals[:, None]
     central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
     deviation = np.sqrt(central[2])
-    known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(sizes)}
+    known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(tally.counted)}
     known |= {"variance": central[2], "deviation": deviation}
     known |= {name: shape(power, central[power], deviation, size) for name, power in POWERS.items()}
-    return np.column_stack([known[name] for name in embedding.statistics])
+    plain = ~getattr(embedding, "levels_", np.zeros(width, dtype=bool))  # of a level, the mean is all there is to say
+    parts = [known[name] if name in ("mean", "size") else known[name][:, plain] for name in embedding.statistics]
+    return np.column_stack(parts if "mean" in embedding.statistics or plain.all() else [*parts, mean[:, ~plain]])
 
 
 def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -175,9 +182,12 @@ def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n_bags = len(ids)
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
-        sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags)
+        sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags, block.weight)
         extremes = Extremes.none(n_bags, X.shape[1]) if extremes is None else extremes
         order = np.argsort(block.bag, kind="stable")
+        order = order if block.weight is None else order[block.weight[order] > 0]
+        if not len(order):
+            continue
         bags, starts = np.unique(block.bag[order], return_index=True)
         low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
         extremes.take(bags, low, high)
@@ -190,7 +200,8 @@ def _second(chunk: Chunk, mean, prepare) -> np.ndarray:
     for block in chunk.blocks(rows=BLOCK_ROWS):
         centred = prepare(block.X) - mean[block.bag]
         square = centred * centred
-        sums = sums + sum_rows(block.bag, np.hstack([square, square * centred, square * square]), len(mean))
+        powers = np.hstack([square, square * centred, square * square])
+        sums = sums + sum_rows(block.bag, powers, len(mean), block.weight)
     return sums
 
 
@@ -214,8 +225,9 @@ def embed_features(head, passes: Passes, survey: Survey) -> Embedded:
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
         embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
-        remember_columns(embedding, survey.bags)
-        yield setting, embedding, passes.sum_by_bag(sum_features, embedding.features_.transform) / survey.sizes[:, None]
+        remember_columns(embedding, survey.bags.without_covariates())
+        sums = passes.sum_by_bag(sum_features, embedding.features_.transform)
+        yield setting, embedding, sums / survey.totals[:, None]
 
 
 def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -223,7 +235,7 @@ def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> 
     sums: Any = 0.0
     ids, codes = chunk.bags()
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
-        sums = sums + sum_rows(block.bag, features(block.X), len(ids))
+        sums = sums + sum_rows(block.bag, features(block.X), len(ids), block.weight)
     return sums
 
 
@@ -233,7 +245,8 @@ def embed_landmarks(head, passes: Passes, survey: Survey) -> Embedded:
     fitted: list[LandmarkMean] = [
         head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
     ]
-    weight = unbiasing(survey.sizes) / survey.sizes
+    effective = survey.tally.effective
+    weight = unbiasing(effective) / survey.totals
     seconds: Any = None
     sums = np.zeros((passes.n_bags, sum(len(one.landmarks_) for one in fitted)))
     for own, (rows, second) in zip(passes.own, passes.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
@@ -241,8 +254,8 @@ def embed_landmarks(head, passes: Passes, survey: Survey) -> Embedded:
         seconds = second if seconds is None else [a + b for a, b in zip(seconds, second, strict=True)]
     ends = np.cumsum([len(one.landmarks_) for one in fitted])[:-1]
     for setting, embedding, own, second in zip(settings, fitted, np.split(sums, ends, axis=1), seconds, strict=True):
-        means = own / survey.sizes[:, None]
-        embedding.keep_noise(means, second, survey.sizes)
+        means = own / survey.totals[:, None]
+        embedding.keep_noise(means, second, effective)
         yield setting, embedding, means
 
 
@@ -251,8 +264,8 @@ def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.nd
     seconds: list[Any] = [0.0] * len(fitted)
     for block in chunk.blocks(rows=BLOCK_ROWS):
         phis = [one.similarities(block.X) for one in fitted]
-        sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight))
-        w = weight[block.bag]
+        sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight), block.weight)
+        w = weight[block.bag] if block.weight is None else weight[block.bag] * block.weight
         seconds = [second + (phi.T * w) @ phi for second, phi in zip(seconds, phis, strict=True)]
     return sums, seconds
 
@@ -266,22 +279,35 @@ def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted
     columns, settings = predicted.columns, head.settings()
     spread = float(columns.deviation[0]) or 1.0
     found = float(columns.low[0]), float(columns.high[0]), float(columns.mean[0]), spread
-    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(predicted.bags, *found) for setting in settings]
+    bags = predicted.bags.without_covariates()
+    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(bags, *found) for setting in settings]
     longest = max(fitted, key=lambda one: one.length_)
     known = (predicted.fold,)
     scale = longest.spread_, *longest.range_
     means = passes.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
-    means /= survey.sizes[:, None]  # in place: of all that this process holds, it is the largest
+    means /= survey.totals[:, None]  # in place: of all that this process holds, it is the largest
     for setting, embedding in zip(settings, fitted, strict=True):
         # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.
         yield setting, embedding, means[:, : embedding.length_] @ embedding.to_features_
 
 
 def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> np.ndarray:
-    # A number per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
-    found = [(block.bag, models.predict(block.X, fold[block.bag])[:, 0]) for block in chunk.blocks(rows=BLOCK_ROWS)]
-    bag, values = (np.concatenate(part) for part in zip(*found, strict=True))
-    sizes = np.bincount(bag, minlength=len(fold))
-    spread, low, high = scale
-    values = np.clip(values / spread, low, high)[np.argsort(bag, kind="stable")]
-    return interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]
+    # Numbers per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
+    found = [
+        (block.bag, models.predict(block.X, fold[block.bag])[:, 0], block.weight)
+        for block in chunk.blocks(rows=BLOCK_ROWS)
+    ]
+    sums = np.zeros((len(fold), interpolant.length))
+    bag, values = (np.concatenate(part) for part in list(zip(*found, strict=True))[:2])
+    weight = np.ones(len(bag)) if found[0][2] is None else np.concatenate([one[2] for one in found])
+    order = np.argsort(bag, kind="stable")
+    order = order[weight[order] > 0]
+    sizes, total = np.bincount(bag[order], minlength=len(fold)), np.bincount(bag, weight, len(fold))
+    there = sizes > 0
+    if there.any():
+        spread, low, high = scale
+        values = np.clip(values / spread, low, high)[order]
+        offsets = np.append(0, np.cumsum(sizes[there]))
+        own = Bags(values, offsets, weights=None if found[0][2] is None else weight[order])
+        sums[there] = interpolant.means(own) * total[there, None]
+    return sums
