@@ -76,13 +76,15 @@ def fit(
             scans.refuse_options(context, *scans.IN_MEMORY)
             method = scans.method_for(context, method, messages)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
+                treatment = "impute" if missing == "impute" else "refuse"
+                unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
                 scan = scans.open_scan(table, columns, where, messages)
                 with messages.spinner(f"fitting {method}"):
                     model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
                 training |= {"where": where}
+                columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}

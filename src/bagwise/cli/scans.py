@@ -10,21 +10,12 @@ import typer
 
 from bagwise.cli import options as o
 
-COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes of the columns
+# What a scan takes of the columns.
+COLUMNS = ("bag", "target", "features", "ignore", "groups", "weights", "bag_features", "categories", "dates")
+COLUMNS += ("missing", "fill_values")
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
-IN_MEMORY = (
-    *("level", "intervals", "scores", "time_budget", "report", "missing", "weights", "exposure", "bag_feature"),
-    *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
-)
-NOT_SCANNED = {
-    "weights": "instance weights",
-    "bag_features": "covariates of bags",
-    "fill_values": "numbers that stand for missing values",
-    "targets": "a second table",
-    "categories": "categories",
-    "dates": "dates",
-}
+IN_MEMORY = ("level", "intervals", "scores", "time_budget", "report", "decimal", "keep", "targets")
 
 
 @contextmanager
@@ -94,9 +85,8 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
 
     if hasattr(model, "target_names_"):
         raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
-    for name, what in NOT_SCANNED.items():  # without it the prediction would be another one
-        if columns.get(name):
-            raise ValueError(f"the model was fitted with {what}, which are read in memory only: use --engine memory")
+    if columns.get("targets"):  # without it the prediction would be another one
+        raise ValueError("the model was fitted with a second table, which is read in memory only: use --engine memory")
     scan = open_scan(tables, columns, where, messages)
     folder = out if out is not None and not out.suffix else None
     with messages.spinner("predicting"):
