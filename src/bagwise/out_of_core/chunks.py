@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
+from hashlib import blake2b
 from itertools import groupby
 from operator import and_
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
-from bagwise.bags.frames import FrameColumns, with_missing
+from bagwise.bags.frames import FrameColumns
 from bagwise.bags.validation import absent, name_bags
 from bagwise.io.columns import Roles, one_label, one_per_bag, one_target
 from bagwise.io.conditions import Where
@@ -167,7 +168,7 @@ class Chunk:
 
     def _columns(self, table):
         """The columns of a table as numbers: plain ones, levels of categories, and parts of dates."""
-        layout, plain = self.layout, _Numbers(table, self.name, self.layout.fill_values)
+        layout, plain = self.layout, FrameColumns(table, self.layout.fill_values)
         levels = {name: own for name, own in layout.levels.items() if name in plain.names}
         dates = [name for name in layout.dates if name in plain.names]
         return encode(plain, Roles(bag=layout.bag, features=[], categories=levels, dates=dates))[0]
@@ -178,17 +179,7 @@ class Chunk:
         columns = list(dict.fromkeys(columns))
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
         for table in self.rows.tables(needed, rows):
-            yield self._typed((table if where is None else self._kept(table)).select(columns))
-
-    def _kept(self, table):
-        import pyarrow as pa
-
-        try:
-            return self.layout.where.keep(table)
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"{self.name} has other types than it had, and where fails; scan it again ({error})"
-            ) from error
+            yield self._typed((table if where is None else where.keep(table)).select(columns))
 
     def _typed(self, table):
         """Ids and groups in the type of all files, so that equal ones are equal."""
@@ -221,27 +212,6 @@ def _rebatch(tables: Iterator, rows: int) -> Iterator:
             held, count = [*held, table], count + table.num_rows
     if held:
         yield pa.concat_tables(held)
-
-
-class _Numbers(FrameColumns):
-    """The columns of a table of a chunk; one that holds no numbers any more is refused by the name of the chunk."""
-
-    def __init__(self, table, chunk: str, fill_values):
-        super().__init__(table, fill_values)
-        self.table, self.chunk = table, chunk
-
-    def numbers(self, name) -> np.ndarray:
-        """A column as numbers, with NaN for null and for the fill values."""
-        import pyarrow as pa
-
-        column = self.table[name]
-        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        try:
-            return with_missing((column if plain else column.cast(pa.float64())).to_numpy(), self.fill_values)
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"column {name!r} of {self.chunk} is {column.type} where numbers were; scan it again"
-            ) from error
 
 
 def _matrix(columns, names, dtype: np.dtype) -> np.ndarray:
@@ -378,6 +348,7 @@ class FileRows:
     part: Part
     groups: tuple[int, ...]
     n_rows: int
+    marks: tuple[bytes, ...] = ()
 
     @property
     def name(self) -> str:
@@ -400,6 +371,25 @@ class FileRows:
         there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
         if sum(there) != self.n_rows:
             raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
+        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
+            raise ValueError(
+                f"{self.name}: columns or values are not what they were when the table was scanned; the file was "
+                "written anew: scan it again"
+            )
+
+
+def _mark(group) -> bytes:
+    """What a footer says of a row group: columns, types, sizes, places and ranges. Rows that differ have another."""
+    columns = (group.column(j) for j in range(group.num_columns))
+    said = [
+        (one.path_in_schema, one.physical_type, one.total_compressed_size, one.data_page_offset, _range(one.statistics))
+        for one in columns
+    ]
+    return blake2b(repr(said).encode(), digest_size=8).digest()
+
+
+def _range(statistics) -> tuple | None:
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
 @dataclass(frozen=True)
@@ -504,6 +494,7 @@ class Footer:
     part: Part
     schema: Any  # of pyarrow
     sizes: tuple[int, ...]
+    marks: tuple[bytes, ...]
 
     @property
     def names(self) -> list[str]:
@@ -543,8 +534,9 @@ def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
 
 def _read(part: Part) -> Footer:
     with part.open() as file:
-        groups = range(file.metadata.num_row_groups)
-        return Footer(part, file.schema_arrow, tuple(file.metadata.row_group(k).num_rows for k in groups))
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        sizes, marks = tuple(group.num_rows for group in groups), tuple(map(_mark, groups))
+        return Footer(part, file.schema_arrow, sizes, marks)
 
 
 def agree(footers: list[Footer], asked: list, *, only: bool):
@@ -572,4 +564,5 @@ def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
 
 
 def _rows(footer: Footer, groups: list[int]) -> FileRows:
-    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups))
+    marks = tuple(footer.marks[k] for k in groups)
+    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups), marks)

@@ -107,7 +107,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    whole: Any = _made(name, random_state, scan)
+    whole, source = _made(name, random_state, scan), scan
     imputation, model = _imputation(whole)
     if imputation is not None:
         imputation, scan = fit_imputation(imputation, Passes(scan, executor))
@@ -132,6 +132,7 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) ->
     beside = np.empty((1, 0)) if bags.covariates is None else bags.covariates
     ends = (found.low[: bags.n_features], beside.min(axis=0)), (found.high[: bags.n_features], beside.max(axis=0))
     model.profile_ = TrainingProfile(bags, means_within=tuple(map(np.concatenate, ends)))
+    source.warn_of_new_files()
     return model, found
 
 

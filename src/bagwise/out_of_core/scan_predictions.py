@@ -74,6 +74,7 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
         compare_columns(_columns(scan), stages[0])
         passes, stages = Passes(impute(stages[0], passes), executor), stages[1:]
     found = _predict(passes, stages, model)
+    scan.warn_of_new_files()
     if out is not None:
         new_folder(out, lambda folder: _write(folder, scan.bag, found))
     return found

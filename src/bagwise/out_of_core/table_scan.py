@@ -76,6 +76,23 @@ class Scan:
     bag_weights: str | None = None
     missing: str = "refuse"
     categories: dict | None = None
+    source: Any = None  # of files
+    left_out: tuple[str, ...] = ()  # paths of files of which no row is read
+
+    def warn_of_new_files(self) -> None:
+        """Warn of files that are there now and were not when the table was scanned: they are not read."""
+        if self.source is None:
+            return
+        known = {chunk.rows.part.path for chunk in self.chunks if isinstance(getattr(chunk, "rows", None), FileRows)}
+        known |= set(self.left_out)
+        new = [part.name for part in find_parts(self.source) if part.path not in known]
+        if new:
+            others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
+            warnings.warn(
+                f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read; scan it again "
+                "to take them in",
+                stacklevel=3,
+            )
 
     def spread(self) -> Scan:
         """The same rows, with the covariates of their bags as columns behind the features, as by `Bags.spread`."""
@@ -225,7 +242,9 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
     runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
-    return _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), how)
+    found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), how)
+    read = {run.part.path for run in runs}
+    return replace(found, source=source, left_out=tuple(part.path for part in parts if part.path not in read))
 
 
 def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
@@ -237,7 +256,9 @@ def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: 
     table = _as_arrow(columns, roles, [name for name in columns.names if name in set(asked) - set(_ignored(roles))])
     where = None if where is None else where.fitting(table.schema)
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
-    return _gather(runs, table.schema, _as_texts(roles), where, table.num_rows, how)
+    roles = _as_texts(roles)
+    roles = replace(roles, ignore=[name for name in as_list(roles.ignore) if name in table.column_names])
+    return _gather(runs, table.schema, roles, where, table.num_rows, how)
 
 
 def _ignored(roles: Roles) -> list:
