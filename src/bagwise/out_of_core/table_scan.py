@@ -252,19 +252,13 @@ def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: 
     require_pyarrow("a table chunk by chunk")
     refuse_unknown(columns.names, where.names if where else [])
     names, beside, _ = _choose(columns, roles, dict.fromkeys(roles.category_list, ()))
-    asked = [*_asked(roles, where, columns.names), *names, *beside]
-    table = _as_arrow(columns, roles, [name for name in columns.names if name in set(asked) - set(_ignored(roles))])
+    carried = {*_asked(replace(roles, ignore=()), where, columns.names), *names, *beside}
+    table = _as_arrow(columns, roles, [name for name in columns.names if name in carried])
     where = None if where is None else where.fitting(table.schema)
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
     roles = _as_texts(roles)
     roles = replace(roles, ignore=[name for name in as_list(roles.ignore) if name in table.column_names])
     return _gather(runs, table.schema, roles, where, table.num_rows, how)
-
-
-def _ignored(roles: Roles) -> list:
-    """What is ignored and has no role, so that it need not be carried."""
-    others = replace(roles, ignore=()).asked()
-    return [name for name in as_list(roles.ignore) if name not in others]
 
 
 def _as_texts(roles: Roles) -> Roles:
