@@ -3,7 +3,8 @@
 For every size, in millions of instances x 16 features, instance-kme:ridge is fitted and predicts: streamed by two
 processes, and by two Dask workers that may not hold the data. The other methods that are sums follow, streamed, at the
 first size. Every run is a process of its own. `--paper FILE` only reads what `--json` wrote, and computes what larger
-data would take.
+data would take. `--bags 0.2 2` only fits so many million bags of three instances each, streamed by one process, and
+tells the memory of the process that asks for it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import pickle
 import tempfile
 import threading
 import time
@@ -25,7 +27,7 @@ import psutil
 from dask.sizeof import sizeof
 from distributed import Client, LocalCluster
 from joblib.externals.loky import get_reusable_executor
-from scale_data import fresh, write
+from scale_data import fresh, write, write_small_bags
 from scale_paper import on_paper, print_table
 from sklearn.metrics import r2_score
 
@@ -51,16 +53,15 @@ class Timed:
 
     def _weighed(self, tasks, found):
         for number, piece in tasks:
-            found["sent"] += sizeof(piece.known)
+            found["sent"] += len(pickle.dumps(piece))
             yield number, piece
 
     @contextmanager
     def _timing(self, shared):
-        found = {"seconds": 0.0, "sent": 0, "received": 0}
-        self.passes[shared[1].__name__.strip("_")] = found
+        found = self.passes.setdefault(shared[1].__name__.strip("_"), {"seconds": 0.0, "sent": 0, "received": 0})
         start = time.perf_counter()
         yield found
-        found["seconds"] = time.perf_counter() - start
+        found["seconds"] += time.perf_counter() - start
 
 
 class TimedDask(Timed):
@@ -120,7 +121,7 @@ def measure(folder: Path, engine: str, name: str) -> dict:
         list(executor.executor.run(import_module, ["bagwise.out_of_core"] * WORKERS))  # whoever starts up is not timed
         start = time.perf_counter()
         model = fit_scan(scan, name, executor=executor)
-        fitted = time.perf_counter()
+        fitted, passes, executor.passes = time.perf_counter(), executor.passes, {}
         predicted = predict_scan(model, scan, executor=executor)
         ended = time.perf_counter()
     bags, y = fresh(SMALL)
@@ -129,16 +130,46 @@ def measure(folder: Path, engine: str, name: str) -> dict:
     return {
         "instances": scan.n_rows, "bags": len(predicted.ids), "chunks": len(scan.chunks),
         "engine": engine, "method": name, "fit": fitted - start, "predict": ended - fitted,
-        "passes": executor.passes, "length": length, "r2": r2_score(y, new), "values": predicted.values, "new": new,
+        "passes": passes, "length": length, "r2": r2_score(y, new), "values": predicted.values, "new": new,
         "workers_mb": sorted((peak for peak, _ in seen.values()), reverse=True), "driver_mb": peak_mb("self"),
         "cpu": sum(cpu for _, cpu in seen.values()) + time.process_time(),
     }  # fmt: skip
 
 
-def apart(*arguments) -> dict:
+def apart(*arguments, function=measure) -> dict:
     """`measure` in a fresh process, whose peak is its own."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure, *arguments).result()
+        return pool.submit(function, *arguments).result()
+
+
+def measure_bags(folder: Path, name: str) -> dict:
+    """Fit once, by one other process, and predict to a folder: the memory of this one, and of that one."""
+    scan = bw.scan(folder, bag="bag", target="y", chunk_rows=CHUNK_ROWS)
+    with watched() as seen, tempfile.TemporaryDirectory(dir=folder.parent) as work:
+        start = time.perf_counter()
+        model = fit_scan(scan, name, executor=Processes(2), work=work)
+        fitted = time.perf_counter()
+        predict_scan(model, scan, executor=Processes(2), out=Path(work) / "predictions", work=work)
+        ended = time.perf_counter()
+        get_reusable_executor().shutdown()
+    workers = [peak for peak, _ in seen.values()]
+    cpu = sum(cpu for _, cpu in seen.values()) + time.process_time()
+    found = {"fit": fitted - start, "predict": ended - fitted, "cpu": cpu, "instances": scan.n_rows}
+    return found | {"workers_mb": max(workers), "driver_mb": peak_mb("self")}
+
+
+def many_bags(millions: list[float], data: Path) -> None:
+    """The table of `--bags`."""
+    lines = []
+    for size in millions:
+        folder = write_small_bags(data / f"bags-{size:g}", round(size * 1e6))
+        for name in (METHOD, "aggregated"):
+            row = apart(folder, name, function=measure_bags)
+            memory = [f"{row[key]:,.0f}" for key in ("workers_mb", "driver_mb")]
+            times = [f"{row[key]:.0f}" for key in ("fit", "predict", "cpu")]
+            lines.append([f"{round(size * 1e6):,}", f"{row['instances']:,}", name, *times, *memory])
+            print(lines[-1], flush=True)
+    print_table(["bags", "instances", "method", *NUMBERS[:5]], lines)
 
 
 def agree(folder: Path) -> dict[str, float]:
@@ -195,7 +226,10 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "bagwise-scale", help="kept there")
     parser.add_argument("--json", type=Path, help="write what was measured here, too")
     parser.add_argument("--paper", type=Path, help="only compute, from what was measured")
+    parser.add_argument("--bags", type=float, nargs="+", help="only fit so many millions of small bags")
     options = parser.parse_args()
+    if options.bags:
+        return many_bags(options.bags, options.data)
     if options.paper:
         return on_paper(json.loads(options.paper.read_text()))
     machine = {"cores": psutil.cpu_count(), "workers": WORKERS, "limit_mb": LIMIT_MB, "chunk_rows": CHUNK_ROWS}

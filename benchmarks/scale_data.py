@@ -81,6 +81,24 @@ def _write_file(path: Path, population: Population, start: int, stop: int, rng) 
             writer.write_table(pa.table([bag, population.y[bag], *np.ascontiguousarray(X.T)], writer.schema))
 
 
+def write_small_bags(folder: Path, n_bags: int, seed: int = 0) -> Path:
+    """So many bags of two to four instances of four features, one after another; unless they are there."""
+    about = json.dumps({"small bags": n_bags, "seed": seed})
+    if (folder / WHOLE).exists() and (folder / WHOLE).read_text() == about:
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, first in enumerate(range(0, n_bags, 100_000)):
+        rng = np.random.default_rng([seed, part])
+        level = rng.standard_normal(min(100_000, n_bags - first))
+        bag = np.repeat(np.arange(len(level)), rng.integers(2, 5, size=len(level)))
+        X = (level[bag, None] + rng.standard_normal((len(bag), 4))).astype(np.float32)
+        y = level + 0.1 * rng.standard_normal(len(level))
+        columns = {"bag": first + bag, "y": y[bag]} | dict(zip(NAMES, X.T, strict=False))
+        pq.write_table(pa.table(columns), folder / f"part-{part:05d}.parquet", row_group_size=GROUP_ROWS)
+    (folder / WHOLE).write_text(about)
+    return folder
+
+
 def fresh(n: int, seed: int = 10**6) -> tuple[bw.Bags, np.ndarray]:
     """Bags of as many instances that are in no data set, and their targets."""
     population = Population.drawn(n, seed)

@@ -8,17 +8,26 @@ from tests.helpers.dying import Deadly
 
 import bagwise as bw
 from bagwise.execution import Serial
-from bagwise.out_of_core import fit_scan, predict_scan
+from bagwise.out_of_core import fit_scan, predict_scan, shards
 
+BAGS = ["_look", "form", "_whole_bags"]
+RIDGE = ["_row_sums", "_left_out"]
+SCORES = ["_fold_row_sums", "_held_out_score"]
+FOLDS = ["_deal", "_weigh", "_fold_sums", "_chunk_predictions", "_candidate_errors", "_keep_chosen"]
 PASSES = {
-    "instance-kme:ridge": ["_look", "_fold_sums", "_chunk_predictions", "_sum_polynomials"],
-    "statistics:moments": ["_look", "_first", "_second"],
-    "blr:rows": ["_look", "_sum_landmarks"],
-    "input-kme:fourier": ["_look", "sum_features"],
-    "aggregated": ["_look"],
+    "instance-kme:ridge": [*BAGS, *FOLDS, "_sum_polynomials", "_gather_means", *RIDGE],
+    "statistics:moments": [*BAGS, "_first", "_keep_first", "_second", "_keep_statistics", *RIDGE],
+    "blr:rows": [*BAGS, "_deal", "_weigh_landmarks", "_sum_landmarks", "_gather_landmarks", *SCORES],
+    "input-kme:fourier": [*BAGS, "sum_features", "_gather_means", *RIDGE],
+    "aggregated": [*BAGS, "_scale_means", *RIDGE],
 }
 CASES = [(name, one) for name, passes in PASSES.items() for one in passes]
 QUICK = ("instance-kme:ridge", "_fold_sums")  # its sums are added on the workers, and go with them
+
+
+@pytest.fixture(autouse=True)
+def many_shards(monkeypatch):
+    monkeypatch.setattr(shards, "SHARD_BAGS", 30)
 
 
 @pytest.fixture

@@ -37,11 +37,16 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
     True
     """
     keys = bags.ids if bags.groups is None else bags.groups
-    seed = int(random_state).to_bytes(16, "little", signed=True)
-    hashed = [blake2b(str(key).encode(), digest_size=8, key=seed).digest() for key in keys.tolist()]
+    hashed = [unit_hash(key, random_state) for key in keys.tolist()]
     _, unit, sizes = np.unique(np.array(hashed, dtype="S8"), return_inverse=True, return_counts=True)
-    n_folds = _count_folds(folds, len(sizes), "bags" if bags.groups is None else "groups")
+    n_folds = count_folds(folds, len(sizes), "bags" if bags.groups is None else "groups")
     return _deal(sizes, n_folds)[unit]
+
+
+def unit_hash(key, random_state: int) -> bytes:
+    """The hash of a group, or of a bag's id, by whose order units are dealt."""
+    seed = int(random_state).to_bytes(16, "little", signed=True)
+    return blake2b(str(key).encode(), digest_size=8, key=seed).digest()
 
 
 def units_of(bags: Bags) -> np.ndarray:
@@ -62,7 +67,7 @@ def count_units(bags: Bags) -> int:
     return int(units_of(bags).max()) + 1
 
 
-def _count_folds(folds: int | str, n_units: int, noun: str) -> int:
+def count_folds(folds: int | str, n_units: int, noun: str) -> int:
     if folds == "each":
         folds = n_units
     elif folds == "auto":

@@ -261,18 +261,25 @@ def _titled(summaries: dict[str, dict], what: str) -> str:
 
 def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:
     """The same, from held-out predictions alone."""
-    from bagwise import __version__
     from bagwise.evaluation.metrics import mae, rmse
-    from bagwise.methods.catalogue import find
 
-    text = f"The method {name} ({find(name)[0].cites}) was fitted to {len(y):,} bags with bagwise {__version__}."
     scores = None
     if held_out is not None:
         error, spread = rmse(y, held_out), float(np.std(y))
         r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
         scores = {"rmse": error, "mae": mae(y, held_out), "r2": r2, "rmse_of_mean": spread}
+    return summarise_fit(name, len(y), scores)
+
+
+def summarise_fit(name: str, n_bags: int, scores: dict | None) -> dict:
+    """The same, from the errors of held-out bags."""
+    from bagwise import __version__
+    from bagwise.methods.catalogue import find
+
+    text = f"The method {name} ({find(name)[0].cites}) was fitted to {n_bags:,} bags with bagwise {__version__}."
+    if scores is not None:
         text += (
-            f" Bags held out in turn were predicted with a root mean squared error of {error:.4g} "
-            f"(R² {r2:.2f}), where the mean of the targets has {spread:.4g}."
+            f" Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
+            f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
         )
-    return {"method": name, "bags": len(y), "held_out": scores, "paragraph": text}
+    return {"method": name, "bags": n_bags, "held_out": scores, "paragraph": text}

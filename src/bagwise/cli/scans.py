@@ -67,15 +67,11 @@ def method_for(context: typer.Context, name: str, messages) -> str:
 
 def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
-    from bagwise.cli.fit import summarise_scores
-    from bagwise.model_files.model_file import describe_counts
-    from bagwise.out_of_core.scan_fit import fit_and_survey
+    from bagwise.cli.fit import summarise_fit
+    from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
-    last = model[-1] if hasattr(model, "steps") else model
-    held_out = found.y - last.residuals_ if hasattr(last, "residuals_") else None
-    training = describe_counts(found.bags.n_features, found.sizes, found.y)
-    return model, training, summarise_scores(name, found.y, held_out)
+    return model, found.describe(), summarise_fit(name, found.n_bags, left_out_scores(model, found))
 
 
 def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:

@@ -128,7 +128,11 @@ class LandmarkMean(Embedding):
     def keep_noise(self, means: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> None:
         """``noise_``, by the bag means of φ and Σ over bags of `unbiasing` times the mean of φφᵀ in the bag."""
         unbias = unbiasing(sizes)
-        self.noise_ = (second - (means.T * unbias) @ means) / max(np.count_nonzero(unbias), 1)
+        self.keep_noise_sums(second, (means.T * unbias) @ means, int(np.count_nonzero(unbias)))
+
+    def keep_noise_sums(self, second: np.ndarray, outer: np.ndarray, n: int) -> None:
+        """The same, by Σ of `unbiasing` times the product of a bag's mean with itself, over the n bags that have it."""
+        self.noise_ = (second - outer) / max(n, 1)
 
     def transform(self, bags) -> np.ndarray:
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]

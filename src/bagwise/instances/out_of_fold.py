@@ -169,15 +169,16 @@ class OutOfFold(BaseEstimator):
         return regressor, (bags.instances, bags.expand(y), bags.expand(fold), weights)
 
     def adopt(self, result: CrossFit, bags: Bags, y: np.ndarray, weight=None) -> Bags:
-        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions.
-
-        ``bags`` may hold one instance for each bag, ``result.predictions`` being means over bags that are elsewhere.
-        """
+        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions."""
         chosen = self._choose(result, self._out(bags), y, weight)
-        self.candidate_ = result.candidates[chosen]
-        self.predictor_ = result.predictor(chosen, self.predictor)
+        self.keep(result, chosen)
         remember_columns(self, bags)
         return self._out(bags).replace(result.predictions[:, [chosen]])
+
+    def keep(self, result: CrossFit, chosen: int) -> None:
+        """Keep the candidate that was chosen, and what predicts new bags with it."""
+        self.candidate_ = result.candidates[chosen]
+        self.predictor_ = result.predictor(chosen, self.predictor)
 
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
@@ -308,7 +309,8 @@ class EachInstance(BaseEstimator):
         if hasattr(self.estimator, "transform"):
             bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
             self.estimator_ = clone(self.estimator).fit(bags.instances)
-            self.fit_covariates(bags)
+            if bags.covariates is not None:
+                self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
             one_of(self.beyond, BEYOND, "beyond")
             bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
@@ -331,11 +333,6 @@ class EachInstance(BaseEstimator):
         if scales:
             return self._scaled(bags)
         return bags.replace(self.estimator_.predict(_reached(bags, self).instances))
-
-    def fit_covariates(self, bags: Bags) -> None:
-        """Learn the scale of the covariates, if there are some."""
-        if bags.covariates is not None:
-            self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
 
     def _scaled(self, bags: Bags) -> Bags:
         scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)

@@ -1,4 +1,4 @@
-"""Passes over the chunks of a scan: a function of every chunk, with a row for each bag, or added up over all chunks.
+"""Passes over the chunks of a scan, and over the shards of its bags: a function of each, or its sum over all.
 
 The first pass is the `survey`: sizes, targets and means of the bags, moments and extremes of the columns, a sample.
 During a pass, memory that a block of rows frees is kept for the next block (`kept_memory`).
@@ -9,26 +9,34 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, reduce
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, remember_columns
 from bagwise.bags.checks import compared
+from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
+from bagwise.embeddings.landmarks import unbiasing
 from bagwise.execution import executor_for
 from bagwise.execution.tasks import add_up, in_order
 from bagwise.execution.threads import one_thread
 from bagwise.io.columns import any_row
 from bagwise.kernels.random_features import row_keys, scale_of
-from bagwise.out_of_core.chunks import BagValues, Block, Chunk
+from bagwise.out_of_core import shards as bag_shards
+from bagwise.out_of_core.chunks import Block, Chunk
+from bagwise.out_of_core.shards import Shard, Shards, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
 
+ONE_IN_ALL = "a bag has one, the same in all files"
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
 TOLD = "MALLOC_TRIM_THRESHOLD_"  # how a process is told, when it starts, to give back freed memory
 KEPT, USUAL = 2**28, 2**17  # bytes
@@ -37,115 +45,141 @@ _LARGEST_MAP = 2**25
 
 
 class Piece(NamedTuple):
-    """A chunk, and what it is to know of its own bags: arrays with a row for each."""
+    """A chunk and its number."""
 
+    number: int
     chunk: Chunk
-    known: tuple[np.ndarray, ...] = ()
 
     def __str__(self) -> str:
         return self.chunk.name
 
 
+class Left(NamedTuple):
+    """What a task on a chunk leaves to the shards, by name: arrays with a row for each of its bags; and its result."""
+
+    rows: dict[str, np.ndarray]
+    rest: Any = None
+
+
+class Met(NamedTuple):
+    """The same, of a first pass: the ids of the bags, and their groups if there are some."""
+
+    ids: np.ndarray
+    groups: np.ndarray | None = None
+    rows: dict[str, np.ndarray] = {}
+    rest: Any = None
+
+
 class Passes:
-    """Passes over a scan, run by an executor. The first is `meet`, which numbers the bags; then any of the others.
+    """Passes over a scan, run by an executor. The first is `meet`, which names the bags; then any of the others.
+
+    What is known of every bag lies in a folder, by `Shards`; this process holds nothing that grows with their number.
+
+    Parameters
+    ----------
+    scan : Scan
+    executor : object with ``run``, optional
+    seed : int
+        Of the folds to which bags are dealt.
+    work : path, optional
+        Where the folder is made, and removed at the end; all workers must reach it. By default the system's folder for
+        temporary files.
 
     Attributes
     ----------
     chunks : those that have rows, once they were met
-    own : list of arrays
-        For every chunk, which of all bags its own are, in the order of ``chunk.bags()``.
+    shards : Shards
     """
 
-    def __init__(self, scan: Scan, executor=None):
+    def __init__(self, scan: Scan, executor=None, *, seed: int = 0, work=None):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
         if executor is not None and not hasattr(executor, "run"):
             raise TypeError(f"an executor has a run method, such as bagwise.execution.Processes(2); not {executor!r}")
         self.scan, self.executor = scan, executor_for(None) if executor is None else executor
-        self.chunks: list[Chunk] = []
-        self.own: list[np.ndarray] = []
-        self._numbers: dict[Any, int] = {}
-        self._ids: list[np.ndarray] = []
+        self.chunks: list[Piece] = []
+        self._folder = TemporaryDirectory(prefix="bagwise-", dir=work, ignore_cleanup_errors=True)
+        self.shards = Shards(Path(self._folder.name), seed)
 
-    @property
-    def n_bags(self) -> int:
-        return len(self._numbers)
+    def __enter__(self) -> Passes:
+        return self
 
-    @property
-    def ids(self) -> np.ndarray:
-        """Of all bags met, as they first appear."""
-        return np.concatenate(self._ids)
+    def __exit__(self, *_) -> None:
+        self._folder.cleanup()
 
-    def meet(self, function: Callable, *shared) -> Iterator[tuple[np.ndarray, Any]]:
-        """``function(chunk, *shared)`` of every chunk in order, its first part the ids, and which of all bags they are.
+    def meet(self, function: Callable, *shared) -> Iterator[Any]:
+        """What is left (``rest``) of ``function(chunk, *shared)``, a `Met`, for every chunk that has rows, in order.
 
-        Chunks without any row are left out from now on.
+        Chunks without any row are left out from now on. When all are met, the shards are formed.
         """
-        pieces = map(Piece, self.scan.chunks)
-        results = in_order(self.executor, _visit, pieces, (function, *shared))
-        for chunk, result in zip(self.scan.chunks, results, strict=True):
-            if len(result[0]):
-                self.chunks.append(chunk)
-                self.own.append(self._number(result[0]))
-                yield self.own[-1], result
+        pieces, n_pieces = [Piece(*one) for one in enumerate(self.scan.chunks)], 0
+        results = in_order(self.executor, _meet, iter(pieces), (function, self.shards, *shared))
+        for piece, (n_bags, rest) in zip(pieces, results, strict=True):
+            if n_bags:
+                self.chunks.append(piece)
+                n_pieces += n_bags
+                yield rest
         if not self.chunks:
             raise ValueError("the scan has no rows; look at `where`, or at the files")
+        numbers = tuple(piece.number for piece in self.chunks)
+        self.shards = replace(self.shards, chunks=numbers, n=-(-n_pieces // bag_shards.SHARD_BAGS))
+        add_up(self.executor, _form, iter(self.shards), (Shard.form,), _Known(None))
 
-    def leave_out(self, empty: list[bool]) -> None:
-        """Forget chunks that were met, of which all rows are dropped."""
-        self.chunks = [chunk for chunk, none in zip(self.chunks, empty, strict=True) if not none]
-        self.own = [own for own, none in zip(self.own, empty, strict=True) if not none]
+    def each(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> Iterator[Any]:
+        """``function(chunk, *known, *shared)`` of every chunk, in order; ``known`` names what the shards keep.
 
-    def each(self, function: Callable, *shared, known=()) -> Iterator[Any]:
-        """``function(chunk, *known, *shared)`` of every chunk, in order; ``known``: arrays with a row for every bag."""
-        return in_order(self.executor, _visit, self._pieces(known), (function, *shared))
+        Of a `Left`, the rows are left to the shards.
+        """
+        return in_order(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared))
 
-    def total(self, function: Callable, *shared, known=(), add: Callable) -> Any:
+    def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
         """The same, added up over all chunks."""
-        return add_up(self.executor, _visit, self._pieces(known), (function, *shared), add)
+        return add_up(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared), add)
 
-    def sum_by_bag(self, function: Callable, *shared, known=()) -> np.ndarray:
-        """The sum over all chunks of arrays with a row for each of the chunk's bags: a row for every bag."""
-        total: Any = None
-        for own, rows in zip(self.own, self.each(function, *shared, known=known), strict=True):
-            total = np.zeros((self.n_bags, *rows.shape[1:])) if total is None else total
-            total[own] += rows
-        return total
-
-    def _number(self, ids: np.ndarray) -> np.ndarray:
-        before = self.n_bags
-        numbers = [self._numbers.setdefault(one, len(self._numbers)) for one in ids.tolist()]
-        own = np.array(numbers, dtype=np.int32)
-        self._ids.append(ids[own >= before])
-        return own
-
-    def _pieces(self, known) -> Iterator[Piece]:
-        for chunk, own in zip(self.chunks, self.own, strict=True):
-            yield Piece(chunk, tuple(array[own] for array in known))
+    def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
+        """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
+        adding = _Known(add)
+        return add_up(self.executor, _visit_shard, iter(self.shards), (function, *shared), adding)
 
 
-class PerBag:
-    """A row for every bag, in an array that grows with their number."""
+class _Known:
+    """Adding of what may be None."""
 
-    def __init__(self):
-        self._rows = None
+    def __init__(self, add: Callable | None):
+        self.add = add
 
-    def rows(self, n_bags: int, like: np.ndarray) -> np.ndarray:
-        """At least so many rows, those of bags not met before zero (or None)."""
-        if self._rows is None or len(self._rows) < n_bags:
-            grown = np.zeros((n_bags + n_bags // 2, *like.shape[1:]), dtype=like.dtype)
-            if self._rows is not None:
-                grown[: len(self._rows)] = self._rows
-            self._rows = grown
-        return self._rows
-
-    def upto(self, n_bags: int) -> Any:
-        return None if self._rows is None else self._rows[:n_bags]
+    def __call__(self, left, right):
+        if left is None or right is None or self.add is None:
+            return right if left is None else left
+        return self.add(left, right)
 
 
-def _visit(piece: Piece, function, *shared):
+def _meet(piece: Piece, function, shards: Shards, *shared) -> tuple[int, Any]:
     with one_thread(), kept_memory():
-        return function(piece.chunk, *piece.known, *shared)
+        met = function(piece.chunk, *shared)
+        if len(met.ids):
+            shards.enter(piece.number, met.ids, met.groups)
+            shards.put(piece.number, met.rows)
+        return len(met.ids), met.rest
+
+
+def _visit(piece: Piece, function, shards: Shards, known, *shared):
+    with one_thread(), kept_memory():
+        result = function(piece.chunk, *(shards.known(piece.number, name) for name in known), *shared)
+        if not isinstance(result, Left):
+            return result
+        shards.put(piece.number, result.rows)
+        return result.rest
+
+
+def _form(shard: Shard, form):
+    with kept_memory():
+        form(shard)
+
+
+def _visit_shard(shard: Shard, function, *shared):
+    with one_thread(), kept_memory():
+        return function(shard, *shared) if len(shard) else None
 
 
 def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
@@ -281,98 +315,107 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Tally:
-    """How much there is of every bag: a row for each, or one for the sum over bags.
-
-    ``sizes`` counts its rows, ``counted`` those of a weight above zero; ``totals`` and ``squares`` are Σ w and Σ w².
-    """
-
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, bag: np.ndarray, weight: np.ndarray | None, n_bags: int) -> Tally:
-        sizes = np.bincount(bag, minlength=n_bags).astype(np.float64)
-        if weight is None:
-            return cls(np.column_stack([sizes] * 4))
-        parts = (np.bincount(bag, of, n_bags) for of in ((weight > 0).astype(np.float64), weight, weight**2))
-        return cls(np.column_stack([sizes, *parts]))
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return self.rows[:, 0].astype(np.int64)
-
-    @property
-    def counted(self) -> np.ndarray:
-        return self.rows[:, 1].astype(np.int64)
-
-    @property
-    def totals(self) -> np.ndarray:
-        return self.rows[:, 2]
-
-    @property
-    def effective(self) -> np.ndarray:
-        """(Σ w)² / Σ w², as `Bags.effective_sizes`."""
-        return self.rows[:, 2] ** 2 / self.rows[:, 3]
-
-    def refuse_empty(self, ids: np.ndarray, chunk: str = "") -> None:
-        """Every bag needs an instance that is not dropped, and one of a weight above zero."""
-        for empty, what in ((self.sizes == 0, "finite instance"), (self.counted == 0, "instance of weight above zero")):
-            if empty.any():
-                raise ValueError(f"{name_bags(ids, empty)} no {what}; every bag needs one: leave such bags out")
-
-
-@dataclass(frozen=True)
 class Survey:
     """What the first pass finds.
 
+    Of the bags themselves the shards keep "means", "y", "sizes" (the number of instances), "counted" (of those of a
+    weight above zero), "totals" (Σ w), "effective" ((Σ w)² / Σ w²), "covariates" if there are some, and "importance",
+    the weights of the bags, of mean one over those above zero.
+
     Attributes
     ----------
-    bags : Bags
-        Every bag as one instance, its mean: they stand for the bags themselves where only ids, groups, names of
-        columns, covariates or means are asked for. Of a scan that is `Scan.spread`, without covariates.
-    apart : Bags
-        The same of the scan that was spread, with its covariates; ``bags`` where none was.
-    y : array, a target per bag
-    weight : array, a weight per bag, or None
-    tally : Tally
+    names : list of the columns
+    covariates : list of the columns that are covariates of the bags; of a scan that is spread, the last of ``names``
     columns : `ColumnSums` of all instances
     low, high : the range of every column over the instances of a weight above zero
+    beside : `ColumnSums` of the covariates of bags, or None
     sample : array
         Distinct rows, drawn by a hash of their content.
+    means : `ColumnSums` of the means of bags
+    y : `ColumnSums` of the targets of bags, one column
+    sizes : how many bags there are of every number of instances
+    units : for every shard that has bags, how many groups (or bags) there are of every number of bags
+    some : Bags
+        A few bags, drawn by a hash of their ids, each as one instance, its mean.
     """
 
-    bags: Bags
-    apart: Bags
-    y: np.ndarray
-    weight: np.ndarray | None
-    tally: Tally
+    names: list[str]
+    covariates: list[str]
     columns: ColumnSums
     low: np.ndarray
     high: np.ndarray
+    beside: ColumnSums | None
     sample: np.ndarray
+    means: ColumnSums
+    y: ColumnSums
+    sizes: Counter
+    n_several: int  # bags of more than one effective instance
+    units: dict[int, Counter]
+    some: Bags
+    weight: str | None = None  # under which name the shards keep the weights of bags
 
     @property
-    def sizes(self) -> np.ndarray:
-        """The number of instances of every bag."""
-        return self.tally.sizes
+    def n_bags(self) -> int:
+        return self.y.n
 
     @property
-    def totals(self) -> np.ndarray:
-        """The total weight of the instances of every bag: their number without weights."""
-        return self.tally.totals
+    def n_units(self) -> int:
+        return sum(one.total() for one in self.units.values())
 
+    @property
+    def is_spread(self) -> bool:
+        """Whether the covariates are columns of the instances."""
+        return bool(self.covariates) and self.names[-len(self.covariates) :] == self.covariates
 
-class _Seen(NamedTuple):
-    """What is found in one chunk."""
+    @property
+    def n_own(self) -> int:
+        """The number of columns that are no covariates."""
+        return len(self.names) - len(self.covariates) * self.is_spread
 
-    ids: np.ndarray
-    tally: Any = None  # this and what follows: None in a chunk without rows
-    sums: Any = None
-    values: BagValues | None = None
-    columns: ColumnSums | None = None
-    low: Any = None
-    high: Any = None
-    sample: Sample | None = None
+    def remember(
+        self, estimator, columns: ColumnSums | None = None, *, apart: bool = False, beside: ColumnSums | None = None
+    ) -> None:
+        """As `remember_columns`, of bags of which the range of the means is known; by default those of the scan.
+
+        ``apart`` says whether the covariates stay apart, ``beside`` what became of them if they were scaled.
+        """
+        found, names, n = self.means if columns is None else columns, None, None
+        if columns is None:
+            n = self.n_own if apart else len(self.names)
+            names = self.names[:n]
+        more: dict[str, Any] = {}
+        if apart and self.beside is not None:
+            ends = self.beside if beside is None else beside
+            more = {"covariates": np.vstack([ends.low, ends.high]), "covariate_names": self.covariates}
+        ends = Bags(np.vstack([found.low, found.high])[:, :n], [0, 1, 2], feature_names=names, **more)
+        remember_columns(estimator, compared(ends))  # no model's profile is of means
+        estimator.n_bags_in_ = self.n_bags
+
+    def profile(self, n_features: int | None = None) -> TrainingProfile:
+        """What `bagwise.novelty` compares new bags with: so many features, and the covariates."""
+        n, some = self.n_own if n_features is None else n_features, self.some
+        kept = np.r_[0:n, self.n_own : self.n_own + len(self.covariates)]
+        low, high = self.low, self.high
+        if self.beside is not None and not self.is_spread:
+            low, high = np.append(low, self.beside.low), np.append(high, self.beside.high)
+        names = [*self.names[: self.n_own], *self.covariates]
+        few = some._with(instances=some.instances[:, kept], feature_names=tuple(names[j] for j in kept))
+        profile = TrainingProfile(few, means_within=(low[kept], high[kept]))
+        profile.n_bags, profile.n_units = self.n_bags, self.n_units
+        return profile
+
+    def describe(self) -> dict:
+        """As `model_files.describe_counts`."""
+        sizes, counts = np.array(sorted(self.sizes.items())).T
+        middle = np.searchsorted(np.cumsum(counts), [(self.n_bags - 1) // 2, self.n_bags // 2], side="right")
+        median = float(sizes[middle].mean())
+        return {
+            "bags": self.n_bags,
+            "instances": int(sizes @ counts),
+            "features": len(self.names),
+            "instances_per_bag": {"min": float(sizes[0]), "median": median, "max": float(sizes[-1])},
+            "target": {"min": float(self.y.low[0]), "mean": float(self.y.mean[0]), "max": float(self.y.high[0])},
+        }
 
 
 def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
@@ -385,47 +428,49 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
             Parameter("target"),
             " the name of its column",
         )
-    tally, sums, agreed = PerBag(), PerBag(), AgreedValues(scan)
     columns: Any = None
     sample: Any = None
     low: Any = np.inf
     high: Any = -np.inf
-    empty = []
-    for own, seen in passes.meet(_look, sampling):
-        agreed.take(own, seen.values, seen.ids, passes.n_bags)
-        tally.rows(passes.n_bags, seen.tally)[own] += seen.tally
-        empty.append(seen.columns is None)  # all its rows are dropped
-        if empty[-1]:
-            continue
-        sums.rows(passes.n_bags, seen.sums)[own] += seen.sums
-        columns = seen.columns if columns is None else columns.merge(seen.columns)
-        low, high = np.fmin(low, seen.low), np.fmax(high, seen.high)
-        sample = seen.sample if sample is None else sample.merge(seen.sample)
-    passes.leave_out(empty)
-    n_bags = passes.n_bags
-    found = Tally(tally.upto(n_bags))
-    found.refuse_empty(passes.ids)
-    if n_bags < 2:
+    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), sampling):
+        if found is not None:  # not all its rows are dropped
+            columns = found if columns is None else columns.merge(found)
+            sample = drawn if sample is None else sample.merge(drawn)
+            low, high = np.fmin(low, ends[0]), np.fmax(high, ends[1])
+    if scan.groups is not None:
+        passes.by_shard(_agree_on_groups, scan.groups)
+    named = {"y": f"target in column {scan.target!r}"}
+    if scan.covariates:
+        named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
+    if scan.bag_weights is not None:
+        named["weight"] = f"bag weight in column {scan.bag_weights!r}"
+    facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
+    if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    means, known = sums.upto(n_bags) / found.totals[:, None], agreed.upto(n_bags)
-    names, q = list(scan.feature_names), len(scan.covariates)
-    own, beside = {"groups": known.groups}, {"covariates": known.covariates, "covariate_names": scan.covariates or None}
-    offsets, ids = np.arange(n_bags + 1), passes.ids
-    if q and tuple(names[-q:]) == scan.covariates:
-        bags = Bags(means, offsets, ids, feature_names=names, **own)
-        apart = Bags(means[:, :-q], offsets, ids, feature_names=names[:-q], **own, **beside)
-    else:
-        bags = apart = Bags(means, offsets, ids, feature_names=names, **own, **beside)
-    bags, apart = (compared(one._with(categories=scan.categories)) for one in (bags, apart))  # no profile is of means
-    return Survey(bags, apart, known.y, known.weight, found, columns, low, high, sample.rows)
+    if facts.weight is not None:
+        _refuse_no_weight(facts.weight)
+        passes.by_shard(_keep_importance, facts.weight[1] / facts.weight[0])
+    passes.shards.remove("sums", "ids", "tally", "weight")
+    names, beside = list(scan.feature_names), list(scan.covariates)
+    some, groups = facts.some, facts.some.groups if scan.groups is not None else None
+    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups))
+    known = names, beside, columns, low, high, facts.beside, sample.rows
+    weight = None if facts.weight is None else "importance"
+    return Survey(*known, facts.means, facts.y, facts.sizes, facts.effective, facts.units, some, weight)
 
 
-def _look(chunk: Chunk, sampling) -> _Seen:
+def _refuse_no_weight(weight: np.ndarray) -> None:
+    if weight[0] == 0:
+        raise ValueError("the weight of every bag is zero; at least one must be above zero")
+
+
+def _look(chunk: Chunk, width: int, sampling) -> Met:
     ids, bag = chunk.bags()
     if not len(ids):
-        return _Seen(ids)
+        return Met(ids)
     values = chunk.of_bags(ids, bag)
-    tally, sums = np.zeros((len(ids), 4)), np.zeros(0)
+    tally: Any = 0.0
+    sums: Any = 0.0
     columns: Any = None
     sample: Any = None
     low: Any = np.inf
@@ -435,13 +480,128 @@ def _look(chunk: Chunk, sampling) -> _Seen:
         counted = block.X if block.weight is None else block.X[block.weight > 0]
         if len(counted):
             low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
-        tally = tally + Tally.of(block.bag, block.weight, len(ids)).rows
-        part = sum_rows(block.bag, block.X, len(ids), block.weight)
+        tally = tally + tally_of(block, len(ids))
+        sums = sums + sum_rows(block.bag, block.X, len(ids), block.weight)
         found, drawn = ColumnSums.of(block.X), Sample.of(block.X, *sampling)
-        sums, columns, sample = (
-            (part, found, drawn) if columns is None else (sums + part, columns.merge(found), sample.merge(drawn))
+        columns = found if columns is None else columns.merge(found)
+        sample = drawn if sample is None else sample.merge(drawn)
+    if columns is None:
+        tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
+    rows = {"tally": tally, "sums": sums, "y": values.y, "covariates": values.covariates, "weight": values.weight}
+    rows = {name: array for name, array in rows.items() if array is not None}
+    return Met(ids, values.groups, rows, (columns, sample, low, high))
+
+
+def tally_of(block: Block, n_bags: int) -> np.ndarray:
+    """How much there is of every bag: rows, those of a weight above zero, Σ w and Σ w², side by side."""
+    sizes = np.bincount(block.bag, minlength=n_bags).astype(np.float64)
+    if block.weight is None:
+        return np.column_stack([sizes] * 4)
+    parts = ((block.weight > 0).astype(np.float64), block.weight, block.weight**2)
+    return np.column_stack([sizes, *(np.bincount(block.bag, part, n_bags) for part in parts)])
+
+
+def keep_tally(shard: Shard) -> np.ndarray:
+    """Keep "sizes", "counted", "totals" and "effective" of every bag; one without a row that counts is refused."""
+    tally = shard.gather("tally")
+    for column, what in ((0, "finite instance"), (1, "instance of weight above zero")):
+        if (empty := tally[:, column] == 0).any():
+            ids = shard.gather_ids()[0]
+            raise ValueError(f"{name_bags(ids, empty)} no {what}; every bag needs one: leave such bags out")
+    sizes = tally[:, 0].astype(np.int64)
+    effective = tally[:, 2] ** 2 / tally[:, 3]
+    known = {"sizes": sizes, "counted": tally[:, 1].astype(np.int64), "totals": tally[:, 2], "effective": effective}
+    for name, rows in known.items():
+        shard.keep(name, rows)
+    return sizes
+
+
+class _Facts(NamedTuple):
+    """What is found in a shard."""
+
+    means: ColumnSums
+    y: ColumnSums
+    sizes: Counter
+    effective: int
+    units: dict[int, Counter]
+    some: _Some
+    beside: ColumnSums | None
+    weight: np.ndarray | None
+
+    def merge(self, other: _Facts) -> _Facts:
+        return _Facts(
+            self.means.merge(other.means),
+            self.y.merge(other.y),
+            self.sizes + other.sizes,
+            self.effective + other.effective,
+            self.units | other.units,
+            self.some.merge(other.some),
+            None if self.beside is None or other.beside is None else self.beside.merge(other.beside),
+            None if self.weight is None else self.weight + other.weight,
         )
-    return _Seen(ids, tally, sums, values, columns, low, high, sample)
+
+
+class _Some(NamedTuple):
+    """The bags whose ids have the smallest hashes: these, which group each is of, and its mean."""
+
+    keys: np.ndarray
+    groups: np.ndarray
+    means: np.ndarray
+
+    @classmethod
+    def of(cls, names: np.ndarray, means: np.ndarray) -> _Some:
+        hashes = names.view(np.uint8).reshape(len(names), -1)
+        groups, keys = (hashes[:, part].copy().view(">u8")[:, 0] for part in (slice(0, 8), slice(8, 16)))
+        return cls(keys, groups, means)._smallest()
+
+    def merge(self, other: _Some) -> _Some:
+        return _Some(*(np.concatenate(both) for both in zip(self, other, strict=True)))._smallest()
+
+    def _smallest(self) -> _Some:
+        order = np.argsort(self.keys, kind="stable")[:CALIBRATION]
+        return _Some(*(part[order] for part in self))
+
+
+def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
+    def agreed(name: str) -> np.ndarray:
+        def differ(ids, mask):
+            raise ValueError(f"{name_bags(ids, mask)} more than one {named[name]}; {ONE_IN_ALL}")
+
+        return shard.agree(name, differ)
+
+    y, sizes = agreed("y"), keep_tally(shard)
+    means = shard.gather("sums") / shard["totals"][:, None]
+    wide, beside, weight = means, None, None
+    shard.keep("y", y)
+    shard.keep("means", means)
+    if "covariates" in named:
+        covariates = agreed("covariates")
+        unknown = ~np.isfinite(covariates).all(axis=1)
+        if unknown.any():
+            named_bags = name_bags(shard.gather_ids()[0], unknown)
+            raise ValueError(f"{named_bags} a missing or infinite covariate; fill it in, or leave the bag out")
+        shard.keep("covariates", covariates)
+        beside, wide = ColumnSums.of(covariates), np.hstack([means, covariates])
+    if "weight" in named:
+        importance = agreed("weight")
+        shard.keep("importance", importance)
+        weight = np.array([np.count_nonzero(importance), importance.sum()])
+    distinct, counts = np.unique(sizes, return_counts=True)
+    of_size = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+    some, several = _Some.of(np.array(shard["names"]), wide), int(np.count_nonzero(unbiasing(shard["effective"])))
+    found = ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, several
+    return _Facts(*found, {shard.number: unit_sizes(shard.units)}, some, beside, weight)
+
+
+def _keep_importance(shard: Shard, mean: float) -> None:
+    shard.keep("importance", shard["importance"] / mean)
+
+
+def _agree_on_groups(shard: Shard, groups: str) -> None:
+    def differ(ids, mask):
+        raise ValueError(f"{name_bags(ids, mask)} rows of more than one group in column {groups!r}; {ONE_IN_ALL}")
+
+    shard.agree_on_units(differ)
 
 
 def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
@@ -459,44 +619,8 @@ def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
             " or ",
             Parameter("where"),
         )
-    if block.weight is not None and not (wrong := np.isfinite(block.weight) & (block.weight >= 0)).all():
+    if block.weight is not None and not (right := np.isfinite(block.weight) & (block.weight >= 0)).all():
         raise ValueError(
-            f"{name_bags(ids, any_row(~wrong, block.bag, ids))} an instance weight that is negative, missing or "
+            f"{name_bags(ids, any_row(~right, block.bag, ids))} an instance weight that is negative, missing or "
             f"infinite in {chunk.name}; weights are numbers from zero up"
         )
-
-
-class _Agreed(PerBag):
-    """One value per bag, the same in every chunk that has rows of it."""
-
-    def __init__(self, otherwise: str):
-        super().__init__()
-        self.otherwise, self._met = otherwise, 0
-
-    def take(self, own: np.ndarray, values: np.ndarray, ids: np.ndarray, n_bags: int) -> None:
-        rows, old = self.rows(n_bags, values), own < self._met
-        differs = old & np.reshape(rows[own] != values, (len(own), -1)).any(axis=1)
-        if differs.any():
-            raise ValueError(f"{name_bags(ids, differs)} {self.otherwise}; a bag has one, the same in all files")
-        rows[own], self._met = values, n_bags
-
-
-class AgreedValues:
-    """The `BagValues` of all bags, which all chunks must agree on."""
-
-    def __init__(self, scan: Scan):
-        named = {
-            "y": f"more than one target in column {scan.target!r}",
-            "groups": f"rows of more than one group in column {scan.groups!r}",
-            "covariates": f"more than one value in a column of bag features ({', '.join(scan.covariates)})",
-            "weight": f"more than one bag weight in column {scan.bag_weights!r}",
-        }
-        self.parts = {name: _Agreed(otherwise) for name, otherwise in named.items()}
-
-    def take(self, own: np.ndarray, values: BagValues, ids: np.ndarray, n_bags: int) -> None:
-        for name, part in self.parts.items():
-            if (found := getattr(values, name)) is not None:
-                part.take(own, found, ids, n_bags)
-
-    def upto(self, n_bags: int) -> BagValues:
-        return BagValues(**{name: part.upto(n_bags) for name, part in self.parts.items()})

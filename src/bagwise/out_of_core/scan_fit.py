@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,8 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from bagwise.bags import remember_columns
-from bagwise.bags.checks import remember_range
-from bagwise.bags.training_profile import TrainingProfile
+from bagwise.bags import Bags
+from bagwise.bags.checks import compared, remember_range
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
@@ -19,16 +20,20 @@ from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
-from bagwise.out_of_core.passes import Passes, Survey, survey
+from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
+from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
 from bagwise.out_of_core.scan_imputation import fit_imputation
+from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import (
     SUMMABLE,
+    Embedded,
     Prepare,
+    View,
     embed_features,
     embed_landmarks,
     embed_predictions,
     fit_out_of_fold,
-    statistics_rows,
+    sum_statistics,
 )
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
@@ -42,7 +47,7 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
-    """The stage, fitted as if on all instances; covariates of the bags are scaled by a scaler of their own.
+    """The stage, fitted as if on all instances; covariates of the bags have a scaler of their own.
 
     scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
     """
@@ -57,12 +62,22 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     names = [name for name, _ in stage.estimator.steps]
     stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
-    stage.fit_covariates(survey.bags)
-    remember_columns(stage, survey.bags)
+    if survey.beside is not None:
+        stage.covariate_scaler_ = _scaler(survey.beside)
+    survey.remember(stage, apart=True)
     return stage
 
 
-def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0):
+def _scaler(columns: ColumnSums) -> Pipeline:
+    """Within the range, then standardised: what `EachInstance` makes of covariates, from their sums."""
+    ranged = MinMaxScaler(clip=True).fit(np.vstack([columns.low, columns.high]))
+    mean, deviation = columns.mean * ranged.scale_ + ranged.min_, columns.deviation * ranged.scale_
+    standardised = StandardScaler().fit(np.vstack([mean - deviation, mean + deviation]))
+    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
+    return Pipeline([("minmaxscaler", ranged), ("standardscaler", standardised)])
+
+
+def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None):
     """Fit a method to a table that need not fit into memory, in a few passes of sums over its chunks.
 
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
@@ -71,8 +86,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and `statistics` in memory are
     not.)
 
-    What is held at once: by whoever runs a pass, a block of rows and the sums of one chunk; in this process, a row of
-    sums for every bag.
+    What is held at once: by whoever runs a pass, a block of rows and the sums of the bags of one chunk, or of a shard
+    of bags; in this process, nothing that grows with the number of bags or rows. The sums of all bags lie in a folder,
+    and the ids stay with the workers. So the model does not have the left-out residuals and folds of the single bags.
 
     Parameters
     ----------
@@ -85,6 +101,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         process, and inside `bagwise.cluster` its workers.
     random_state : int
         For a method by name; an estimator has its own.
+    work : path, optional
+        A folder that all workers reach, in which the sums of bags are put while the fit lasts: at most 8 bytes for
+        every column of a bag's row, 192 of them for `instance-kme:ridge`, twice. By default the system's folder for
+        temporary files.
 
     Returns
     -------
@@ -102,38 +122,60 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
     True
     """
-    return fit_and_survey(scan, name, executor=executor, random_state=random_state)[0]
+    return fit_and_survey(scan, name, executor=executor, random_state=random_state, work=work)[0]
 
 
-def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0) -> tuple[object, Survey]:
+def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    whole, source = _made(name, random_state, scan), scan
+    whole: Any = _made(name, random_state, scan)
     imputation, model = _imputation(whole)
-    if imputation is not None:
-        imputation, scan = fit_imputation(imputation, Passes(scan, executor))
-    stages, head = _parts(model)
-    if not stages:
-        spread = scan if isinstance(head, EmbeddingRidge) else scan.spread()
-        model, found = _fit_features(head, Passes(spread, executor))
-    elif _kind(stages[0]) == "ridge":
-        model, found = _fit_predictions(model, stages[0], head, Passes(scan.spread(), executor))
-    else:
-        model, found = _fit_pooled(model, stages[0], head, Passes(scan, executor))
+    with ExitStack() as stack:
+        seen = scan
+        if imputation is not None:
+            passes = stack.enter_context(Passes(scan, executor, work=work))
+            imputation, seen = fit_imputation(imputation, passes)
+        stages, head = _parts(model)
+        ridge = bool(stages) and _kind(stages[0]) == "ridge"
+        if ridge or isinstance(head, EvidenceRidge | AggregateGP):  # covariates are columns of the instances there
+            seen = seen.spread()
+        passes = stack.enter_context(Passes(seen, executor, seed=_fold_seed(stages, head), work=work))
+        if not stages:
+            model, found = _fit_features(head, passes)
+        else:
+            model, found = (_fit_predictions if ridge else _fit_pooled)(model, stages[0], head, passes)
     # of the instances: the bags of a survey are their means
     n = _first(model).n_features_in_
     remember_range(_first(model), found.low[:n], found.high[:n])
-    bags = found.apart
+    n = found.n_own
     if imputation is not None:
         model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
-        p = len(imputation.medians_)  # without the share of missing values
-        bags = bags._with(instances=bags.instances[:, :p], feature_names=bags.feature_names[:p])
-        remember_columns(imputation, bags)
-        remember_range(imputation, found.low[:p], found.high[:p])
-    beside = np.empty((1, 0)) if bags.covariates is None else bags.covariates
-    ends = (found.low[: bags.n_features], beside.min(axis=0)), (found.high[: bags.n_features], beside.max(axis=0))
-    model.profile_ = TrainingProfile(bags, means_within=tuple(map(np.concatenate, ends)))
-    source.warn_of_new_files()
+        n = len(imputation.medians_)  # without the share of missing values
+        bare = replace(found, names=found.names[:n], means=_some_columns(found.means, n))
+        bare.remember(imputation, apart=True)
+        remember_range(imputation, found.low[:n], found.high[:n])
+    model.profile_ = found.profile(n)
+    scan.warn_of_new_files()
     return model, found
+
+
+def _some_columns(columns: ColumnSums, n: int) -> ColumnSums:
+    return ColumnSums(columns.n, *(part[:n] for part in (columns.mean, columns.scatter, columns.low, columns.high)))
+
+
+def _fold_seed(stages: list, head) -> int:
+    """By which bags are dealt to folds, where some are."""
+    return int(getattr(stages[0] if stages and _kind(stages[0]) == "ridge" else head, "random_state", 0) or 0)
+
+
+def left_out_scores(model, found: Survey) -> dict | None:
+    """Errors of bags, each left out in turn, where the head knows them."""
+    head = getattr(_parts(_imputation(model)[1])[1], "head_", None)
+    if not hasattr(head, "absolute_errors_"):
+        return None
+    chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
+    error, spread = float(np.sqrt(head.error_)), float(found.y.deviation[0])
+    r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+    return {"rmse": error, "mae": float(head.absolute_errors_[chosen]), "r2": r2, "rmse_of_mean": spread}
 
 
 def summable_methods() -> list[str]:
@@ -225,9 +267,9 @@ def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Pass
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
     found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
-    embedded = embed_predictions(head, passes, found, predicted)
-    head = clone(head).fit_rows(predicted.bags, found.y, embedded, sample_weight=found.weight)
-    return _with_steps(model, stage, head), found
+    fitted = fit_ridge(head, passes, found, embed_predictions(head, passes, found, predicted), shared=True)
+    found.remember(fitted, predicted.means, apart=True)
+    return _with_steps(model, stage, fitted), found
 
 
 def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
@@ -235,12 +277,10 @@ def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
     embedding = head.embedding_for(head.settings()[0])
     found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    more: dict[str, Any] = {"sample_weight": found.weight}
-    if not isinstance(head, AggregateGP):
-        return clone(head).fit_rows(found.bags, found.y, embedded, **more), found
-    fitted = clone(head).fit_rows(found.bags, found.y, embedded, **more, exposure=found.totals)
-    if passes.scan.weights is not None:
-        fitted.with_exposure_ = True
+    fits = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
+    fit_head: Any = next(fit for kind, fit in fits.items() if isinstance(head, kind))
+    fitted = fit_head(head, passes, found, embedded)
+    found.remember(fitted, apart=isinstance(head, EmbeddingRidge))
     return fitted, found
 
 
@@ -248,13 +288,34 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[obj
     """The mean of standardised instances, or other moments of them."""
     found = survey(passes)
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
-    bags = stage.transform(found.bags)  # scaling is affine: the mean of scaled instances
-    if not isinstance(embedding, Statistics):  # the mean of a bag of means is the mean
-        return _with_steps(model, stage, clone(head).fit(bags, found.y, sample_weight=found.weight)), found
-    embedding.remember_levels(bags.without_covariates())
-    rows = embedding.keep_varying(statistics_rows(embedding, passes, found.tally, Prepare(stage)))
-    fitted = clone(head).fit_rows(bags, found.y, [({}, embedding, rows)], sample_weight=found.weight)
+    prepare, view = Prepare(stage), View()
+    scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
+    if isinstance(embedding, Statistics):
+        levels = passes.scan.categories or {}
+        ends = Bags(np.vstack([scaled.low, scaled.high]), [0, 1, 2], feature_names=found.names)
+        embedding.remember_levels(compared(ends._with(categories=levels)))
+        columns = sum_statistics(embedding, passes, prepare)
+        embedding.keep_varying(np.vstack([columns.low, columns.high]))
+        view = View(kept=np.flatnonzero(embedding.varies_))
+    else:  # scaling is affine: the mean of scaled instances
+        passes.by_shard(_scale_means, prepare)
+    found.remember(embedding, scaled)
+    beside = None
+    if found.beside is not None:
+        beside = passes.by_shard(_scale_covariates, stage.covariate_scaler_, add=ColumnSums.merge)
+    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], beside=beside)
+    found.remember(fitted, scaled, apart=True, beside=beside)
     return _with_steps(model, stage, fitted), found
+
+
+def _scale_means(shard: Shard, prepare: Prepare) -> None:
+    shard.keep("rows", prepare(shard["means"]))
+
+
+def _scale_covariates(shard: Shard, scaler: Pipeline) -> ColumnSums:
+    scaled = scaler.transform(np.asarray(shard["covariates"]))
+    shard.keep("beside", scaled)
+    return ColumnSums.of(scaled)
 
 
 def _first(model):

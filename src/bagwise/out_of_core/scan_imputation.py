@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -18,10 +18,12 @@ from bagwise.bags.validation import FLOATS, LARGEST, label, name_bags
 from bagwise.instances.imputation import SHARE, Imputation, bag_medians
 from bagwise.io.columns import any_row
 from bagwise.out_of_core.chunks import Block, Chunk, DerivedChunk
-from bagwise.out_of_core.passes import Passes, PerBag
+from bagwise.out_of_core.passes import Met, Passes
+from bagwise.out_of_core.shards import Shard, Shards
 from bagwise.out_of_core.table_scan import Scan
 
 MOST_VALUES = 2**26  # of bags that lie in several chunks: 512 MB
+MOST_BAGS = 100_000  # whose medians decide what stands for a value that a whole bag lacks
 
 
 class ImputedChunk(DerivedChunk):
@@ -30,105 +32,81 @@ class ImputedChunk(DerivedChunk):
     Parameters
     ----------
     chunk : Chunk
-    filling : array (bags with missing values, features)
-        What stands for a missing value.
-    place : array
-        For every bag of the chunk, its row in ``filling``; -1 without one.
-    share : bool
-        Whether the share of missing values of a row is a last column.
+    number : int
+        Of the chunk among those of the scan.
+    shards : Shards
+        Which keep the "medians" of bags.
+    stage : Imputation
+        Fitted.
     """
 
-    def __init__(self, chunk: Chunk, filling: np.ndarray, place: np.ndarray, share: bool):
+    def __init__(self, chunk: Chunk, number: int, shards: Shards, stage: Imputation):
         super().__init__(chunk)
-        self.filling, self.place, self.share = filling, place, share
+        self.number, self.shards, self.stage = number, shards, stage
 
     def blocks(self, *, codes: np.ndarray | None = None, **asked) -> Iterator[Block]:
         """Those of the other chunk, without missing values."""
+        medians = self.shards.known(self.number, "medians")
+        filling = np.where(np.isnan(medians), self.stage.medians_, medians)
         for block in self.chunk.blocks(codes=codes, **asked):
             missing, X = np.isnan(block.X), block.X
-            rows = np.flatnonzero(missing.any(axis=1))
-            if len(rows):
-                X = X.copy()
-                X[rows] = np.where(missing[rows], self.filling[self.place[block.bag[rows]]], X[rows])
-            if self.share:
+            if missing.any():
+                X = np.where(missing, filling[block.bag], X).astype(X.dtype)
+            if self.stage.has_share_:
                 X = np.column_stack([X, missing.mean(axis=1)]).astype(X.dtype)
             yield block._replace(X=X)
 
 
-class _Found(NamedTuple):
-    """What a chunk has of its bags."""
+class _Few(NamedTuple):
+    """The medians of the bags whose names have the smallest hashes, and whether any bag has missing values."""
 
-    ids: np.ndarray
+    keys: np.ndarray
     medians: np.ndarray
-    missing: np.ndarray  # which bags have missing values
+    any_missing: bool
 
-
-class Medians:
-    """The median of every column in every bag of a scan, and which bags have missing values."""
-
-    def __init__(self, passes: Passes):
-        medians, missing, chunks = PerBag(), PerBag(), PerBag()
-        for own, found in passes.meet(_chunk_medians):
-            medians.rows(passes.n_bags, found.medians)[own] = found.medians
-            missing.rows(passes.n_bags, found.missing)[own] |= found.missing
-            chunks.rows(passes.n_bags, np.zeros(1, dtype=np.int32))[own] += 1
-        self.passes, self.values = passes, medians.upto(passes.n_bags)
-        self.missing, self.shared = missing.upto(passes.n_bags), chunks.upto(passes.n_bags) > 1
-        if self.shared.any():
-            self._gather()
-
-    def _gather(self) -> None:
-        """Medians of the bags that lie in several chunks, from their rows."""
-        passes, parts, values = self.passes, [], 0
-        for own, (bag, X) in zip(passes.own, passes.each(_shared_rows, known=(self.shared,)), strict=True):
-            values += X.size
-            if values > MOST_VALUES:
-                raise ValueError(
-                    f"bag {label(passes.ids[self.shared.argmax()])} (and {np.count_nonzero(self.shared) - 1:,} others) "
-                    "lie in several chunks, and the medians by which missing values are filled in need more than "
-                    f"{MOST_VALUES:,} of their values at once; sort the table by bag, or leave such rows out with "
-                    "missing='drop-instances'"
-                )
-            parts.append((own[bag], X))
-        bag, X = (np.concatenate(part) for part in zip(*parts, strict=True))
-        self.values[self.shared] = _medians(np.unique(bag, return_inverse=True)[1], X)
-
-    def imputed(self, stage: Imputation) -> Scan:
-        """The scan with missing values filled in by a fitted stage."""
-        passes = self.passes
-        filling = np.where(np.isnan(self.values), stage.medians_, self.values)
-        chunks = []
-        for chunk, own in zip(passes.chunks, passes.own, strict=True):
-            rows = np.flatnonzero(self.missing[own])
-            place = np.full(len(own), -1, dtype=np.int32)
-            place[rows] = np.arange(len(rows))
-            chunks.append(ImputedChunk(chunk, filling[own[rows]], place, stage.has_share_))
-        names = (*passes.scan.feature_names, *[SHARE] * stage.has_share_)
-        return replace(passes.scan, chunks=tuple(chunks), feature_names=names)
+    def merge(self, other: _Few) -> _Few:
+        keys, medians = np.concatenate([self.keys, other.keys]), np.concatenate([self.medians, other.medians])
+        order = np.argsort(keys, kind="stable")[:MOST_BAGS]
+        return _Few(keys[order], medians[order], self.any_missing or other.any_missing)
 
 
 def fit_imputation(stage: Imputation, passes: Passes) -> tuple[Imputation, Scan]:
-    """The stage fitted as if on all instances, and the scan with missing values filled in."""
-    stage, found = clone(stage), Medians(passes)
-    stage.fit_medians(found.values, _columns(passes.scan), has_missing=bool(found.missing.any()))
-    return stage, found.imputed(stage)
+    """The stage fitted as if on all instances, and the scan with missing values filled in.
+
+    The scan is good as long as the passes are.
+    """
+    stage, found = clone(stage), _find_medians(passes)
+    stage.fit_medians(found.medians, _columns(passes.scan), has_missing=found.any_missing)
+    return stage, _imputed(stage, passes)
 
 
 def impute(stage: Imputation, passes: Passes) -> Scan:
     """A scan of new bags, filled in by a fitted stage: by their own medians, else by those of training."""
-    return Medians(passes).imputed(stage)
+    _find_medians(passes)
+    return _imputed(stage, passes)
 
 
-def _columns(scan: Scan) -> Bags:
-    names = list(scan.feature_names)
-    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names)
+def _imputed(stage: Imputation, passes: Passes) -> Scan:
+    chunks = tuple(ImputedChunk(piece.chunk, piece.number, passes.shards, stage) for piece in passes.chunks)
+    names = (*passes.scan.feature_names, *[SHARE] * stage.has_share_)
+    return replace(passes.scan, chunks=chunks, feature_names=names)
 
 
-def _chunk_medians(chunk: Chunk) -> Any:
+def _find_medians(passes: Passes) -> _Few:
+    """Keep the median of every column in every bag; those of some bags come back."""
+    for _ in passes.meet(_chunk_medians):
+        pass
+    if passes.by_shard(_keep_medians, add=np.add):
+        passes.by_shard(_take_medians, *_gathered(passes))
+    return passes.by_shard(_few, add=_Few.merge)
+
+
+def _chunk_medians(chunk: Chunk) -> Met:
     ids, codes = chunk.bags()
     if not len(ids):
-        return _Found(ids, np.empty((0, 0)), np.empty(0, dtype=bool))
-    bag, X = _rows(chunk, codes)
+        return Met(ids)
+    parts = [(block.bag, block.X) for block in chunk.blocks(codes=codes)]
+    bag, X = (np.concatenate(part) for part in zip(*parts, strict=True))
     with np.errstate(invalid="ignore"):
         wrong = (np.abs(X) > FLOATS[X.dtype]).any(axis=1)
     if wrong.any():
@@ -136,22 +114,64 @@ def _chunk_medians(chunk: Chunk) -> Any:
             f"{name_bags(ids, any_row(wrong, bag, ids))} infinite or huge (beyond {LARGEST:g}) feature values in "
             f"{chunk.name}; replace them, or leave such rows out with missing='drop-instances' or where="
         )
-    return _Found(ids, _medians(bag, X), any_row(np.isnan(X).any(axis=1), bag, ids))
+    missing = any_row(np.isnan(X).any(axis=1), bag, ids)
+    rows = {"medians": _medians(bag, X), "missing": missing, "pieces": np.ones(len(ids), dtype=np.int32)}
+    return Met(ids, None, rows)
 
 
-def _shared_rows(chunk: Chunk, shared: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _keep_medians(shard: Shard) -> int:
+    """Keep what chunks found, and the numbers of the bags that lie in several of them; how many these are."""
+    several = shard.gather("pieces") > 1
+    shard.keep("missing", shard.gather("missing", np.logical_or))
+    shard.keep("medians", shard.gather("medians", np.fmin))  # of one chunk; those of several come later
+    shard.keep("several", np.where(several, shard.number * 2**40 + np.arange(len(shard)), -1))
+    return int(np.count_nonzero(several))
+
+
+def _gathered(passes: Passes) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the bags that lie in several chunks, and their medians, from their rows."""
+    numbers, rows, values = [], [], 0
+    for own, X, first in passes.each(_rows_of_several, known=("several",)):
+        values += X.size
+        if values > MOST_VALUES:
+            raise ValueError(
+                f"bag {label(first)} and others lie in several chunks, and the medians by which missing values are "
+                f"filled in need more than {MOST_VALUES:,} of their values at once; sort the table by bag, or leave "
+                "such rows out with missing='drop-instances'"
+            )
+        numbers.append(own)
+        rows.append(X)
+    found, bag = np.unique(np.concatenate(numbers), return_inverse=True)
+    return found, _medians(bag, np.concatenate(rows))
+
+
+def _rows_of_several(chunk: Chunk, several: np.ndarray) -> tuple:
+    ids, codes = chunk.bags()
     parts = []
-    for block in chunk.blocks():
-        rows = shared[block.bag]
-        parts.append((block.bag[rows], block.X[rows]))
-    bag, X = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return bag, X
+    for block in chunk.blocks(codes=codes):
+        rows = several[block.bag] >= 0
+        parts.append((several[block.bag[rows]], block.X[rows]))
+    own, X = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return own, X, ids[int(np.argmax(several >= 0))]
 
 
-def _rows(chunk: Chunk, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    parts = [(block.bag, block.X) for block in chunk.blocks(codes=codes)]
-    bag, X = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return bag, X
+def _take_medians(shard: Shard, numbers: np.ndarray, medians: np.ndarray) -> None:
+    several, kept = np.asarray(shard["several"]), np.array(shard["medians"])
+    own = several >= 0
+    kept[own] = medians[np.searchsorted(numbers, several[own])]
+    shard.keep("medians", kept)
+
+
+def _few(shard: Shard) -> _Few:
+    names = np.array(shard["names"]).view(np.uint8).reshape(len(shard), -1)
+    keys = names[:, 8:16].copy().view(">u8")[:, 0]
+    few = _Few(keys, np.asarray(shard["medians"]), bool(np.any(shard["missing"])))
+    return few.merge(_Few(keys[:0], few.medians[:0], False))
+
+
+def _columns(scan: Scan) -> Bags:
+    names = list(scan.feature_names)
+    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names)
 
 
 def _medians(bag: np.ndarray, X: np.ndarray) -> np.ndarray:

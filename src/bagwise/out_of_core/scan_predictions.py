@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,18 +15,29 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
+from bagwise.bags.validation import name_bags
 from bagwise.embeddings.summaries import Statistics
+from bagwise.execution.tasks import in_order
 from bagwise.explanations.contributions import by_rows, unwrapped
 from bagwise.instances import EachInstance, Imputation
-from bagwise.io.atomic_files import new_folder, refuse_place
-from bagwise.out_of_core.chunks import BagValues, Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, AgreedValues, Passes, PerBag, Tally, refuse_unusable, sum_rows
+from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
+from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.passes import (
+    BLOCK_ROWS,
+    ONE_IN_ALL,
+    Met,
+    Passes,
+    keep_tally,
+    refuse_unusable,
+    sum_rows,
+    tally_of,
+)
 from bagwise.out_of_core.scan_imputation import impute
-from bagwise.out_of_core.sums import SUMMABLE, Prepare, statistics_rows
+from bagwise.out_of_core.shards import Shard
+from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.regressors import AggregateGP
 
-PART_BAGS = 1_000_000  # to a file
 COLUMNS = ("prediction", "instances")
 
 
@@ -34,7 +49,41 @@ class Predictions(NamedTuple):
     sizes: np.ndarray
 
 
-def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
+class WrittenPredictions:
+    """The same of predictions in a folder, part by part; they are read when they are asked for.
+
+    Attributes
+    ----------
+    folder : Path
+    ids, values, sizes : arrays, as in `Predictions`
+    """
+
+    def __init__(self, folder: Path | str, bag: str):
+        self.folder, self._bag = Path(folder), bag
+
+    def __repr__(self) -> str:
+        return f"WrittenPredictions: {self.folder}"
+
+    def _column(self, name: str) -> np.ndarray:
+        import pyarrow.parquet as pq
+
+        parts = [pq.read_table(path, columns=[name])[name] for path in sorted(self.folder.glob("part-*.parquet"))]
+        return np.concatenate([part.to_numpy() for part in parts])
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._column(self._bag)
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._column("prediction")
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._column("instances")
+
+
+def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Predictions | WrittenPredictions:
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
@@ -48,10 +97,21 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
         With the features that the model was fitted on; a target is not needed.
     out : path, optional
         A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
-        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all.
+        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all. The parts are written by whoever
+        runs the passes, bags in the order of a hash of their ids; this process holds nothing that grows with their
+        number.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster. By default this process, and inside
         `bagwise.cluster` its workers.
+    work : path, optional
+        A folder that all workers reach, in which the sums of bags are put meanwhile. By default the system's folder for
+        temporary files.
+
+    Returns
+    -------
+    Predictions
+        ``ids``, ``values`` and ``sizes`` of all bags, as they first appear. With ``out``, `WrittenPredictions`, which
+        reads them from the folder when they are asked for.
 
     Examples
     --------
@@ -63,21 +123,28 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None) -> Predictions:
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
-    passes, model = Passes(scan, executor), unwrapped(model)
-    check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
-    if out is not None:
-        refuse_place(out)
-        if scan.bag in COLUMNS:
-            raise ValueError(f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first")
-    stages, model = _steps(model)
-    if stages and isinstance(stages[0], Imputation):
-        compare_columns(_columns(scan), stages[0])
-        passes, stages = Passes(impute(stages[0], passes), executor), stages[1:]
-    found = _predict(passes, stages, model)
-    scan.warn_of_new_files()
-    if out is not None:
-        new_folder(out, lambda folder: _write(folder, scan.bag, found))
-    return found
+    model = unwrapped(model)
+    with ExitStack() as stack:
+        passes = stack.enter_context(Passes(scan, executor, work=work))
+        check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
+        if out is not None:
+            refuse_place(out)
+            if scan.bag in COLUMNS:
+                raise ValueError(
+                    f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first"
+                )
+        stages, last = _steps(model)
+        if stages and isinstance(stages[0], Imputation):
+            compare_columns(_columns(scan), stages[0])
+            seen, stages = impute(stages[0], passes), stages[1:]
+            passes = stack.enter_context(Passes(seen, executor, work=work))
+        values, firsts = _predict(passes, stages, last)
+        _warn_of_far(passes, firsts)
+        scan.warn_of_new_files()
+        if out is None:
+            return _collect(passes, values)
+        new_folder(out, lambda folder: passes.by_shard(_write, values, scan.bag, folder))
+        return WrittenPredictions(out, scan.bag)
 
 
 def _steps(model) -> tuple[list, Any]:
@@ -95,9 +162,13 @@ def _columns(scan: Scan) -> Bags:
     return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
-def _predict(passes: Passes, stages: list, last) -> Predictions:
+def _predict(passes: Passes, stages: list, last) -> tuple[Callable, list]:
+    """How a shard makes predictions of what it keeps; and the far values of every chunk."""
     if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
-        return _sum(passes, stages, last)
+        names = list(passes.scan.feature_names), list(passes.scan.covariates)
+        firsts = list(passes.meet(_alone, stages, last, names))
+        passes.by_shard(keep_tally)
+        return partial(_total, mean=getattr(last, "aggregate", "mean") == "mean"), firsts
     if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
         return _from_statistics(passes, stages[0], last)
     raise ValueError(
@@ -112,45 +183,50 @@ def _has_moments(head) -> bool:
     return summable and head.offset == "none"
 
 
-def _write(folder: Path, bag: str, found: Predictions) -> None:
+def _collect(passes: Passes, values: Callable) -> Predictions:
+    """The predictions of all bags in this process, in the order in which bags first appear."""
+    parts = in_order(passes.executor, _of_shard, iter(passes.shards), (values,))
+    ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
+    order = np.lexsort(np.concatenate(first)[:, ::-1].T)
+    return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))
+
+
+def _of_shard(shard: Shard, values: Callable) -> tuple | None:
+    return (*shard.gather_ids(), *values(shard)) if len(shard) else None
+
+
+def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = {bag: found.ids} | dict(zip(COLUMNS, (found.values, found.sizes), strict=True))
-    for number, start in enumerate(range(0, len(found.ids), PART_BAGS)):
-        part = {name: pa.array(column[start : start + PART_BAGS]) for name, column in columns.items()}
-        pq.write_table(pa.table(part), folder / f"part-{number:05d}.parquet")
+    columns = dict(zip((bag, *COLUMNS), (shard.gather_ids()[0], *values(shard)), strict=True))
+    table = pa.table({name: pa.array(column) for name, column in columns.items()})
+    replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
 
 
-def _sum(passes: Passes, stages: list, last) -> Predictions:
-    tallies, totals, far = PerBag(), PerBag(), _Far()
-    names = list(passes.scan.feature_names), list(passes.scan.covariates)
-    for own, (_, tally, total, marked, firsts) in passes.meet(_alone, stages, last, names):
-        tallies.rows(passes.n_bags, tally)[own] += tally
-        totals.rows(passes.n_bags, total)[own] += total
-        far.take(own, marked, firsts, passes.n_bags)
-    tally = Tally(tallies.upto(passes.n_bags))
-    tally.refuse_empty(passes.ids)
-    far.warn(passes.ids)
-    is_mean = getattr(last, "aggregate", "mean") == "mean"
-    return Predictions(passes.ids, totals.upto(passes.n_bags) / (tally.totals if is_mean else 1), tally.sizes)
+def _total(shard: Shard, *, mean: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions that are means or totals over instances, and sizes."""
+    return shard.gather("alone") / (shard["totals"] if mean else 1), np.asarray(shard["sizes"])
 
 
-class _Far(PerBag):
-    """Which bags hold values far outside the range of training, and the first such value of the bag met first."""
+class _FirstFar(NamedTuple):
+    """The first bag of a chunk with values far outside the range of training, and the first such value."""
 
-    def __init__(self):
-        super().__init__()
-        self.firsts: dict[int, FarValue] = {}
+    bag: Any
+    value: FarValue
 
-    def take(self, own: np.ndarray, marked: np.ndarray, firsts: dict[int, FarValue], n_bags: int) -> None:
-        self.rows(n_bags, marked)[own] |= marked
-        for code, first in firsts.items():
-            self.firsts.setdefault(int(own[code]), first)
 
-    def warn(self, ids: np.ndarray) -> None:
-        if self.firsts:
-            say_far(ids, self.upto(len(ids)), self.firsts[min(self.firsts)])
+def _warn_of_far(passes: Passes, firsts: list[_FirstFar | None]) -> None:
+    first = next((one for one in firsts if one is not None), None)
+    if first is not None:
+        count = passes.by_shard(_count_far, add=operator.add)
+        ids = np.empty(count, dtype=object)
+        ids[:] = [first.bag] * count
+        say_far(ids, np.ones(count, dtype=bool), first.value)
+
+
+def _count_far(shard: Shard) -> int:
+    return int(shard.gather("far", np.logical_or).sum())
 
 
 def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) -> None:
@@ -164,8 +240,8 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
             firsts.setdefault(int(lowest), found)
 
 
-def _alone(chunk: Chunk, stages: list, last, names) -> tuple:
-    """Of the bags of a chunk: ids, how much there is of each, Σ of what every row is predicted alone, and far values.
+def _alone(chunk: Chunk, stages: list, last, names) -> Met:
+    """Of the bags of a chunk: how much there is of each, Σ of what every row is predicted alone, and far values.
 
     The predictions are summed by the weights of the rows.
     """
@@ -176,7 +252,7 @@ def _alone(chunk: Chunk, stages: list, last, names) -> tuple:
     exposed = getattr(last, "with_exposure_", False) and last.counts_exposure
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag, covariates=True):
         refuse_unusable(block, ids, chunk)
-        tally += Tally.of(block.bag, block.weight, len(ids)).rows
+        tally += tally_of(block, len(ids))
         block = block if block.weight is None else block.select(block.weight > 0)
         if not len(block.bag):
             continue
@@ -191,36 +267,50 @@ def _alone(chunk: Chunk, stages: list, last, names) -> tuple:
         seen = alone if first.n_covariates_in_ else alone.spread()  # after predict, which has compared the columns
         _far(seen.instances, block.bag, first, list(seen.feature_names), marked, firsts)
         sums += sum_rows(block.bag, values[:, None], len(ids), None if exposed else block.weight)[:, 0]
-    return ids, tally, sums, marked, firsts
+    return _met(ids, {"alone": sums, "tally": tally}, marked, firsts)
 
 
-def _from_statistics(passes: Passes, stage, head) -> Predictions:
+def _met(ids, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
+    far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
+    return Met(ids, None, rows | {"far": marked}, far)
+
+
+def _from_statistics(passes: Passes, stage, head) -> tuple[Callable, list]:
     names = list(passes.scan.feature_names)
     compare_columns(_columns(passes.scan), stage)
-    tallies, far, agreed, empty = PerBag(), _Far(), AgreedValues(passes.scan), []
-    for own, (ids, tally, values, marked, firsts) in passes.meet(_count, stage, names):
-        tallies.rows(passes.n_bags, tally)[own] += tally
-        agreed.take(own, values, ids, passes.n_bags)
-        far.take(own, marked, firsts, passes.n_bags)
-        empty.append(not tally[:, 0].any())
-    passes.leave_out(empty)
-    tally = Tally(tallies.upto(passes.n_bags))
-    tally.refuse_empty(passes.ids)
-    far.warn(passes.ids)
-    rows = statistics_rows(head.embedding_, passes, tally, Prepare(stage))[:, head.embedding_.varies_]
+    firsts = list(passes.meet(_count, stage, names))
+    passes.by_shard(keep_tally)
+    sum_statistics(head.embedding_, passes, Prepare(stage))
+    view = View(kept=np.flatnonzero(head.embedding_.varies_))
     if head.beside_ is not None:
-        covariates = agreed.upto(passes.n_bags).covariates
-        rows = head.beside_.join(rows, stage.covariate_scaler_.transform(covariates))
-    return Predictions(passes.ids, head.head_.predict(rows), tally.sizes)
+        passes.by_shard(_keep_covariates, stage.covariate_scaler_, passes.scan.covariates)
+        view = view._replace(beside=head.beside_)
+    return partial(_by_head, head=head.head_, view=view), firsts
 
 
-def _count(chunk: Chunk, stage, names) -> tuple:
+def _keep_covariates(shard: Shard, scaler, names) -> None:
+    def differ(ids, mask):
+        raise ValueError(
+            f"{name_bags(ids, mask)} more than one value in a column of bag features ({', '.join(names)}); {ONE_IN_ALL}"
+        )
+
+    shard.keep("covariates", scaler.transform(shard.agree("covariates", differ)))
+
+
+def _by_head(shard: Shard, *, head, view: View) -> tuple[np.ndarray, np.ndarray]:
+    return head.predict(view(shard)), np.asarray(shard["sizes"])
+
+
+def _count(chunk: Chunk, stage, names) -> Met:
     ids, bag = chunk.bags()
+    if not len(ids):
+        return Met(ids)
     tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
         refuse_unusable(block, ids, chunk)
-        tally += Tally.of(block.bag, block.weight, len(ids)).rows
+        tally += tally_of(block, len(ids))
         _far(block.X, block.bag, stage, names, marked, firsts)
-    values = chunk.of_bags(ids, bag) if len(ids) else BagValues()
-    return ids, tally, values._replace(y=None, groups=None, weight=None), marked, firsts
+    covariates = chunk.of_bags(ids, bag).covariates
+    rows = {"tally": tally} | ({} if covariates is None else {"covariates": covariates})
+    return _met(ids, rows, marked, firsts)

@@ -14,8 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.bags import Bags, bag_folds, check_weights, remember_columns
+from bagwise.bags import Bags
+from bagwise.bags.checks import compared
+from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
+from bagwise.embeddings.base import CovariatesBeside
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.embeddings.summaries import POWERS, shape
@@ -23,7 +26,8 @@ from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Survey, Tally, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Left, Passes, Survey, sum_rows
+from bagwise.out_of_core.shards import Deal, Shard
 
 CACHED_ROWS = 2048
 MOST_FOLDS = 64
@@ -55,40 +59,84 @@ class FoldRidges:
 
 @dataclass(frozen=True)
 class Predicted:
-    """The out-of-fold predictions of all instances: whose they are, their range and spread, and their bag means."""
+    """The out-of-fold predictions of all instances: whose they are, their range and spread, and that of bag means."""
 
     models: FoldRidges
     columns: ColumnSums
-    bags: Bags
-    fold: np.ndarray
+    means: ColumnSums
+
+
+def deal_folds(passes: Passes, survey: Survey, folds, column: str = "fold") -> int:
+    """Keep the fold of every bag, that of `bag_folds`, by the seed of the passes; how many there are."""
+    n_folds = count_folds(folds, survey.n_units, "bags" if passes.scan.groups is None else "groups")
+    if n_folds > MOST_FOLDS:
+        raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
+    passes.by_shard(_deal, Deal(survey.units, n_folds), column)
+    return n_folds
+
+
+def _deal(shard: Shard, deal: Deal, column: str) -> None:
+    shard.keep(column, deal.folds(shard.number, shard.units))
 
 
 def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Predicted]:
-    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
+    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions.
+
+    The shards then keep the mean out-of-fold prediction of every bag as "predicted".
+    """
     stage = clone(stage)
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
-    bags, y = survey.apart, survey.y
-    stage.fold_ = bag_folds(bags, stage.folds, random_state=stage.random_state)
-    if (n_folds := stage.fold_.max() + 1) > MOST_FOLDS:
-        raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
+    deal_folds(passes, survey, stage.folds)
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
-    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), [y.mean()]])
-    importance = check_weights(survey.weight, bags)
-    if importance is not None and len(set(stage.fold_[importance > 0].tolist())) < 2:
+    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), survey.y.mean])
+    if survey.weight is not None and np.count_nonzero(passes.by_shard(_weighed_folds, add=np.logical_or)) < 2:
         raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
-    weights = 1.0 / survey.totals if stage.weighting == "bag" else np.ones(len(y))
-    weights = weights if importance is None else weights * importance
-    known = (stage.fold_, weights / np.average(weights, weights=survey.totals), y)
-    sums = passes.total(_fold_sums, features, origin, known=known, add=_add_folds)
+    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if stage.weighting == "bag" else None, survey.weight)
+    sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"), add=_add_folds)
     without, result = regressor.from_sums(features, sums, origin)
     models = FoldRidges(features, without)
-    means, found = _predictions(passes, survey, stage.fold_, models)
-    predicted = stage.adopt(replace(result, predictions=means), bags, y, importance)
-    chosen = result.candidates.index(stage.candidate_)
+    parts = passes.each(_chunk_predictions, models, known=("fold",))
+    found = ColumnSums.merged(part for part in parts if part is not None)
+    *errors, total = passes.by_shard(_candidate_errors, survey.weight, add=np.add)
+    errors = np.array(errors) / total
+    chosen = int(np.argmin(errors))
+    if len(errors) > 1:
+        stage.candidate_errors_ = errors
+    stage.keep(result, chosen)
+    survey.remember(stage, apart=True)
+    means = passes.by_shard(_keep_chosen, chosen, add=ColumnSums.merge)
+    passes.shards.remove("predictions")
     one = ColumnSums(found.n, *(part[[chosen]] for part in (found.mean, found.scatter, found.low, found.high)))
-    return stage, Predicted(models.only(chosen), one, predicted, stage.fold_)
+    return stage, Predicted(models.only(chosen), one, means)
+
+
+def _weigh(shard: Shard, average: float | None, importance: str | None) -> None:
+    """The weight of the bags, over the total of their instances if bags weigh the same; about one on average."""
+    weight = np.ones(len(shard)) if average is None else average / shard["totals"]
+    shard.keep("weight", weight if importance is None else weight * shard[importance])
+
+
+def _weighed_folds(shard: Shard) -> np.ndarray:
+    """Which folds have bags of a weight above zero."""
+    found = np.zeros(MOST_FOLDS + 1, dtype=bool)
+    found[shard["fold"][np.asarray(shard["importance"]) > 0]] = True
+    return found
+
+
+def _candidate_errors(shard: Shard, importance: str | None) -> np.ndarray:
+    """Σ w (mean prediction - y)² over bags, for every candidate, and Σ w."""
+    means = shard.gather("predictions") / shard["totals"][:, None]
+    shard.keep("predictions", means)
+    weight = np.ones(len(means)) if importance is None else np.asarray(shard[importance])
+    return np.append(weight @ (means - shard["y"][:, None]) ** 2, weight.sum())
+
+
+def _keep_chosen(shard: Shard, chosen: int) -> ColumnSums:
+    predicted = np.array(shard["predictions"][:, chosen])
+    shard.keep("predicted", predicted)
+    return ColumnSums.of(predicted[:, None])
 
 
 def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.ndarray]:
@@ -117,24 +165,14 @@ def _add_folds(left: dict, right: dict) -> dict:
     return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
 
 
-def _predictions(passes: Passes, survey: Survey, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
-    """The mean prediction of every bag for every penalty, and the sums of all predictions."""
-    total = np.zeros((passes.n_bags, models.n_penalties))
-    columns: Any = None
-    for own, (sums, found) in zip(passes.own, passes.each(_chunk_predictions, models, known=(fold,)), strict=True):
-        total[own] += sums
-        columns = found if columns is None else columns.merge(found)
-    return total / survey.totals[:, None], columns
-
-
-def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> tuple[np.ndarray, ColumnSums]:
-    sums: Any = 0.0
-    parts = []
+def _chunk_predictions(chunk: Chunk, fold, models: FoldRidges) -> Left:
+    """Σ of the predictions of every bag for every penalty; and the sums of all predictions."""
+    sums, parts = np.zeros((len(fold), models.n_penalties)), []
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
-        sums = sums + sum_rows(block.bag, predictions, len(fold), block.weight)
+        sums += sum_rows(block.bag, predictions, len(fold), block.weight)
         parts.append(ColumnSums.of(predictions))
-    return sums, ColumnSums.merged(parts)
+    return Left({"predictions": sums}, ColumnSums.merged(parts) if parts else None)
 
 
 SUMMABLE = ("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max", "size")
@@ -155,54 +193,65 @@ class Extremes(NamedTuple):
         self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
 
 
-def statistics_rows(embedding, passes: Passes, tally: Tally, prepare) -> np.ndarray:
-    """The columns of `Statistics` for every bag, of instances that ``prepare`` makes of the rows of a chunk."""
+def sum_statistics(embedding, passes: Passes, prepare) -> ColumnSums:
+    """Keep the columns of `Pool` for every bag as "rows", of instances that ``prepare`` makes of those of a chunk."""
     width = len(passes.scan.feature_names)
-    sums, extremes = np.zeros((passes.n_bags, 2 * width)), Extremes.none(passes.n_bags, width)
-    for own, (part, low, high) in zip(passes.own, passes.each(_first, prepare), strict=True):
-        sums[own] += part
-        extremes.take(own, low, high)
-    mean, size = np.hsplit(sums / tally.totals[:, None], 2)
-    powers = passes.sum_by_bag(_second, prepare, known=(mean,)) / tally.totals[:, None]
+    for _ in passes.each(_first, width, prepare):
+        pass
+    passes.by_shard(_keep_first)
+    for _ in passes.each(_second, prepare, known=("inner",)):
+        pass
+    plain = ~getattr(embedding, "levels_", np.zeros(width, dtype=bool))
+    return passes.by_shard(_keep_statistics, embedding.statistics, plain, add=ColumnSums.merge)
+
+
+def _keep_first(shard: Shard) -> None:
+    mean, size = np.hsplit(shard.gather("first") / shard["totals"][:, None], 2)
+    low, high = shard.gather("low", np.minimum), shard.gather("high", np.maximum)
+    for name, rows in {"inner": mean, "size": size, "low": low, "high": high}.items():
+        shard.keep(name, rows)
+
+
+def _keep_statistics(shard: Shard, statistics, plain: np.ndarray) -> ColumnSums:
+    powers = shard.gather("second") / shard["totals"][:, None]
     central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
     deviation = np.sqrt(central[2])
-    known = {"mean": mean, "min": extremes.low, "max": extremes.high, "size": np.log1p(tally.counted)}
+    known = {"mean": shard["inner"], "min": shard["low"], "max": shard["high"], "size": np.log1p(shard["counted"])}
     known |= {"variance": central[2], "deviation": deviation}
-    known |= {name: shape(power, central[power], deviation, size) for name, power in POWERS.items()}
-    plain = ~getattr(embedding, "levels_", np.zeros(width, dtype=bool))  # of a level, the mean is all there is to say
-    parts = [known[name] if name in ("mean", "size") else known[name][:, plain] for name in embedding.statistics]
-    return np.column_stack(parts if "mean" in embedding.statistics or plain.all() else [*parts, mean[:, ~plain]])
+    known |= {name: shape(power, central[power], deviation, shard["size"]) for name, power in POWERS.items()}
+    # of a level of a category, the mean is all there is to say
+    parts = [known[name] if name in ("mean", "size") else known[name][:, plain] for name in statistics]
+    rows = np.column_stack(parts if "mean" in statistics else [*parts, known["mean"][:, ~plain]])
+    shard.keep("rows", rows)
+    return ColumnSums.of(rows)
 
 
-def _first(chunk: Chunk, prepare) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _first(chunk: Chunk, width: int, prepare) -> Left:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
-    sums: Any = 0.0
-    extremes: Any = None
     ids, codes = chunk.bags()
     n_bags = len(ids)
+    sums, extremes = np.zeros((n_bags, 2 * width)), Extremes.none(n_bags, width)
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
-        sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags, block.weight)
-        extremes = Extremes.none(n_bags, X.shape[1]) if extremes is None else extremes
+        sums += sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags, block.weight)
         order = np.argsort(block.bag, kind="stable")
         order = order if block.weight is None else order[block.weight[order] > 0]
-        if not len(order):
-            continue
-        bags, starts = np.unique(block.bag[order], return_index=True)
-        low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
-        extremes.take(bags, low, high)
-    return sums, *extremes
+        if len(order):
+            bags, starts = np.unique(block.bag[order], return_index=True)
+            low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
+            extremes.take(bags, low, high)
+    return Left({"first": sums, "low": extremes.low, "high": extremes.high})
 
 
-def _second(chunk: Chunk, mean, prepare) -> np.ndarray:
+def _second(chunk: Chunk, mean, prepare) -> Left:
     """Σ (x - mean of its bag)^p for p = 2, 3, 4, side by side."""
-    sums: Any = 0.0
+    sums = np.zeros((len(mean), 3 * mean.shape[1]))
     for block in chunk.blocks(rows=BLOCK_ROWS):
         centred = prepare(block.X) - mean[block.bag]
         square = centred * centred
         powers = np.hstack([square, square * centred, square * square])
-        sums = sums + sum_rows(block.bag, powers, len(mean), block.weight)
-    return sums
+        sums += sum_rows(block.bag, powers, len(mean), block.weight)
+    return Left({"second": sums})
 
 
 class Prepare:
@@ -216,61 +265,109 @@ class Prepare:
         return X if self.transformer is None else self.transformer.transform(X)
 
 
-Embedded = Iterator[tuple[dict, object, np.ndarray]]  # (setting, fitted embedding, rows)
+# Rows of embeddings ------------------------------------------------------------------------------------------------
 
 
-def embed_features(head, passes: Passes, survey: Survey) -> Embedded:
+class View(NamedTuple):
+    """Rows of bags that the shards keep: which columns of which array, times a matrix if there is one.
+
+    ``beside`` joins the covariates of the bags, which the shards keep under the name ``covariates``.
+    """
+
+    column: str = "rows"
+    kept: Any = slice(None)
+    matrix: np.ndarray | None = None
+    beside: CovariatesBeside | None = None
+    covariates: str = "covariates"
+
+    def __call__(self, shard: Shard, bags: slice = slice(None)) -> np.ndarray:
+        rows = np.asarray(shard[self.column][bags])[:, self.kept]
+        rows = rows if self.matrix is None else rows @ self.matrix
+        return rows if self.beside is None else self.beside.join(rows, np.asarray(shard[self.covariates][bags]))
+
+
+class Embedded(NamedTuple):
+    """A setting of a head, the embedding fitted with it, and where the rows of the bags are."""
+
+    setting: dict
+    embedding: Any
+    view: View
+
+
+def gather_means(passes: Passes, name: str) -> None:
+    """Keep as ``name`` what the chunks left under it, divided by the totals of the bags."""
+    passes.by_shard(_gather_means, name)
+
+
+def _gather_means(shard: Shard, name: str) -> None:
+    shard.keep(name, shard.gather(name) / shard["totals"][:, None])
+
+
+def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`FeatureMean` for every setting of the head: a pass each."""
     columns = survey.columns
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
         embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
-        remember_columns(embedding, survey.bags.without_covariates())
-        sums = passes.sum_by_bag(sum_features, embedding.features_.transform)
-        yield setting, embedding, sums / survey.totals[:, None]
+        survey.remember(embedding)
+        transform = embedding.features_.transform
+        for _ in passes.each(sum_features, transform(survey.sample[:1]).shape[1], transform):
+            pass
+        gather_means(passes, "rows")
+        yield Embedded(setting, embedding, View())
 
 
-def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def sum_features(chunk: Chunk, width: int, features: Callable[[np.ndarray], np.ndarray]) -> Left:
     """Σ φ(x) over the rows of every bag of a chunk."""
-    sums: Any = 0.0
     ids, codes = chunk.bags()
+    sums = np.zeros((len(ids), width))
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
-        sums = sums + sum_rows(block.bag, features(block.X), len(ids), block.weight)
-    return sums
+        sums += sum_rows(block.bag, features(block.X), len(ids), block.weight)
+    return Left({"rows": sums})
 
 
-def embed_landmarks(head, passes: Passes, survey: Survey) -> Embedded:
+def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`LandmarkMean` for every setting of the head, all in one pass."""
     settings = head.settings()
-    fitted: list[LandmarkMean] = [
-        head.embedding_for(setting).fit_sums(survey.bags, survey.sample) for setting in settings
-    ]
-    effective = survey.tally.effective
-    weight = unbiasing(effective) / survey.totals
-    seconds: Any = None
-    sums = np.zeros((passes.n_bags, sum(len(one.landmarks_) for one in fitted)))
-    for own, (rows, second) in zip(passes.own, passes.each(_sum_landmarks, fitted, known=(weight,)), strict=True):
-        sums[own] += rows
-        seconds = second if seconds is None else [a + b for a, b in zip(seconds, second, strict=True)]
-    ends = np.cumsum([len(one.landmarks_) for one in fitted])[:-1]
-    for setting, embedding, own, second in zip(settings, fitted, np.split(sums, ends, axis=1), seconds, strict=True):
-        means = own / survey.totals[:, None]
-        embedding.keep_noise(means, second, effective)
-        yield setting, embedding, means
+    fitted: list[LandmarkMean] = [head.embedding_for(one).fit_sums(survey.some, survey.sample) for one in settings]
+    passes.by_shard(_weigh_landmarks)
+    seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",), add=_add_each)
+    ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])
+    places = [slice(*ends[k : k + 2]) for k in range(len(fitted))]
+    outer = passes.by_shard(_gather_landmarks, places, add=_add_each)
+    for setting, embedding, place, second, own in zip(settings, fitted, places, seconds, outer, strict=True):
+        survey.remember(embedding)
+        embedding.keep_noise_sums(second, own, survey.n_several)
+        yield Embedded(setting, embedding, View(kept=place))
 
 
-def _sum_landmarks(chunk: Chunk, weight, fitted) -> tuple[np.ndarray, list[np.ndarray]]:
-    sums: Any = 0.0
-    seconds: list[Any] = [0.0] * len(fitted)
+def _weigh_landmarks(shard: Shard) -> None:
+    shard.keep("unbiasing", unbiasing(shard["effective"]) / shard["totals"])
+
+
+def _add_each(left: list, right: list) -> list:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
+    widths = [len(one.landmarks_) for one in fitted]
+    sums, seconds = np.zeros((len(weight), sum(widths))), [np.zeros((width, width)) for width in widths]
     for block in chunk.blocks(rows=BLOCK_ROWS):
         phis = [one.similarities(block.X) for one in fitted]
-        sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight), block.weight)
+        sums += sum_rows(block.bag, np.hstack(phis), len(weight), block.weight)
         w = weight[block.bag] if block.weight is None else weight[block.bag] * block.weight
         seconds = [second + (phi.T * w) @ phi for second, phi in zip(seconds, phis, strict=True)]
-    return sums, seconds
+    return Left({"rows": sums}, seconds)
 
 
-def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted) -> Embedded:
+def _gather_landmarks(shard: Shard, places: list[slice]) -> list[np.ndarray]:
+    """Σ of `unbiasing` times the product of a bag's mean with itself, for every setting."""
+    _gather_means(shard, "rows")
+    rows, unbias = np.asarray(shard["rows"]), unbiasing(shard["effective"])
+    return [(rows[:, place].T * unbias) @ rows[:, place] for place in places]
+
+
+def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted) -> Iterator[Embedded]:
     """`KernelMean` of out-of-fold predictions for every setting of the head, all in one pass.
 
     The polynomials of a short series are the first of a longer one on the same interval, so the means of the longest
@@ -279,35 +376,37 @@ def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted
     columns, settings = predicted.columns, head.settings()
     spread = float(columns.deviation[0]) or 1.0
     found = float(columns.low[0]), float(columns.high[0]), float(columns.mean[0]), spread
-    bags = predicted.bags.without_covariates()
-    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(bags, *found) for setting in settings]
+    ends = compared(Bags(np.vstack([predicted.means.low, predicted.means.high]), [0, 1, 2]))
+    fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(ends, *found) for setting in settings]
     longest = max(fitted, key=lambda one: one.length_)
-    known = (predicted.fold,)
     scale = longest.spread_, *longest.range_
-    means = passes.sum_by_bag(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=known)
-    means /= survey.totals[:, None]  # in place: of all that this process holds, it is the largest
+    for _ in passes.each(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=("fold",)):
+        pass
+    gather_means(passes, "rows")
     for setting, embedding in zip(settings, fitted, strict=True):
-        # `rows_of` keeps rows apart, which training rows need not be: a product of matrices is ten times as fast.
-        yield setting, embedding, means[:, : embedding.length_] @ embedding.to_features_
+        survey.remember(embedding, predicted.means)
+        yield Embedded(setting, embedding, View("rows", slice(0, embedding.length_), embedding.to_features_))
 
 
-def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> np.ndarray:
+def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> Left:
     # Numbers per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
     found = [
         (block.bag, models.predict(block.X, fold[block.bag])[:, 0], block.weight)
         for block in chunk.blocks(rows=BLOCK_ROWS)
     ]
     sums = np.zeros((len(fold), interpolant.length))
-    bag, values = (np.concatenate(part) for part in list(zip(*found, strict=True))[:2])
-    weight = np.ones(len(bag)) if found[0][2] is None else np.concatenate([one[2] for one in found])
+    if not found:
+        return Left({"rows": sums})
+    bag, values = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+    weight = None if found[0][2] is None else np.concatenate([one[2] for one in found])
     order = np.argsort(bag, kind="stable")
-    order = order[weight[order] > 0]
-    sizes, total = np.bincount(bag[order], minlength=len(fold)), np.bincount(bag, weight, len(fold))
-    there = sizes > 0
+    order = order if weight is None else order[weight[order] > 0]
+    sizes = np.bincount(bag[order], minlength=len(fold))
+    total, there = sizes if weight is None else np.bincount(bag, weight, len(fold)), sizes > 0
     if there.any():
         spread, low, high = scale
         values = np.clip(values / spread, low, high)[order]
         offsets = np.append(0, np.cumsum(sizes[there]))
-        own = Bags(values, offsets, weights=None if found[0][2] is None else weight[order])
+        own = Bags(values, offsets, weights=None if weight is None else weight[order])
         sums[there] = interpolant.means(own) * total[there, None]
-    return sums
+    return Left({"rows": sums})

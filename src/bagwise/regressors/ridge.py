@@ -7,6 +7,8 @@ embedding that makes the rows too; its prediction can be a sum over instances.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -96,23 +98,49 @@ class RidgePath(RegressorMixin, BaseEstimator):
         twice, and a weight of 0 one that never came.
         """
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
-        y, penalties = y.astype(np.float64, copy=False), self._check(Z)
+        y, penalties = y.astype(np.float64, copy=False), self._check()
+        if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
+            raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
         w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
         residuals = _left_out(path, penalties * scale, w, groups).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
-        best = self._choose(penalties, errors, residuals**2, w)
-        self.penalty_ = float(penalties[best])
-        self.errors_, self.error_ = errors, float(errors[best])
+        best = self._choose(penalties, errors, partial(_gaps, (w * residuals**2)[:, w > 0]))
+        self._keep(path, penalties, scale, errors, best)
         self.residuals_ = residuals[best]
-        coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
-        self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
-        self.coef_, self.intercept_ = coefficients[best], intercepts[best]
         out = w == 0  # the fit is the one without them
         self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
         return self
+
+    def path(self, sums: RowSums) -> SumPath:
+        """What `SumPath.left_out` needs to judge every penalty on rows that are elsewhere; then `fit_sums`."""
+        if self.kernel != "linear":
+            raise ValueError("from sums, RidgePath takes kernel='linear': a Gram matrix has a row for every bag")
+        scale = sums.n if self.scaling == "n" else 1.0
+        return SumPath(sums, self._check() * scale, self.fit_intercept)
+
+    def fit_sums(self, path: SumPath, left_out: LeftOut) -> RidgePath:
+        """As `fit`, from the `path` and what its rows, wherever they are, have for left-out residuals.
+
+        The residuals themselves are not known then, only their sums: in place of ``residuals_`` there is
+        ``absolute_errors_``, the mean absolute residual for every penalty.
+        """
+        penalties = self._check()
+        errors = left_out.squares / left_out.weight
+        errors = np.where(np.isnan(errors), np.inf, errors)
+        self.n_features_in_, self.absolute_errors_ = len(path.mean), left_out.absolute / left_out.weight
+        best = self._choose(penalties, errors, left_out.gaps)
+        self._keep(path, penalties, path.n if self.scaling == "n" else 1.0, errors, best)
+        return self
+
+    def _keep(self, path, penalties, scale, errors, best: int) -> None:
+        self.penalty_ = float(penalties[best])
+        self.errors_, self.error_ = errors, float(errors[best])
+        coefficients, intercepts = zip(*map(path.coefficients, penalties * scale), strict=True)
+        self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
+        self.coef_, self.intercept_ = coefficients[best], intercepts[best]
 
     def predict(self, Z) -> np.ndarray:
         return _linear(self._checked(Z), self.coef_, self.intercept_)
@@ -131,26 +159,22 @@ class RidgePath(RegressorMixin, BaseEstimator):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
-    def _choose(self, penalties, errors, squares, w) -> int:
+    def _choose(self, penalties, errors, gaps: Callable) -> int:
         best = int(np.argmin(errors))
         if not np.isfinite(errors[best]):
             return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
         if self.rule == "best":
             return best
-        gaps = (w * (squares - squares[best]))[:, w > 0]
-        # NaN, where a fit interpolates, is not allowed
-        allowed = gaps.mean(axis=1) <= gaps.std(axis=1) / np.sqrt(gaps.shape[1])
-        return int(np.argmax(np.where(allowed, penalties, 0.0)))
+        mean, error = gaps(best)
+        return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
-    def _check(self, Z) -> np.ndarray:
+    def _check(self) -> np.ndarray:
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
         if self.rule not in RULES:
             raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
         if self.kernel not in KERNELS:
             raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
-        if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
-            raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")
@@ -162,7 +186,21 @@ def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
     return np.einsum("ij,j->i", Z, coef) + intercept
 
 
-class _FeaturePath:
+def _gaps(squares: np.ndarray, best: int) -> tuple[np.ndarray, np.ndarray]:
+    """By how much squares are larger than those of the best penalty, on average, and the standard error of it."""
+    gaps = squares - squares[best]
+    return gaps.mean(axis=1), gaps.std(axis=1) / np.sqrt(gaps.shape[1])
+
+
+class _Linear:
+    """What decompositions of features share."""
+
+    def coefficients(self, penalty):
+        coef = self.Vt.T @ (self.s / (self.spectrum + penalty) * self.projected)
+        return coef, float(self.target_mean - self.mean @ coef)
+
+
+class _FeaturePath(_Linear):
     """Z = U S Vᵀ of the weighted, centred features."""
 
     def __init__(self, Z, y, w, intercept):
@@ -170,18 +208,162 @@ class _FeaturePath:
         self.target_mean = np.average(y, weights=w) if intercept else 0.0
         root = np.sqrt(w)
         U, s, Vt = np.linalg.svd(root[:, None] * (Z - self.mean), full_matrices=False)
-        # Centring leaves the rounding of the uncentred rows behind; what is no larger is no component.
-        size = max(s.max(initial=0.0), np.sqrt(len(Z)) * np.abs(self.mean).max(initial=0.0))
-        keep = s > size * max(Z.shape) * np.finfo(float).eps
+        keep = _components(s, self.mean, len(Z))
         self.U, self.s, self.Vt = U[:, keep], s[keep], Vt[keep]
         self.centred = root * (y - self.target_mean)
         self.projected = self.U.T @ self.centred
         self.ones = root / np.sqrt(w.sum()) if intercept else None
         self.spectrum = self.s**2
 
-    def coefficients(self, penalty):
-        coef = self.Vt.T @ (self.s / (self.spectrum + penalty) * self.projected)
-        return coef, float(self.target_mean - self.mean @ coef)
+
+def _components(s: np.ndarray, mean: np.ndarray, n: int) -> np.ndarray:
+    """Which singular values are components: centring leaves the rounding of the uncentred rows behind."""
+    size = max(s.max(initial=0.0), np.sqrt(n) * np.abs(mean).max(initial=0.0))
+    return s > size * max(n, len(mean)) * np.finfo(float).eps
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """What ridge needs of rows z and targets y that are elsewhere: R of the QR decomposition of √w [1, z - c, y - c'].
+
+    Two of them merge into that of all rows by a QR decomposition of both, one below the other, which keeps the digits
+    that sums of products would lose (Golub and Van Loan, section 5.3).
+
+    Attributes
+    ----------
+    n : number of rows of weight above zero
+    centre : array, c and c', near the means
+    triangle : array (at most columns + 2, columns + 2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z, y = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0)
+    >>> both = RowSums.of(Z[:2], y[:2]).merge(RowSums.of(Z[2:], y[2:]))
+    >>> mean, R = both.centred()
+    >>> bool(np.allclose(mean, [*Z.mean(axis=0), y.mean()])), bool(np.allclose(R.T @ R, 6 * np.cov(Z.T, y, ddof=0)))
+    (True, True)
+    """
+
+    n: int
+    centre: np.ndarray
+    triangle: np.ndarray
+
+    @classmethod
+    def of(cls, Z: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, *, block: int = 4096) -> RowSums:
+        both = np.column_stack([Z, y]).astype(np.float64, copy=False)
+        w = np.ones(len(both)) if w is None else w
+        centre = both[0] + (both - both[0]).mean(axis=0)
+        triangle = np.empty((0, both.shape[1] + 1))
+        for start in range(0, len(both), block):
+            rows, root = both[start : start + block] - centre, np.sqrt(w[start : start + block])
+            rows = root[:, None] * np.column_stack([np.ones(len(rows)), rows])
+            triangle = np.linalg.qr(np.vstack([triangle, rows]), mode="r")
+        return cls(int(np.count_nonzero(w)), centre, triangle)
+
+    def merge(self, other: RowSums) -> RowSums:
+        moved = other.triangle.copy()
+        moved[:, 1:] += moved[:, [0]] * (other.centre - self.centre)
+        triangle = np.linalg.qr(np.vstack([self.triangle, moved]), mode="r")
+        return RowSums(self.n + other.n, self.centre, triangle)
+
+    @property
+    def weight(self) -> float:
+        return float((self.triangle[:, 0] ** 2).sum())
+
+    def centred(self) -> tuple[np.ndarray, np.ndarray]:
+        """The means of columns and target, and R of the rows about them."""
+        return self.centre + self.triangle[0, 1:] / self.triangle[0, 0], self.triangle[1:, 1:]
+
+    def uncentred(self) -> np.ndarray:
+        """R of the rows themselves."""
+        return self.triangle[:, 1:] + self.triangle[:, [0]] * self.centre
+
+    def through(self, matrix: np.ndarray) -> RowSums:
+        """That of rows times a matrix, which may have fewer lines than rows have columns: those of the first."""
+        length = len(matrix)
+        centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
+        first, inner, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]
+        return replace(self, centre=centre, triangle=np.hstack([first, inner @ matrix, last]))
+
+    def columns(self, kept: np.ndarray) -> RowSums:
+        """That of some of the columns."""
+        both, every = np.append(kept, True), np.concatenate([[True], kept, [True]])
+        return replace(self, centre=self.centre[both], triangle=self.triangle[:, every])
+
+    def standardised(self, mean: float, scale: float) -> RowSums:
+        """That of targets counted from ``mean`` in units of ``scale``; zeros, if it is zero."""
+        centre, triangle = self.centre.copy(), self.triangle.copy()
+        centre[-1] = (centre[-1] - mean) / scale if scale else 0.0
+        triangle[:, -1] = triangle[:, -1] / scale if scale else 0.0
+        return replace(self, centre=centre, triangle=triangle)
+
+
+class SumPath(_Linear):
+    """Ridge for every penalty from `RowSums`; it is small, and judges rows wherever they are."""
+
+    def __init__(self, sums: RowSums, penalties: np.ndarray, intercept: bool):
+        if intercept:
+            (*mean, self.target_mean), R = sums.centred()
+            self.mean = np.array(mean)
+        else:
+            self.mean, self.target_mean, R = np.zeros(len(sums.centre) - 1), 0.0, sums.uncentred()
+        U, s, Vt = np.linalg.svd(R[:, :-1], full_matrices=False)
+        keep = _components(s, self.mean, sums.n)
+        self.s, self.Vt, self.spectrum = s[keep], Vt[keep], s[keep] ** 2
+        self.projected = U[:, keep].T @ R[:, -1]
+        self.n, self.weight, self.penalties, self.intercept = sums.n, sums.weight, penalties, intercept
+        self.seen_mean, self.axes = self.mean, self.Vt.T / self.s  # of the rows that `left_out` is given
+
+    def before(self, sums: RowSums, matrix: np.ndarray) -> SumPath:
+        """The same, for `left_out` to be given the rows of other sums, of which those here are the product."""
+        self.seen_mean, self.axes = sums.centred()[0][: len(matrix)] * self.intercept, matrix @ self.axes
+        return self
+
+    def left_out(self, Z, y, w=None, groups=None) -> LeftOut:
+        """The left-out residuals of some of the rows, added up; of a group all or none."""
+        w = np.ones(len(y)) if w is None else w
+        residuals = _left_out(_Rows(self, Z, y, w), self.penalties, w, groups)
+        return LeftOut.of(residuals, w)
+
+
+class _Rows:
+    """Some rows in the terms of a `SumPath`, as `_left_out` sees them."""
+
+    def __init__(self, path: SumPath, Z, y, w):
+        root = np.sqrt(w)
+        self.U = (root[:, None] * (Z - path.seen_mean)) @ path.axes
+        self.centred = root * (y - path.target_mean)
+        self.projected, self.spectrum = path.projected, path.spectrum
+        self.ones = root / np.sqrt(path.weight) if path.intercept else None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Sums of left-out residuals e over bags of weight w, for every penalty: Σ w e², Σ w |e|, Σ w² e² e'²."""
+
+    n: int
+    weight: float
+    squares: np.ndarray
+    absolute: np.ndarray
+    products: np.ndarray
+
+    @classmethod
+    def of(cls, residuals: np.ndarray, w: np.ndarray) -> LeftOut:
+        squares = w[:, None] * residuals**2
+        n, total = int(np.count_nonzero(w)), float(w.sum())
+        return cls(n, total, squares.sum(axis=0), w @ np.abs(residuals), squares.T @ squares)
+
+    def __add__(self, other: LeftOut) -> LeftOut:
+        n, weight, squares = self.n + other.n, self.weight + other.weight, self.squares + other.squares
+        return LeftOut(n, weight, squares, self.absolute + other.absolute, self.products + other.products)
+
+    def gaps(self, best: int) -> tuple[np.ndarray, np.ndarray]:
+        """By how much squares are larger than those of the best penalty, on average, and the standard error of it."""
+        mean = (self.squares - self.squares[best]) / self.n
+        own = np.diag(self.products)
+        second = (own - 2 * self.products[best] + own[best]) / self.n
+        return mean, np.sqrt(np.maximum(second - mean**2, 0.0) / self.n)
 
 
 class _GramPath:
@@ -375,17 +557,29 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         """
         self._check(bags)
         weights, y = check_weights(sample_weight, bags), y - self._offset(bags)
-        best, self.search_ = None, []
         with one_thread():
-            for setting, embedding, rows in embedded:
-                beside, head = self._head(embedding, rows, bags, y, weights)
-                self.search_.append((setting, head.penalty_, head.error_))
-                if best is None or head.error_ < best[-1].error_:
-                    best = setting, embedding, beside, head
-        self.setting_, self.embedding_, self.beside_, self.head_ = best
-        self.error_, self.residuals_ = self.head_.error_, self.head_.residuals_
+            self.keep_best(
+                (setting, embedding, *self._head(embedding, rows, bags, y, weights))
+                for setting, embedding, rows in embedded
+            )
+        self.residuals_ = self.head_.residuals_
         remember_columns(self, bags)
         return self
+
+    def keep_best(self, fitted) -> EmbeddingRidge:
+        """Keep the best of (setting, embedding, covariates beside it or None, fitted head)."""
+        best, self.search_ = None, []
+        for setting, embedding, beside, head in fitted:
+            self.search_.append((setting, head.penalty_, head.error_))
+            if best is None or head.error_ < best[-1].error_:
+                best = setting, embedding, beside, head
+        self.setting_, self.embedding_, self.beside_, self.head_ = best
+        self.error_ = self.head_.error_
+        return self
+
+    def fresh_head(self) -> RidgePath:
+        """The unfitted head."""
+        return clone(self.head if self.head is not None else RidgePath())
 
     @property
     def additive_(self) -> bool:
@@ -409,7 +603,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
             )
 
     def _head(self, embedding, rows, bags, y, weights) -> tuple:
-        head, beside = clone(self.head if self.head is not None else RidgePath()), None
+        head, beside = self.fresh_head(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.set_params(kernel="precomputed")

@@ -200,13 +200,19 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
         y = self.target_.standardised(y)
         embedded = list(embedded)
         posteriors = Parallel(n_jobs=self.n_jobs)(delayed(_posterior)(rows, y, weight) for _, _, rows in embedded)
-        self.search_ = [(one[0], fit.log_evidence()) for one, fit in zip(embedded, posteriors, strict=True)]
-        best = int(np.argmax([score for _, score in self.search_]))
-        self.setting_, embedding, _ = embedded[best]
-        self.features_, self.posterior_ = embedding.features_, posteriors[best]
-        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
+        self.keep_best((*one[:2], posterior) for one, posterior in zip(embedded, posteriors, strict=True))
         remember_columns(self, bags)
         remember_exposures(self, bags, exposure)
+        return self
+
+    def keep_best(self, fitted) -> AggregateGP:
+        """Keep the best of (setting, mean of fitted features, posterior)."""
+        fitted = list(fitted)
+        self.search_ = [(setting, posterior.log_evidence()) for setting, _, posterior in fitted]
+        best = int(np.argmax([score for _, score in self.search_]))
+        self.setting_, embedding, self.posterior_ = fitted[best]
+        self.features_ = embedding.features_
+        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
         return self
 
     def settings(self) -> list[dict]:

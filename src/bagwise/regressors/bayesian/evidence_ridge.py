@@ -19,7 +19,7 @@ from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.display import FittedDisplay
-from bagwise.regressors.ridge import AdditiveMixin
+from bagwise.regressors.ridge import AdditiveMixin, RowSums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
 
@@ -155,12 +155,17 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
         embedded = list(embedded)
         tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)
-        self.search_ = [(setting, score) for (setting, _, _), (_, score) in zip(embedded, tried, strict=True)]
-        best = int(np.argmin([score for _, score in self.search_]))
-        self.setting_, self.embedding_, _ = embedded[best]
-        self.posterior_ = tried[best][0]
-        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
+        self.keep_best((*one[:2], *judged) for one, judged in zip(embedded, tried, strict=True))
         remember_columns(self, bags)
+        return self
+
+    def keep_best(self, fitted) -> EvidenceRidge:
+        """Keep the best of (setting, embedding, posterior, score of held-out bags)."""
+        fitted = list(fitted)
+        self.search_ = [(setting, score) for setting, _, _, score in fitted]
+        best = int(np.argmin([score for _, score in self.search_]))
+        self.setting_, self.embedding_, self.posterior_, _ = fitted[best]
+        self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
         return self
 
     def settings(self) -> list[dict]:
@@ -202,15 +207,28 @@ class Evidence:
         weight = np.ones(len(Z)) if weight is None else weight
         n, root = np.count_nonzero(weight), np.sqrt(weight)
         self.row_mean, self.target_mean = np.average(Z, axis=0, weights=weight), np.average(y, weights=weight)
+        rows, centred = root[:, None] * (Z - self.row_mean), root * (y - self.target_mean)
+        self._settle(rows, centred, np.linalg.norm(Z), n, weight.sum(), noise)
+
+    @classmethod
+    def from_sums(cls, sums: RowSums) -> Evidence:
+        """The same, of rows and targets of which only these sums are known."""
+        evidence = cls.__new__(cls)
+        (*mean, evidence.target_mean), R = sums.centred()
+        evidence.row_mean = np.array(mean)
+        size = np.linalg.norm(sums.uncentred()[:, :-1])
+        evidence._settle(R[:, :-1], R[:, -1], size, sums.n, sums.weight, None)
+        return evidence
+
+    def _settle(self, rows, centred, size: float, n: int, total: float, noise: float | None) -> None:
         # All right singular vectors: where the training rows say nothing, a new row keeps its prior variance.
-        U, s, self.axes = np.linalg.svd(root[:, None] * (Z - self.row_mean), full_matrices=len(Z) < Z.shape[1])
+        U, s, self.axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
         k = len(s)
-        s = np.where(s > 1e-14 * np.linalg.norm(Z), s, 0.0)  # rows that differ by rounding alone are equal
+        s = np.where(s > 1e-14 * size, s, 0.0)  # rows that differ by rounding alone are equal
         self.spectrum = np.concatenate([s**2, np.zeros(len(self.axes) - k)])
-        centred = root * (y - self.target_mean)
         along = U[:, :k].T @ centred
         self._rest = max(float(centred @ centred - along @ along), 0.0)
-        self._along, self._n, self._total = along, n, weight.sum()
+        self._along, self._n, self._total = along, n, total
         self._unit = n / (self.spectrum.sum() or 1.0)
         self._known = noise
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²

@@ -1,0 +1,255 @@
+"""Heads fitted to the rows of bags that lie in shards: from `RowSums`, and from sums of left-out residuals.
+
+A head needs no more of the rows than the triangle R of their QR decomposition, which has as many lines as the rows have
+columns. Where it chooses by bags that are left out, these are judged shard by shard, and their errors are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from bagwise.embeddings.base import CovariatesBeside
+from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
+from bagwise.out_of_core.shards import Shard
+from bagwise.out_of_core.sums import Embedded, View, deal_folds
+from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
+from bagwise.regressors.bayesian.evidence_ridge import ROUNDING, Evidence, TargetScale, negative_log_likelihood
+from bagwise.regressors.ridge import LeftOut, RowSums, SumPath
+
+BLOCK_BAGS = 8192
+
+
+# Ridge ------------------------------------------------------------------------------------------------------------
+
+
+def fit_ridge(head: EmbeddingRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded], **options):
+    """The head fitted as if on all rows.
+
+    Parameters
+    ----------
+    head : EmbeddingRidge
+    passes, survey : of the scan
+    embedded : for every setting of the head, where the rows are; they need be there only until the next is asked for
+    shared : bool
+        Whether the rows of all settings are one array times matrices, of which the sums serve all.
+    beside : ColumnSums, optional
+        Of the covariates of bags, if they were scaled; the shards keep them as "beside" then.
+    """
+    head = clone(head)
+    return head.keep_best(_ridges(head, passes, survey, embedded, **options))
+
+
+def _ridges(
+    head: EmbeddingRidge,
+    passes: Passes,
+    survey: Survey,
+    embedded: Iterable[Embedded],
+    *,
+    shared: bool = False,
+    beside: ColumnSums | None = None,
+):
+    offset, weight = None if head.offset == "none" else "predicted", survey.weight
+    job = _Judge(offset, weight, passes.scan.groups is not None)
+    covariates = survey.beside if beside is None else beside
+    if not shared or covariates is not None:
+        for one in embedded:
+            if covariates is not None:
+                named = "covariates" if beside is None else "beside"
+                one = one._replace(view=_joined(passes, one.view, covariates, named))
+            yield from _judged(head, passes, [one], [row_sums(passes, one.view, offset, weight=weight)], job)
+        return
+    settings = list(embedded)
+    longest = max(one.view.kept.stop for one in settings)
+    sums = row_sums(passes, View(kept=slice(0, longest)), offset, weight=weight)
+    every = [sums.through(one.view.matrix) for one in settings]
+    yield from _judged(head, passes, settings, every, job)
+
+
+def _joined(passes: Passes, view: View, covariates: ColumnSums, named: str) -> View:
+    """The rows with the covariates of the bags beside them, so that both vary alike."""
+    rows = passes.by_shard(_row_moments, view, add=ColumnSums.merge)
+    moments = covariates.mean, covariates.deviation, covariates.largest, rows.variance.sum()
+    return view._replace(beside=CovariatesBeside.of_moments(*moments), covariates=named)
+
+
+def _row_moments(shard: Shard, view: View) -> ColumnSums:
+    return ColumnSums.of(view(shard))
+
+
+class _Judge(NamedTuple):
+    """What left-out residuals are of: targets less an offset, by the weights of bags, by bag or by group."""
+
+    offset: str | None
+    weight: str | None
+    groups: bool
+
+
+def _judged(head, passes: Passes, settings: list[Embedded], sums: list[RowSums], job: _Judge):
+    heads = [head.fresh_head() for _ in settings]
+    paths = [one.path(own) for one, own in zip(heads, sums, strict=True)]
+    jobs = [(one.view, path) for one, path in zip(settings, paths, strict=True)]
+    found = passes.by_shard(_left_out, jobs, job, add=_add_all)
+    for one, own, path, left_out in zip(settings, heads, paths, found, strict=True):
+        yield one.setting, one.embedding, one.view.beside, own.fit_sums(path, left_out)
+
+
+def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:
+    """Of the rows of all bags, and their targets less what the shards keep as ``offset``."""
+    return passes.by_shard(_row_sums, view, "y", offset, weight, add=RowSums.merge)
+
+
+def _row_sums(shard: Shard, view: View, target: str, offset: str | None, weight: str | None) -> RowSums:
+    y = _target(shard, slice(None), offset, target)
+    return RowSums.of(view(shard), y, None if weight is None else np.asarray(shard[weight]))
+
+
+def _target(shard: Shard, bags: slice, offset: str | None, target: str = "y") -> np.ndarray:
+    y = np.asarray(shard[target][bags])
+    return y if offset is None else y - shard[offset][bags]
+
+
+def _left_out(shard: Shard, jobs: list[tuple[View, SumPath]], job: _Judge) -> list[LeftOut]:
+    """The left-out residuals of the bags of a shard, added up, for every setting."""
+    totals: list = [None] * len(jobs)
+    units = shard.units if job.groups else None  # a group is judged as a whole
+    n = len(shard)
+    for start in range(0, n, n if job.groups else BLOCK_BAGS):
+        bags = slice(start, None if job.groups else start + BLOCK_BAGS)
+        y = _target(shard, bags, job.offset)
+        weight = None if job.weight is None else np.asarray(shard[job.weight][bags])
+        for k, (view, path) in enumerate(jobs):
+            found = path.left_out(view(shard, bags), y, weight, groups=units)
+            totals[k] = found if totals[k] is None else totals[k] + found
+    return totals
+
+
+def _add_all(left: list, right: list) -> list:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+# Evidence ---------------------------------------------------------------------------------------------------------
+
+
+def fit_evidence(head: EvidenceRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> EvidenceRidge:
+    """The head fitted as if on all rows; settings are judged by the likelihood of held-out folds."""
+    head = clone(head)
+    head.target_ = target_scale(passes, "y", survey.weight)
+    folds = None
+    if len(head.settings()) > 1:
+        folds = deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
+    return head.keep_best(_evidences(head, passes, survey.weight, embedded, folds))
+
+
+def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], folds: int | None):
+    target = head.target_
+    for one in embedded:
+        if folds is None:
+            sums = row_sums(passes, one.view, weight=weight).standardised(target.mean, target.scale)
+            yield one.setting, one.embedding, Evidence.from_sums(sums), 0.0
+            continue
+        parts = passes.by_shard(_fold_row_sums, one.view, weight, add=_merge_folds)
+        parts = {k: part.standardised(target.mean, target.scale) for k, part in sorted(parts.items())}
+        live = [k for k, part in parts.items() if part.n]  # folds in which some bag weighs something
+        without = {k: Evidence.from_sums(_merged(parts[j] for j in live if j != k)) for k in live if len(live) > 1}
+        score = passes.by_shard(_held_out_score, one.view, weight, without, target, add=np.add)
+        total = sum(part.weight for part in parts.values())
+        yield one.setting, one.embedding, Evidence.from_sums(_merged(parts[k] for k in live)), float(score) / total
+
+
+def _merged(parts: Iterable[RowSums]) -> RowSums:
+    total: RowSums | None = None
+    for part in parts:
+        total = part if total is None else total.merge(part)
+    assert total is not None
+    return total
+
+
+def _fold_row_sums(shard: Shard, view: View, weight: str | None) -> dict[int, RowSums]:
+    rows, y, fold, w = view(shard), np.asarray(shard["y"]), np.asarray(shard["fold"]), _weights(shard, weight)
+    return {int(k): RowSums.of(rows[fold == k], y[fold == k], w[fold == k]) for k in np.unique(fold)}
+
+
+def _weights(shard: Shard, weight: str | None) -> np.ndarray:
+    return np.ones(len(shard)) if weight is None else np.asarray(shard[weight])
+
+
+def _merge_folds(left: dict, right: dict) -> dict:
+    both = {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
+    return left | right | both
+
+
+def _held_out_score(
+    shard: Shard, view: View, weight: str | None, without: dict[int, Evidence], target: TargetScale
+) -> float:
+    """Σ of the weighted negative log likelihood of bags, each predicted without its fold."""
+    rows, y, fold = view(shard), target.standardised(np.asarray(shard["y"])), np.asarray(shard["fold"])
+    w, total = _weights(shard, weight), 0.0
+    for k in np.unique(fold).tolist():
+        if k in without:
+            mean, variance = without[k](rows[fold == k])
+            total += w[fold == k] @ negative_log_likelihood(y[fold == k], mean, np.sqrt(variance))
+    return total
+
+
+def target_scale(passes: Passes, target: str, weight: str | None) -> TargetScale:
+    """As `TargetScale.of`, of what the shards keep."""
+    sums, low, high = passes.by_shard(_target_sums, target, weight, add=_add_targets)
+    mean, R = sums.centred()
+    scale = float(np.sqrt((R[:, -1] ** 2).sum() / sums.weight))
+    largest = max(abs(low), abs(high))
+    return TargetScale(float(mean[-1]), scale if high - low > ROUNDING * largest else 0.0)
+
+
+def _target_sums(shard: Shard, target: str, weight: str | None) -> tuple[RowSums, float, float] | None:
+    y, w = np.asarray(shard[target]), _weights(shard, weight)
+    y, w = y[w > 0], w[w > 0]
+    return (RowSums.of(np.empty((len(y), 0)), y, w), y.min(), y.max()) if len(y) else None
+
+
+def _add_targets(left: tuple, right: tuple) -> tuple:
+    return left[0].merge(right[0]), min(left[1], right[1]), max(left[2], right[2])
+
+
+# Aggregates -------------------------------------------------------------------------------------------------------
+
+
+def fit_aggregate(head: AggregateGP, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> AggregateGP:
+    """The head fitted as if on all rows; settings are judged by their evidence."""
+    head = clone(head)
+    head.noise_exposure_, target, weight = 1.0, "y", survey.weight
+    low, high, total, count = passes.by_shard(_exposures, weight, add=_add_exposures)
+    if head.aggregate == "sum":
+        head.noise_exposure_ = total / count
+        passes.by_shard(_keep_rates, head.noise_exposure_, weight)
+        target, weight = "rate", "exposure"
+    head.target_ = target_scale(passes, target, weight)
+    head.exposure_range_in_ = np.array([[1.0, 1.0], [low, high]])
+    head.with_exposure_ = passes.scan.weights is not None
+    return head.keep_best(_aggregates(head, passes, embedded, target, weight))
+
+
+def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], target: str, weight: str | None):
+    for one in embedded:
+        sums = passes.by_shard(_row_sums, one.view, target, None, weight, add=RowSums.merge)
+        yield one.setting, one.embedding, Evidence.from_sums(sums.standardised(head.target_.mean, head.target_.scale))
+
+
+def _exposures(shard: Shard, weight: str | None) -> tuple[float, float, float, float]:
+    """The range of the totals of bags, Σ w total and Σ w."""
+    totals, w = np.asarray(shard["totals"]), _weights(shard, weight)
+    return totals.min(), totals.max(), w @ totals, w.sum()
+
+
+def _add_exposures(left: tuple, right: tuple) -> tuple:
+    return min(left[0], right[0]), max(left[1], right[1]), left[2] + right[2], left[3] + right[3]
+
+
+def _keep_rates(shard: Shard, average: float, weight: str | None) -> None:
+    """Keep targets over exposures, and how much each counts."""
+    totals = np.asarray(shard["totals"])
+    shard.keep("rate", shard["y"] / totals)
+    shard.keep("exposure", _weights(shard, weight) * totals / average)
