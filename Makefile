@@ -6,7 +6,7 @@
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
 #   make portable      the delicate tests under other kernels of linear algebra
 #   make test-oldest   the tests with the oldest versions that pyproject.toml allows
-#   make pictures      the pictures of reports in the documentation, with Chromium
+#   make pictures      the pictures in README and documentation, those of reports with Chromium
 #   make dist    wheel and sdist, checked, and the README in a fresh environment
 #   make bench-scale   fits larger than memory: 5 and 50 million instances, half an hour, 4 GB of disk
 PYTHON ?= python3
@@ -82,6 +82,7 @@ docs: $(FULL)/.ready
 
 pictures: $(FULL)/.ready browser
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python docs/pictures/report_pictures.py
+	$(FULL)/bin/python docs/pictures/readme_pictures.py
 
 # Built and checked by tools of their own environment; then every block of the README runs with the wheel in a fresh one.
 dist: $(FULL)/.ready

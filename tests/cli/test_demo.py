@@ -26,7 +26,7 @@ def test_demo_leaves_a_table_and_a_picture(tmp_path):
     assert [row["bag"] for row in rows] == [str(bag) for bag in bags.ids]
     np.testing.assert_array_equal([float(row["target"]) for row in rows], y)
     results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=2, tune=False)  # the code that users call
-    found = results.predictions("aggregated")
+    found = results.predictions("aggregated").to_dict("list")
     expected = dict(zip(map(str, found["bag"]), found["prediction"], strict=True))
     np.testing.assert_allclose([float(row["aggregated"]) for row in rows], [expected[row["bag"]] for row in rows])
     assert f"{results.summary()['rmse'][0]:.3g}" in result.output

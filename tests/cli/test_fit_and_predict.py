@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import bagwise as bw
 from bagwise.cli import app
 from bagwise.cli.console import Messages
-from bagwise.model_files import registry as allowed
+from bagwise.model_files import names as allowed
 from bagwise.testing.contract_checks import sample
 
 
@@ -325,7 +325,7 @@ def test_bags_are_built_once(folder, monkeypatch):
 
 def test_a_method_that_cannot_be_saved_is_not_fitted(tmp_path, monkeypatch):
     """As with a scikit-learn that gives the parts of its trees other names; the table is not even read."""
-    monkeypatch.setattr("bagwise.model_files.registry.NAMES", {**allowed.NAMES, "LossNode": set()})
+    monkeypatch.setattr("bagwise.model_files.names.ALLOWED", {**allowed.ALLOWED, "LossNode": set()})
     result = run("fit", tmp_path / "none.parquet", "--method", "auto", "--bag", "b")
     assert result.exit_code == 1 and "cannot be saved: it holds sklearn._loss._loss.CyHalfSquared" in result.stderr
 
@@ -364,7 +364,7 @@ def test_a_model_that_cannot_be_kept_anywhere_says_why(folder, tmp_path, monkeyp
 
 def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("bagwise.model_files.try_saving", lambda model: None)
-    monkeypatch.setattr("bagwise.model_files.registry.NAMES_OF_OURS", {})
+    monkeypatch.setattr("bagwise.model_files.names.NAMES", {})
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
     assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said

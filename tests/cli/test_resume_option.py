@@ -11,7 +11,7 @@ from tests.helpers.typed import app
 from typer.testing import CliRunner
 
 from bagwise.evaluation import evaluation
-from bagwise.evaluation.cells import run_cell
+from bagwise.evaluation.plan import run_cell
 from bagwise.testing.contract_checks import sample
 
 

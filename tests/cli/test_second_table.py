@@ -92,7 +92,7 @@ def test_several_targets_are_evaluated_each_in_a_folder(folder):
     assert found.exit_code == 0, found.output
     assert list(json.loads(found.stdout)) == ["yield", "protein"]
     results = bw.Results.load(folder / "runs" / "yield")
-    assert list(results.predictions("aggregated"))[2:5] == ["plot", "size", "yield"]
+    assert list(results.predictions("aggregated").to_dict("list"))[2:5] == ["plot", "size", "yield"]
     assert len(bw.Results.load(folder / "runs" / "protein").predictions("aggregated")["plot"]) == 15
 
 

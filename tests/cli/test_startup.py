@@ -28,7 +28,7 @@ UNUSED = {
     "fit t.csv --bag bag --target y --method aggregated --out new.bagwise": HEAVY | {"bagwise.auto", "bagwise.reports"},
     "predict m.bagwise t.csv": HEAVY
     | {f"bagwise.{name}" for name in ("auto", "evaluation", "methods", "reports", "out_of_core")}
-    | {"bagwise.explanations.contributions", "bagwise.explanations.feature_importance", "sklearn.ensemble"}
+    | {"bagwise.explanations.explanation", "bagwise.explanations.feature_importance", "sklearn.ensemble"}
     | {"sklearn.cluster", "sklearn.neighbors", "bagwise.regressors.attention"},
 }
 

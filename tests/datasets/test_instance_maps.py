@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bagwise.datasets import make_instance_map
-from bagwise.datasets.instance_maps import KINDS
+from bagwise.datasets.simulations import INSTANCE_MAPS
 
 
 def aggregated(bags, values):
@@ -50,7 +50,7 @@ def test_sizes_of_slabs_are_negative_binomial():
     assert sizes.mean() == pytest.approx(150, abs=8) and sizes.std() == pytest.approx(50, abs=7)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", INSTANCE_MAPS)
 def test_a_seed_gives_the_same_again(kind):
     first, second, other = (make_instance_map(kind, 5, random_state=seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first[0].instances, second[0].instances)

@@ -9,7 +9,7 @@ from bagwise.embeddings import KernelMean, mean_gram
 
 torch = pytest.importorskip("torch")
 
-from bagwise.embeddings import gram  # noqa: E402
+from bagwise.embeddings import kernel_mean  # noqa: E402
 
 KERNELS = [
     k.Gaussian(1.5), k.InverseMultiquadric(0.7), k.RationalQuadratic(2.0), k.Cauchy(1.0), k.Student(1.5),
@@ -26,12 +26,12 @@ def bags(seed, n=7, d=3, weighted=False):
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("d", [1, 3])
 def test_every_kernel_is_the_same_there(kernel, d, monkeypatch):
-    monkeypatch.setattr(gram, "DEVICE_BLOCK", 8)  # bags are cut in two
+    monkeypatch.setattr(kernel_mean, "DEVICE_BLOCK", 8)  # bags are cut in two
     left, right = bags(0, d=d, weighted=True), bags(1, n=4, d=d)
     for pair in ((left,), (left, right), (right, left), (right,)):
-        found = gram.mean_gram_on("cpu", kernel, *pair)
+        found = kernel_mean.mean_gram_on("cpu", kernel, *pair)
         np.testing.assert_allclose(found, mean_gram(kernel, *pair), rtol=1e-7)  # a kink makes much of a distance 1e-8
-        single = gram.mean_gram_on("cpu", kernel, *pair, precision="float32")
+        single = kernel_mean.mean_gram_on("cpu", kernel, *pair, precision="float32")
         np.testing.assert_allclose(single, found, rtol=2e-3 if isinstance(kernel, k.Exponential) else 1e-4)
 
 

@@ -42,7 +42,7 @@ def test_series_equals_blocks(kernel, name):
 
 
 def test_blocks_equal_the_double_loop_across_block_borders(monkeypatch):
-    monkeypatch.setattr("bagwise.embeddings.gram.BLOCK", 5)
+    monkeypatch.setattr("bagwise.embeddings.kernel_mean.BLOCK", 5)
     bags = zoo(n_features=3)["ragged"]
     other = zoo(n_features=3, random_state=1)["ragged"]
     np.testing.assert_allclose(mean_gram(k.Gaussian(), bags), naive.mean_gram(k.Gaussian(), bags), rtol=1e-12)

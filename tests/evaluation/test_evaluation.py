@@ -21,7 +21,7 @@ TIMES = ("seconds", "memory_mb")
 
 def numbers(results):
     """The long table without what no two runs share."""
-    return {name: column for name, column in results.table().items() if name not in TIMES}
+    return {name: column for name, column in results.table().to_dict("list").items() if name not in TIMES}
 
 
 def test_scores_equal_cross_val_score_on_fixed_folds():
@@ -36,7 +36,7 @@ def test_scores_equal_cross_val_score_on_fixed_folds():
 
 def test_every_method_has_every_split_and_its_own_seed():
     results = evaluate(BAGS, Y, ["aggregated", ("mean", TrainMean())], repeats=2, folds=3)
-    table = results.table()
+    table = results.table().to_dict("list")
     where = list(zip(table["method"], table["repeat"], table["fold"], strict=True))
     assert where == [(m, r, k) for m in ("aggregated", "mean") for r in range(2) for k in range(3)]
     assert results.missing == 0 and results.failures == []
@@ -78,7 +78,7 @@ def test_paper_selection_takes_the_best_setting_and_says_so_everywhere(tmp_path)
     assert results.scores("mean").shape == (10, 3)
     np.testing.assert_array_equal(results.values("mean"), results.scores("mean")[:, 1])
     np.testing.assert_array_equal(results.values("mean"), results.values("fixed"))
-    assert results.table()["settings"] == [3] * 10 + [1] * 10
+    assert results.table().to_dict("list")["settings"] == [3] * 10 + [1] * 10
     for name in ("results", "summary", "comparisons"):
         rows = list(csv.DictReader((tmp_path / f"{name}.csv").read_text().splitlines()))
         labels = {(row["method"], row["selection"]) for row in rows}
@@ -92,13 +92,13 @@ def test_a_search_space_of_the_catalogue_is_searched(monkeypatch):
     card = catalogue.Card("toy", "", "", "", "", {"default": lambda **_: TrainMean()}, {"shift": [9.0, 0.0]})
     monkeypatch.setitem(catalogue.CATALOGUE, "toy", card)
     results = evaluate(BAGS, Y, "toy", repeats=1)
-    assert results.table()["setting"] == ["shift=0.0"] * 5
-    assert evaluate(BAGS, Y, "toy", repeats=1, tune=False).table()["setting"] == [""] * 5
+    assert results.table().to_dict("list")["setting"] == ["shift=0.0"] * 5
+    assert evaluate(BAGS, Y, "toy", repeats=1, tune=False).table().to_dict("list")["setting"] == [""] * 5
 
 
 def test_pooled_scores_and_predictions():
     results = evaluate(BAGS, Y, ["aggregated"], repeats=2)
-    rows = results.predictions("aggregated")
+    rows = results.predictions("aggregated").to_dict("list")
     assert sorted(rows["bag"]) == sorted(2 * BAGS.ids.tolist())
     assert rows["size"] == [BAGS.sizes[bag] for bag in rows["bag"]]
     first = np.array(rows["repeat"]) == 0
@@ -112,9 +112,12 @@ def test_pooled_scores_and_predictions():
 def test_a_folder_can_be_read_again(tmp_path):
     results = evaluate(BAGS, Y, ["aggregated", ("mean", TrainMean())], repeats=1, out=tmp_path)
     again = Results.load(tmp_path)
-    assert str(again.table()) == str(results.table())
+    assert str(again.table().to_dict("list")) == str(results.table().to_dict("list"))
     pa = pytest.importorskip("pyarrow.parquet")
-    assert pa.read_table(tmp_path / "results.parquet").column("rmse").to_pylist() == results.table()["rmse"]
+    assert (
+        pa.read_table(tmp_path / "results.parquet").column("rmse").to_pylist()
+        == results.table().to_dict("list")["rmse"]
+    )
 
 
 def test_progress_counts_cells_and_knows_the_best():

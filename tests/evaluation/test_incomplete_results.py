@@ -5,7 +5,7 @@ import pytest
 from tests.helpers.toy_estimators import Failing, Spread, TrainMean
 
 from bagwise.evaluation import Results, evaluate
-from bagwise.evaluation.progress import Tracker
+from bagwise.evaluation.evaluation import Tracker
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(40)
@@ -109,7 +109,7 @@ def test_a_setting_without_a_score_is_not_chosen():
     space = {"shift": [0.0, 1.0]}
     results = evaluate(BAGS, Y, [("m", Switch(), space)], repeats=1, selection="paper", metric="pearson")
     assert np.isnan(results.scores("m")[:, 0]).all() and results.setting("m") == 1
-    assert results.table()["setting"] == ["shift=1.0"] * 5
+    assert results.table().to_dict("list")["setting"] == ["shift=1.0"] * 5
 
 
 class Switch(TrainMean):
@@ -125,8 +125,8 @@ def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out
     methods = [("m", Flat(), {"shift": [0.0, 1.0]}), ("spread", Spread())]
     results = run(methods, selection="paper", metric=metric, out=tmp_path)
     assert results.setting("m") is None and np.isnan(results.values("m", "rmse")).all()
-    table = results.table()
-    assert table["setting"][:5] == [None] * 5 and np.isnan(table["rmse"][:5]).all()
+    rows = results.table_rows()[:5]
+    assert all(row["setting"] is None and row["rmse"] is None for row in rows)
     assert results.summary()["cells"][0] == 0 and results.best_method() in (None, "spread")
     assert f"m: no setting has {metric} on every split, so none is the best" in results.notes()[0]
     assert way_out in results.notes()[0]

@@ -57,7 +57,7 @@ def test_parts_are_nested_and_of_whole_groups():
 def test_the_whole_is_the_evaluation(curve):
     whole = evaluate(BAGS, Y, ["aggregated"], repeats=2)
     assert curve.sizes.tolist() == SIZES
-    rows = {name: np.array(column) for name, column in whole.predictions("aggregated").items()}
+    rows = {name: np.array(column) for name, column in whole.predictions("aggregated").to_dict("list").items()}
     assert curve.errors[-1] == pytest.approx(np.sqrt(np.mean((rows["target"] - rows["prediction"]) ** 2)))
 
 

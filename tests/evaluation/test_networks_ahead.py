@@ -10,8 +10,7 @@ from tests.helpers.toy_estimators import TrainMean
 from bagwise.embeddings import KernelMean
 from bagwise.evaluation import evaluate, evaluation
 from bagwise.evaluation import evaluation as ahead
-from bagwise.evaluation.cells import run_cell
-from bagwise.evaluation.plan import as_entries, make_plan, on_device
+from bagwise.evaluation.plan import as_entries, make_plan, on_device, run_cell
 from bagwise.evaluation.splits import make_splits
 from bagwise.instances import NetworkRegressor, OutOfFold
 from bagwise.instances.networks import estimator as network_devices
@@ -61,7 +60,13 @@ def alone(monkeypatch):
 
 
 def numbers(results):
-    return str({name: column for name, column in results.table().items() if name not in ("seconds", "memory_mb")})
+    return str(
+        {
+            name: column
+            for name, column in results.table().to_dict("list").items()
+            if name not in ("seconds", "memory_mb")
+        }
+    )
 
 
 # --- the same numbers, in fewer launches

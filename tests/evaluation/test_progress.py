@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from bagwise.evaluation.progress import Display, Step
+from bagwise.evaluation.evaluation import Display, Step
 
 STEP = Step(12, 50, 3, 150.0, "instance-kme:notebook", 0.12345, None)
 

@@ -66,7 +66,9 @@ def kill_after(process, tmp_path, n_cells):
 
 
 def numbers(results):
-    return {name: column for name, column in results.table().items() if name not in ("seconds", "memory_mb")}
+    return {
+        name: column for name, column in results.table().to_dict("list").items() if name not in ("seconds", "memory_mb")
+    }
 
 
 def undisturbed():

@@ -24,7 +24,7 @@ def test_they_are_the_scores_of_the_labels_bags(results):
         ("aggregated", "b", 17),
         ("aggregated", "c", 1),
     ]
-    table = {name: np.array(column) for name, column in results.predictions("aggregated").items()}
+    table = {name: np.array(column) for name, column in results.predictions("aggregated").to_dict("list").items()}
     place = {one: i for i, one in enumerate(BAGS.ids.tolist())}
     site = SITE[[place[one] for one in table["bag"].tolist()]]
     parts = [(site == "b") & (table["repeat"] == r) for r in (0, 1)]
@@ -82,7 +82,7 @@ def test_results_of_a_version_with_fewer_metrics_still_open(results):
         del cell["uncertainty"]
     record = results.record | {"methods": {"aggregated": results.record["methods"]["aggregated"]}}
     found = Results({k: v for k, v in record.items() if k != "by"}, old)
-    assert np.isnan(found.summary()["kendall"]).all() and np.isnan(found.table()["kendall"]).all()
+    assert np.isnan(found.summary()["kendall"]).all() and np.isnan(found.table().to_dict("list")["kendall"]).all()
     assert found.by is None and found.pooled("aggregated").shape == (2,)
 
 

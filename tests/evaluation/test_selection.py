@@ -46,7 +46,7 @@ def test_a_constant_prediction_has_no_correlation_and_is_not_chosen(selection):
     lasso = make_pipeline(Pool(("mean",)), Lasso())
     methods = [("lasso", lasso, {"lasso__alpha": [1e6, 1e-3]})]  # the first predicts the mean of the targets
     results = evaluate(BAGS, Y, methods, repeats=1, metric="pearson", selection=selection)
-    assert set(results.table()["setting"]) == {"alpha=0.001"}
+    assert set(results.table().to_dict("list")["setting"]) == {"alpha=0.001"}
 
 
 @pytest.mark.parametrize("metric", ["r2", "pearson"])

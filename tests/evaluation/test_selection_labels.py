@@ -16,7 +16,7 @@ def test_only_a_method_with_several_settings_is_chosen_for(selection):
     results = evaluate(BAGS, Y, METHODS, repeats=1, selection=selection)
     assert [results.selection_of(method) for method in results.methods] == [selection, "none", "none"]
     assert list(results.summary()["selection"]) == [LABELS[selection], "none", "none"]
-    assert results.table()["selection"] == [LABELS[selection]] * 5 + ["none"] * 10
+    assert results.table().to_dict("list")["selection"] == [LABELS[selection]] * 5 + ["none"] * 10
     pairs = list(zip(results.compare()["selection"], results.compare()["reference_selection"], strict=True))
     assert pairs == [(LABELS[selection], "none")] * 2 + [("none", "none")]
     told = f"{EXPLANATIONS[selection]} (searched); {EXPLANATIONS['none']} (one, aggregated)"

@@ -146,8 +146,15 @@ def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
     fold = np.array(["2020-01-01", "2020-01-02", "2020-01-03"] * 4, dtype="M8[D]")
     written = evaluate(bags, y, ["aggregated"], fold=fold, random_state=np.int64(3), out=tmp_path)
     read = Results.load(tmp_path)
-    assert read.table()["fold"] == written.table()["fold"] == ["2020-01-01", "2020-01-02", "2020-01-03"]
-    assert read.record["random_state"] == 3 and read.table()["rmse"] == written.table()["rmse"]
+    assert (
+        read.table().to_dict("list")["fold"]
+        == written.table().to_dict("list")["fold"]
+        == ["2020-01-01", "2020-01-02", "2020-01-03"]
+    )
+    assert (
+        read.record["random_state"] == 3
+        and read.table().to_dict("list")["rmse"] == written.table().to_dict("list")["rmse"]
+    )
 
 
 def test_a_torn_group_is_told():

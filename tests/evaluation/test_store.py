@@ -11,7 +11,7 @@ from tests.helpers.toy_estimators import Failing, TrainMean
 import bagwise
 from bagwise.evaluation import Results, evaluate
 from bagwise.evaluation import evaluation as evaluation_module
-from bagwise.evaluation.cells import run_cell
+from bagwise.evaluation.plan import run_cell
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(30)
@@ -46,7 +46,7 @@ def test_the_same_command_runs_nothing_twice(tmp_path, ran, no_warning):
     first = run(tmp_path)
     assert len(ran) == 10
     again = run(tmp_path)
-    assert len(ran) == 10 and str(again.table()) == str(first.table())
+    assert len(ran) == 10 and str(again.table().to_dict("list")) == str(first.table().to_dict("list"))
 
 
 def test_more_methods_and_repeats_use_what_is_there(tmp_path, ran, no_warning):
@@ -170,7 +170,7 @@ def test_repeats_and_folds_are_those_of_the_plan(tmp_path, ran):
     """Repeat 0 of seed 1 is repeat 1 of seed 0, and the cell says so."""
     run(tmp_path, METHODS[:1], folds=2, repeats=3)
     with pytest.warns(UserWarning, match="the folds are others"):
-        table = run(tmp_path, METHODS[:1], folds=2, repeats=3, random_state=1).table()
+        table = run(tmp_path, METHODS[:1], folds=2, repeats=3, random_state=1).table().to_dict("list")
     assert len(ran) == 6 + 2  # two repeats are shared
     assert list(zip(table["repeat"], table["fold"], strict=True)) == [(r, k) for r in range(3) for k in range(2)]
 
@@ -197,7 +197,11 @@ def test_tables_and_plan_are_of_the_run_that_ended_last(tmp_path, ran):
     with pytest.warns(UserWarning, match="are of the methods named now, no longer of") as caught:
         run(tmp_path, METHODS[:1], progress=meanwhile)
     assert [str(one.message).split("no longer of ")[1].split(",")[0] for one in caught] == ["mean", "off"]
-    for found in (columns(tmp_path, "results"), columns(tmp_path, "summary"), Results.load(tmp_path).table()):
+    for found in (
+        columns(tmp_path, "results"),
+        columns(tmp_path, "summary"),
+        Results.load(tmp_path).table().to_dict("list"),
+    ):
         assert set(found["method"]) == {"mean"}
 
 

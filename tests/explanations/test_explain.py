@@ -12,7 +12,7 @@ from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel
 from bagwise.embeddings.feature_mean import Similarity
 from bagwise.explanations import explain
-from bagwise.explanations.contributions import instance_values
+from bagwise.explanations.explanation import instance_values
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian, Linear
 from bagwise.regressors import EmbeddingRidge, PoolPredictions

@@ -2,8 +2,7 @@
 
 import typer
 
-from bagwise.cli.evaluate import evaluate
-from bagwise.cli.learning_curve import learning_curve
+from bagwise.cli.evaluate import evaluate, learning_curve
 from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -12,7 +12,7 @@ import bagwise as bw
 from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
 from bagwise.intervals import BagQuantiles, Intervals, coverage
-from bagwise.intervals.quantile_regression import FoldQuantiles
+from bagwise.intervals.scales import FoldQuantiles
 from bagwise.regressors import EmbeddingRidge, RidgePath
 
 OURS = EmbeddingRidge(Pool(("mean",)), RidgePath((1.0,), scaling="none"))

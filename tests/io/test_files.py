@@ -19,7 +19,7 @@ from scipy.sparse import csc_array
 
 import bagwise as bw
 from bagwise.io import readers as reading
-from bagwise.io.matlab import read_matrices
+from bagwise.io.array_files import read_matrices
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 

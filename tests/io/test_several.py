@@ -8,7 +8,7 @@ import pytest
 
 import bagwise as bw
 from bagwise.io import readers as reading
-from bagwise.io.paths import find_files
+from bagwise.io.readers import find_files
 
 
 @pytest.fixture

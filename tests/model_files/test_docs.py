@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from bagwise.model_files.registry import PACKAGES
+from bagwise.model_files.names import PACKAGES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "saving.md").read_text(encoding="utf-8")
 

@@ -30,8 +30,8 @@ from tests.helpers.saved_files import (
 from bagwise.embeddings import KernelMean
 from bagwise.model_files import load_model
 from bagwise.model_files.archive import pack, pack_parts, unpack
+from bagwise.model_files.names import is_allowed
 from bagwise.model_files.plan_nodes import nodes
-from bagwise.model_files.registry import is_allowed
 from bagwise.regressors import EmbeddingRidge
 from bagwise.testing.contract_checks import sample
 

@@ -8,8 +8,7 @@ from sklearn.linear_model import Ridge
 
 import bagwise as bw
 from bagwise.regressors import RidgePath
-from bagwise.regressors.clusters import ClusterRegressor
-from bagwise.regressors.salience import SalienceRegressor, project_simplex, simplex_weights
+from bagwise.regressors.exemplars import ClusterRegressor, SalienceRegressor, project_simplex, simplex_weights
 
 rng = np.random.default_rng(0)
 BAGS = bw.from_arrays([rng.normal(size=(rng.integers(1, 9), 3)) for _ in range(30)])

@@ -9,8 +9,7 @@ from tests.helpers.page_reading import Report
 from typer.testing import CliRunner
 
 import bagwise as bw
-from bagwise.cli.evaluate import evaluate
-from bagwise.cli.report import report
+from bagwise.cli.evaluate import evaluate, report
 from bagwise.testing.contract_checks import sample
 
 app = typer.Typer(pretty_exceptions_enable=False)

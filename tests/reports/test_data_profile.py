@@ -7,8 +7,7 @@ from tests.helpers.page_reading import Report
 
 import bagwise as bw
 from bagwise.reports import write_model_report
-from bagwise.reports.data_profile import MOST_FEATURES, data_section, features_table, profile
-from bagwise.reports.explorer import coordinates_of, explain_bags
+from bagwise.reports.explorer import MOST_FEATURES, coordinates_of, data_section, explain_bags, features_table, profile
 
 
 @pytest.fixture(scope="module")

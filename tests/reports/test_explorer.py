@@ -5,8 +5,7 @@ import pytest
 from tests.helpers.toy_runs import MeanOfFirst
 
 import bagwise as bw
-from bagwise.evaluation.cells import describe_setting
-from bagwise.evaluation.plan import as_entries
+from bagwise.evaluation.plan import as_entries, describe_setting
 from bagwise.reports.explorer import chosen_settings, is_as_it_was, recall_model, unfitted
 from bagwise.testing.contract_checks import sample
 

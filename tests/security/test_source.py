@@ -18,7 +18,7 @@ ALLOWED = {
     ("evaluation/table1.py", "pickle.loads"): "the pickles of the paper's notebook, behind --trust-pickle only",
     ("testing/contract_checks.py", "pickle.loads"): "bytes that the check has pickled itself, one call before",
     (
-        "model_files/registry.py",
+        "model_files/names.py",
         "importlib.import_module",
     ): "modules on the list of that file, after the name was compared",
     ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that `examine` has looked at before",

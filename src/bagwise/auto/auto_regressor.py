@@ -27,7 +27,7 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, 
 from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread
 from bagwise.instances.imputation import Imputation
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
 PREDICTORS = ("refit", "fold-mean")

@@ -76,9 +76,8 @@ def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
     """
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
-    y, _ = unframe(_aligned(y, bags), "y")
     if type(y) is not np.ndarray or y.dtype == object:
-        y = unmask(y)
+        y = unmask(unframe(_aligned(y, bags), "y")[0])
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 2 and len(y) == len(bags):

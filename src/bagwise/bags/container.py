@@ -11,6 +11,7 @@ import numpy as np
 
 from bagwise.bags import validation
 from bagwise.bags.frames import names_of, to_frame, unframe
+from bagwise.bags.segments import shares
 
 MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
 
@@ -344,7 +345,7 @@ class Bags:
 
     def shares(self) -> np.ndarray:
         """The share of every instance in its bag, 1 / size or by its weight: they sum to one in every bag."""
-        return validation.shares(self.weights, self.offsets)
+        return shares(self.weights, self.offsets)
 
     def effective_sizes(self) -> np.ndarray:
         """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""

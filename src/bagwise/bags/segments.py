@@ -12,14 +12,22 @@ from typing import Literal
 
 import numpy as np
 
-from bagwise.bags.validation import shares
-
 SEARCHED = 1024  # bags searched at a time: their numbers leave twelve digits
 
 
 def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Sum over every bag, along the first axis; of single precision in double, which costs nothing here."""
     return np.add.reduceat(values, offsets[:-1], axis=0, dtype=np.float64 if values.dtype == np.float32 else None)
+
+
+def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
+    """The share of every instance in its bag: its weight over that of the bag; 1 / size without weights."""
+    sizes = np.diff(offsets)
+    if weights is None:
+        return np.repeat(1.0 / sizes, sizes)
+    largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
+    relative = weights / np.repeat(largest, sizes)
+    return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)
 
 
 def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -206,3 +214,13 @@ def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tup
         return values[offsets[:-1] + np.minimum(short, sizes - 1)]
 
     return first(0.5 - ROUNDING), first(0.5 + ROUNDING)
+
+
+def pooled(bags, statistic: str) -> np.ndarray:
+    """The mean or median of every bag of scalars, by the weights of its instances if any."""
+    values = bags.instances[:, 0].astype(np.float64)
+    if statistic == "mean":
+        return segment_mean(values, bags.offsets, bags.weights)
+    if bags.weights is None:
+        return segment_median(values, bags.offsets)
+    return segment_weighted_median(values, bags.shares(), bags.offsets)

@@ -316,13 +316,3 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     if both:
         raise ValueError(f"{min(both)!r} is a feature of the instances and a covariate of the bag; it can be one")
     return array, names
-
-
-def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
-    """The share of every instance in its bag: its weight over that of the bag; 1 / size without weights."""
-    sizes = np.diff(offsets)
-    if weights is None:
-        return np.repeat(1.0 / sizes, sizes)
-    largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
-    relative = weights / np.repeat(largest, sizes)
-    return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)

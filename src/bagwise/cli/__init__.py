@@ -7,18 +7,12 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
-from bagwise.cli.array_table import arrays
 from bagwise.cli.check import check
-from bagwise.cli.datasets import datasets
-from bagwise.cli.demo import demo
-from bagwise.cli.evaluate import evaluate
+from bagwise.cli.data_files import arrays, datasets, raster
+from bagwise.cli.evaluate import demo, evaluate, learning_curve, report
 from bagwise.cli.fit import fit
-from bagwise.cli.importance import importance
-from bagwise.cli.learning_curve import learning_curve
 from bagwise.cli.methods import methods
-from bagwise.cli.predict import predict
-from bagwise.cli.raster_table import raster
-from bagwise.cli.report import report
+from bagwise.cli.predict import importance, predict
 from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(

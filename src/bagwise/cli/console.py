@@ -130,7 +130,7 @@ class Messages:
         """The display of an evaluation, as a context."""
         if not self.is_live:
             return nullcontext(False)
-        from bagwise.evaluation.progress import Display
+        from bagwise.evaluation.evaluation import Display
 
         return Display(console=self.console, metric=metric)
 

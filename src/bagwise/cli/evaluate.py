@@ -1,4 +1,7 @@
-"""`bagwise evaluate`: methods on the same splits of a table of bags; the same command again finishes what is left."""
+"""Commands that score methods: `bagwise evaluate`, `learning-curve`, `report` of an evaluation, and `demo`.
+
+`evaluate` compares methods on the same splits of a table of bags; the same command again finishes what is left.
+"""
 
 from __future__ import annotations
 
@@ -262,3 +265,163 @@ def _plain(results, out: Path) -> dict:
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),
     }
+
+
+METHODS = ("instance-mean", "instance-median", "aggregated", "instance-kme")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the table and the picture. Example: --out demo")] = Path("demo"),
+    bags: Annotated[int, typer.Option(min=1, help="Number of simulated bags. Example: --bags 200")] = 200,
+    instances: Annotated[int, typer.Option(min=1, help="Pixels in a bag. Example: --instances 50")] = 50,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of bags to score on. Example: --folds 5")] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
+) -> None:
+    """Simulate aerosol bags, compare four methods on the same folds, and write a table and a picture."""
+    import bagwise as bw
+    from bagwise.cli.console import messages_of, result_console
+    from bagwise.io.atomic_files import replace_file
+    from bagwise.io.table_output import write_table
+
+    console = result_console()
+    with messages_of("demo") as messages:
+        o.refuse_folder(out)
+        data, y = bw.datasets.make_aerosol(bags, instances=instances, ragged=True, random_state=seed)
+        console.print(f"Simulated satellite pixels around ground stations: {data}.")
+        console.print(f"Target: aerosol optical depth, {y.min():.2f} to {y.max():.2f}, deviation {y.std():.3f}.\n")
+        how = {"repeats": 1, "folds": folds, "random_state": seed, "tune": False, "n_jobs": -1, "name": "aerosol"}
+        with messages.evaluation_progress("rmse") as progress:
+            results = bw.evaluate(data, y, METHODS, **how, progress=progress)
+        if results.failures:
+            raise ValueError("{0}, fold {2}: {3}".format(*results.failures[0]))
+        print_scores(results, console)
+        held_out = {name: _by_bag(results.prediction_rows(name), data.ids) for name in METHODS}
+        columns = {"bag": data.ids.tolist(), "instances": data.sizes.tolist(), "target": y.tolist()}
+        write_table(out / "predictions.csv", columns | held_out)
+        console.print(f"\nWrote {out / 'predictions.csv'}")
+        try:
+            from bagwise.reports.plots import demo_picture
+        except ImportError as error:
+            console.print(f"No picture: {error}")
+            return
+        model = bw.method("instance-kme:single", random_state=seed, n_jobs=-1).fit(data, y)
+        replace_file(out / "demo.png", lambda path: demo_picture(path, data, y, held_out["instance-kme"], model))
+        console.print(f"Wrote {out / 'demo.png'}")
+
+
+def _by_bag(rows: list[dict], ids) -> list[float]:
+    found = {row["bag"]: row["prediction"] for row in rows}
+    return [found[bag] for bag in ids.tolist()]
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of an evaluation, finished or not. Example: runs/aod")],
+    out: Annotated[Path | None, typer.Option(help="File to write. Default RUN/report.html. Example: aod.html")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where the table is now, if it moved. Example: aod.csv")] = None,
+    explorer: Annotated[
+        bool, typer.Option(help="Fit the best method on all bags, to show instances. Example: --no-explorer")
+    ] = True,
+    quiet: Annotated[bool, typer.Option(help="No progress and no messages.")] = False,
+) -> None:
+    """Write the results of an evaluation as one HTML file: tables, plots and a bag explorer.
+
+    Example: bagwise report runs/aod --out aod.html
+    """
+    from bagwise.cli.console import messages_of
+
+    with messages_of("report", quiet=quiet) as messages:
+        from bagwise.cli.options import refuse_outputs
+        from bagwise.reports import write_report
+
+        refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
+        with messages.spinner("Writing the report"):
+            path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=messages.show)
+    messages.show(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def learning_curve(
+    context: typer.Context,
+    table: o.Tables,
+    out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/curve")],
+    bag: o.Bag = None,
+    target: o.Target = None,
+    method: Annotated[
+        str, typer.Option(callback=o.known_methods, help="A method, or method:preset. Example: --method instance-kme")
+    ] = "aggregated",
+    over: Annotated[
+        Literal["bags", "instances"], typer.Option(help="What there would be more of. Example: --over instances")
+    ] = "bags",
+    size: Annotated[
+        list[float] | None,
+        typer.Option(help="A number of training bags, or a share of the instances of a bag. Example: --size 50"),
+    ] = None,
+    times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
+    groups: o.Groups = None,
+    feature: o.Features = None,
+    ignore: o.Ignore = None,
+    missing: o.Missing = "refuse",
+    fill_value: o.FillValues = None,
+    weights: o.Weights = None,
+    bag_feature: o.BagFeatures = None,
+    decimal: o.Decimal = None,
+    repeats: Annotated[int, typer.Option(min=1, help="More narrow the interval. Example: --repeats 10")] = 5,
+    folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
+    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error that falls.")] = "rmse",
+    level: o.Level = 0.9,
+    n_jobs: o.Jobs = None,
+    scheduler: o.Scheduler = None,
+    device: o.Device = None,
+    seed: o.Seed = 0,
+    retry_failed: o.RetryFailed = False,
+    resume: o.Resume = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say how far the error would fall with twice as many bags, or twice as many instances per bag.
+
+    Example: bagwise learning-curve aod.csv --bag site --target aod --method instance-kme --out runs/curve
+    """
+    import bagwise as bw
+    from bagwise.cli.console import command_text, exit_if_failed, messages_of, print_text
+    from bagwise.io.table_output import as_text, to_rows
+
+    columns = o.columns(context)
+    with messages_of("learning-curve", quiet=quiet) as messages, o.workers(scheduler):
+        o.refuse_folder(out)
+        if resume:
+            refuse_unbegun(out)
+        bags, y = bw.load(o.sources(table), **columns)
+        o.refuse_no_target(y)
+        messages.show(f"{o.stem(table)}: {bags}.")
+        origin = {"path": [str(path.resolve()) for path in o.files(table)], "options": columns}
+        origin |= {"command": command_text(context, but=("resume",))}
+        with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
+            curve = bw.learning_curve(
+                method,
+                bags,
+                y,
+                over=over,
+                sizes=size or None,
+                repeats=repeats,
+                folds=folds,
+                metric=metric,
+                level=level,
+                out=out,
+                n_jobs=n_jobs,
+                device=device,
+                random_state=seed,
+                name=o.stem(table),
+                origin=origin,
+                progress=progress,
+                retry_failed=retry_failed,
+            )
+    if as_json:
+        share, low, high = curve.gain(times)
+        law = {name: float(getattr(curve.law, name)[0]) for name in ("floor", "slope", "exponent")}
+        found = {"over": over, "metric": metric, "curve": to_rows(curve.as_dict()), "law": law, "times": times}
+        found |= {"gain": share, "low": low, "high": high, "level": level, "sentence": curve.sentence(times)}
+        typer.echo(json.dumps(found | {"notes": curve.notes(), "out": str(out)}, indent=1))
+    else:
+        print_text("\n".join([as_text(curve.as_dict()), curve.sentence(times), *curve.notes()]))
+        messages.show(f"Wrote {out}/learning_curve.csv")
+    exit_if_failed(messages, curve.results)

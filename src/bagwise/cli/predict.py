@@ -1,17 +1,67 @@
-"""`bagwise predict`: a model file and new bags in, a table of predictions out."""
+"""What a model file does with a table: `bagwise predict` and `importance`.
+
+Predictions are written as tables, or as maps: on polygons, contributions on the grid of an image.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
 
 from bagwise.cli import options as o
+
+ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")
+VALUES = ("contribution", "weight", "effect")  # columns of a table of instances, the first there is
+
+
+def mapped(
+    out: Path | None, zones: Path | None, instances: Path | None, raster: Path | None, engine: str
+) -> list[Path]:
+    """The outputs that are maps; what they are laid over must be given for them, and for nothing else."""
+    places = (out, zones, "--out", "--zones", ZONES), (instances, raster, "--instances", "--raster", RASTERS)
+    found = []
+    for path, given, output, option, endings in places:
+        is_map = path is not None and path.suffix.lower() in endings
+        if is_map and given is None:
+            raise ValueError(f"{path.name} is a map: give what it is laid over with {option}")
+        if given is not None and not is_map:
+            raise ValueError(f"{option} is for a map: give {output} with a name that ends in {' or '.join(endings)}")
+        found += [path] if is_map else []
+    if found and engine != "memory":
+        raise ValueError(f"{found[0].name} is a map, which --engine {engine} does not write; use --engine memory")
+    return found
+
+
+@contextmanager
+def placed(needed: bool) -> Iterator[None]:
+    """Inside, a table without the places of its pixels is refused with where they come from, if they are needed."""
+    try:
+        yield
+    except ValueError as error:
+        if needed and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
+            raise ValueError(
+                "a GeoTIFF needs the columns x and y of the pixels, which `bagwise raster` writes"
+            ) from error
+        raise
+
+
+def write_contributions(path: Path, raster: Path, rows: dict) -> None:
+    """A table of instances as a GeoTIFF on the grid of the image."""
+    import bagwise as bw
+
+    name = next((name for name in VALUES if name in rows), None)
+    if name is None:
+        raise ValueError(f"a GeoTIFF holds the contributions to one target; write {path.stem}.csv for several")
+    bw.geo.to_raster(path, raster, rows["x"], rows["y"], rows[name], name=name)
+
 
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
@@ -66,7 +116,7 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import maps, scans
+    from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
     from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
@@ -75,13 +125,13 @@ def predict(
     with messages_of("predict", quiet=quiet) as messages:
         parts = engine != "memory" and out is not None and not out.suffix
         outputs = [instances] if parts else [out, instances]
-        mapped = maps.mapped(out, zones, instances, raster, engine)
+        maps = mapped(out, zones, instances, raster, engine)
         inputs = [model, *o.files(table), *(path for path in (zones, raster) if path is not None)]
-        endings = ".csv", ".parquet", *(path.suffix.lower() for path in mapped)
+        endings = ".csv", ".parquet", *(path.suffix.lower() for path in maps)
         o.refuse_outputs(*outputs, inputs=inputs, endings=endings)
         if parts:
             refuse_place(out)
-        keep = [*dict.fromkeys([*(keep or []), "x", "y"])] if instances in mapped else keep
+        keep = [*dict.fromkeys([*(keep or []), "x", "y"])] if instances in maps else keep
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
@@ -95,7 +145,7 @@ def predict(
                 columns = scans.predict(fitted, table, asked, where, out, executor, messages)
         else:
             scans.refuse_where(where)
-            with warnings.catch_warnings(), maps.placed(instances in mapped):  # predict names the bag that holds one
+            with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = _load(header, table, how, targets, o.one_or_several(target))
             messages.show(f"{o.stem(table)}: {bags}.")
@@ -114,14 +164,14 @@ def predict(
                     rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
         # Both tables are known before either is written.
         if out is not None and not parts:
-            if out in mapped:
+            if out in maps:
                 bw.geo.to_zones(out, zones, columns, id=how.get("bag"))
             else:
                 write_table(out, columns, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {out}")
         if rows is not None:
-            if instances in mapped:
-                maps.write_contributions(instances, raster, rows)
+            if instances in maps:
+                write_contributions(instances, raster, rows)
             else:
                 write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
@@ -253,8 +303,7 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
     import bagwise as bw
     from bagwise.bags.validation import ParameterError
     from bagwise.io.columns import Roles
-    from bagwise.io.second_table import known_targets
-    from bagwise.io.tables import read_files
+    from bagwise.io.tables import known_targets, read_files
 
     if path is None:
         try:
@@ -292,3 +341,74 @@ def _print(columns: dict) -> None:
         bag = next(iter(columns))
         columns = columns | {bag: [without_controls(str(one)) for one in columns[bag]]}
     write_csv(sys.stdout, columns)
+
+
+def importance(
+    model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
+    table: o.Tables,
+    target: Annotated[str | None, typer.Option(help="Column of targets, if called otherwise than at fit.")] = None,
+    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns that are exchanged together. Example: --group angles=sza,vza"),
+    ] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="What is exchanged: whole, mean or spread; default all three. Example: --part whole"),
+    ] = None,
+    metric: Annotated[Literal["rmse", "mae"], typer.Option(help="The error that rises.")] = "rmse",
+    repeats: Annotated[int, typer.Option(min=1, help="Exchanges of every column.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")
+    ] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of what bags share, if not that of fit.")] = None,
+    decimal: o.Decimal = None,
+    n_jobs: o.Jobs = None,
+    seed: o.Seed = 0,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Measure how much the error rises when a column of a bag is exchanged for that of other bags.
+
+    Give the table that the model was fitted on: with intervals, which are the default of `bagwise fit`, every bag is
+    predicted by a model that never saw it. Or give bags that are new to the model.
+
+    Example: bagwise importance aod.bagwise pixels.csv --group angles=sza,vza
+    """
+    import bagwise as bw
+    from bagwise.cli.console import messages_of, print_text
+    from bagwise.io.table_output import to_rows, write_table
+
+    with messages_of("importance", quiet=quiet) as messages:
+        o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        fitted, header = bw.load_model(model), bw.model_files.read_header(model)
+        given = {"bag": bag, "groups": groups, "decimal": decimal, "target": target}
+        given = {name: value for name, value in given.items() if value is not None}
+        bags, y = bw.load(o.sources(table), **columns_at_fit(header, table, more=("target", "groups")) | given)
+        o.refuse_no_target(y)
+        messages.show(f"{o.stem(table)}: {bags}.")
+        options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
+        options |= {"parts": list(part)} if part else {}
+        options |= {"progress": None if messages.is_live else False}
+        found = bw.importance(fitted, bags, y, groups=groups_of(group), **options)
+        if not found.held_out:
+            messages.show("The model kept no folds of these bags: they are predicted by the model itself.")
+        if out is not None:
+            write_table(out, found.as_dict())
+            messages.show(f"Wrote {out}")
+    if as_json:
+        about = {"metric": found.metric, "baseline": found.baseline, "held_out": found.held_out}
+        typer.echo(json.dumps(about | {"importance": to_rows(found.as_dict())}, indent=1))
+    elif out is None:
+        print_text(found.summary())
+
+
+def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
+    """Groups of columns from texts such as angles=sza,vza."""
+    found = {}
+    for text in texts or []:
+        name, sign, columns = text.partition("=")
+        if not sign or not name or not columns:
+            raise ValueError(f"--group {text} is not understood; write a name and its columns, as in angles=sza,vza")
+        found[name] = [column.strip() for column in columns.split(",")]
+    return found or None

@@ -9,11 +9,17 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.datasets.aerosol import make_aerosol
-    from bagwise.datasets.districts import make_districts
-    from bagwise.datasets.instance_maps import make_instance_map
-    from bagwise.datasets.law import LawPosterior, law_bayes_optimal, make_law
-    from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
-    from bagwise.datasets.simulations import make_problem
+    from bagwise.datasets.published import (
+        LawPosterior,
+        law_bayes_optimal,
+        make_bmir,
+        make_entropy,
+        make_gaussian,
+        make_law,
+        make_modes,
+        make_outlier2,
+    )
+    from bagwise.datasets.simulations import make_districts, make_instance_map, make_problem
 
 __all__ = [
     "LawPosterior",
@@ -34,10 +40,20 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "aerosol": ("make_aerosol",),
-        "districts": ("make_districts",),
-        "instance_maps": ("make_instance_map",),
-        "law": ("LawPosterior", "law_bayes_optimal", "make_law"),
-        "simulations": ("make_problem",),
-        "published": ("make_bmir", "make_entropy", "make_gaussian", "make_modes", "make_outlier2"),
+        "simulations": (
+            "make_districts",
+            "make_instance_map",
+            "make_problem",
+        ),
+        "published": (
+            "LawPosterior",
+            "law_bayes_optimal",
+            "make_bmir",
+            "make_entropy",
+            "make_gaussian",
+            "make_law",
+            "make_modes",
+            "make_outlier2",
+        ),
     },
 )

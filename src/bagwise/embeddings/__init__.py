@@ -6,8 +6,7 @@ from bagwise.first_use import exported
 
 if TYPE_CHECKING:
     from bagwise.embeddings.feature_mean import FeatureMean, MinusDistance, NystroemMean, PhaseMean, Similarity
-    from bagwise.embeddings.gram import mean_gram
-    from bagwise.embeddings.kernel_mean import KernelMean
+    from bagwise.embeddings.kernel_mean import KernelMean, mean_gram
     from bagwise.embeddings.landmarks import LandmarkMean
     from bagwise.embeddings.second_kernel import SecondKernel
     from bagwise.embeddings.summaries import Pool, QuantileRows, SlicedQuantiles, Statistics
@@ -32,8 +31,10 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
-        "gram": ("mean_gram",),
-        "kernel_mean": ("KernelMean",),
+        "kernel_mean": (
+            "KernelMean",
+            "mean_gram",
+        ),
         "landmarks": ("LandmarkMean",),
         "second_kernel": ("SecondKernel",),
         "summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),

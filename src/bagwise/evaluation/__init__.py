@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.evaluation.comparison import corrected_t_test, holm
     from bagwise.evaluation.evaluation import evaluate
     from bagwise.evaluation.learning_curves import LearningCurve, learning_curve
-    from bagwise.evaluation.metrics import METRICS
+    from bagwise.evaluation.metrics import METRICS, corrected_t_test, holm
     from bagwise.evaluation.results import Results
     from bagwise.evaluation.splits import Split, make_splits
 
@@ -27,10 +26,13 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "comparison": ("corrected_t_test", "holm"),
         "evaluation": ("evaluate",),
         "learning_curves": ("LearningCurve", "learning_curve"),
-        "metrics": ("METRICS",),
+        "metrics": (
+            "METRICS",
+            "corrected_t_test",
+            "holm",
+        ),
         "results": ("Results",),
         "splits": ("Split", "make_splits"),
     },

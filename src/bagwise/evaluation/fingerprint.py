@@ -42,7 +42,7 @@ _NUMERIC = (
     "methods",
     "auto",
     "intervals",
-    *[f"evaluation/{name}.py" for name in ("cells", "evaluation", "metrics", "selection", "splits")],
+    *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
     "execution/devices.py",
     "execution/threads.py",
     "first_use.py",

@@ -11,8 +11,19 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.frames import to_frame
-from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
-from bagwise.evaluation.metrics import METRICS, Uncertainty, best_of, get_metric, score
+from bagwise.evaluation.metrics import (
+    METRICS,
+    Uncertainty,
+    average_ranks,
+    best_of,
+    by_split,
+    contenders,
+    corrected_t_test,
+    get_metric,
+    holm,
+    score,
+    spread,
+)
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.evaluation.store import Folder
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
@@ -148,11 +159,19 @@ class Results:
 
     # Tables -------------------------------------------------------------------------------------------------
 
-    def table(self) -> dict[str, list]:
-        """One row per cell: data, method, selection, repeat, fold, setting, every metric, seconds, memory, error.
+    def table(self):
+        """A data frame, one row per cell; without pandas and polars a dict of columns.
 
-        ``selection`` is of the method: "nested" or "paper (optimistic)" where it had several settings, else "none".
+        Its columns are data, method, selection, repeat, fold, setting, every metric, seconds, memory and error.
+        ``selection`` is that of the method: "nested" or "paper (optimistic)" if it had several settings, else "none".
         """
+        return to_frame(self._table())
+
+    def table_rows(self) -> list[dict]:
+        """The rows of `table` as dicts, None where there is no value: what JSON can hold."""
+        return to_rows(self._table())
+
+    def _table(self) -> dict[str, list]:
         rows = []
         for method in self.methods:
             about = {"data": self.record["data"]["name"], "method": method}
@@ -239,12 +258,25 @@ class Results:
         rows = [dict(zip(COMPARED, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
         return from_rows(rows, names=COMPARED)
 
-    def predictions(self, method: str) -> dict[str, list]:
-        """One row per scored bag: repeat, fold, bag id, size, target, prediction, std (NaN without one).
+    def predictions(self, method: str):
+        """A data frame, one row per scored bag; without pandas and polars a dict of columns.
 
-        The id and the target are called as in the table that the bags were loaded from, if they were.
-        Empty where many settings were scored on the same folds: those predictions are not kept.
+        Its columns are repeat, fold, bag id, size, target, prediction and std (NaN without one).
+        The id and the target have the names of the table that the bags were loaded from.
+        It is empty if many settings were scored on the same folds: those predictions are not kept.
+
+        Parameters
+        ----------
+        method : str
+            One of the methods.
         """
+        return to_frame(self._predictions(method))
+
+    def prediction_rows(self, method: str) -> list[dict]:
+        """The rows of `predictions` as dicts, None where there is no value: what JSON can hold."""
+        return to_rows(self._predictions(method))
+
+    def _predictions(self, method: str) -> dict[str, list]:
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
         bag_name, target_name = self.own_names()
         rows = []
@@ -336,7 +368,7 @@ class Results:
 
     def write(self, folder) -> None:
         """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
-        tables = {"results": self.table(), "summary": self._summary(), "comparisons": self._compare()}
+        tables = {"results": self._table(), "summary": self._summary(), "comparisons": self._compare()}
         if self.by is not None:
             tables["scores_by"] = self._scores_by()
         for name, columns in tables.items():

@@ -17,7 +17,7 @@ from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_units, units_of
 from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_cumsum, segment_sum
-from bagwise.explanations.contributions import unwrapped
+from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.calibration import keeps_folds
 
 PARTS = ("whole", "mean", "spread")

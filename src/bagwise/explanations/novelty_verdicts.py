@@ -169,7 +169,7 @@ def has_profile(model) -> bool:
 def _kept(model) -> TrainingProfile | None:
     if hasattr(model, "profile_"):
         return model.profile_
-    from bagwise.explanations.contributions import unwrapped  # here, for `bagwise predict` does not need it
+    from bagwise.explanations.explanation import unwrapped  # here, for `bagwise predict` does not need it
 
     return getattr(unwrapped(model), "profile_", None)
 

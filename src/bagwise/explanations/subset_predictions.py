@@ -13,7 +13,7 @@ from bagwise.bags.checks import compared
 from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
-from bagwise.explanations.contributions import instance_values, unwrapped
+from bagwise.explanations.explanation import instance_values, unwrapped
 from bagwise.io.conditions import read_where
 from bagwise.regressors.pipeline import last_step
 

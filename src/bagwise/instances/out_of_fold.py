@@ -268,7 +268,7 @@ class OutOfFoldUnion(_BaseComposition):
 
     def _joined(self, columns: list[Bags]) -> Bags:
         values = np.column_stack([column.instances[:, 0] for column in columns])
-        return columns[0].replace(values, feature_names=list(self.learners_))
+        return columns[0].replace(values)._with(feature_names=tuple(map(str, self.learners_)))
 
 
 class EachInstance(BaseEstimator):

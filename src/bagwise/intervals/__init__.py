@@ -7,15 +7,14 @@ from bagwise.first_use import exported
 if TYPE_CHECKING:
     from bagwise.intervals.conformal import Intervals
     from bagwise.intervals.order_statistics import (
+        PredictiveDistribution,
         coverage,
         coverage_by,
         coverage_by_size,
         gaussian_coverage,
         units_needed,
     )
-    from bagwise.intervals.predictive_distribution import PredictiveDistribution
-    from bagwise.intervals.quantile_regression import BagQuantiles
-    from bagwise.intervals.scales import BagScale
+    from bagwise.intervals.scales import BagQuantiles, BagScale
 
 __all__ = [
     "BagQuantiles",
@@ -33,9 +32,17 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "conformal": ("Intervals",),
-        "order_statistics": ("coverage", "coverage_by", "coverage_by_size", "gaussian_coverage", "units_needed"),
-        "predictive_distribution": ("PredictiveDistribution",),
-        "quantile_regression": ("BagQuantiles",),
-        "scales": ("BagScale",),
+        "order_statistics": (
+            "PredictiveDistribution",
+            "coverage",
+            "coverage_by",
+            "coverage_by_size",
+            "gaussian_coverage",
+            "units_needed",
+        ),
+        "scales": (
+            "BagQuantiles",
+            "BagScale",
+        ),
     },
 )

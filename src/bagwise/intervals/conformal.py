@@ -16,6 +16,7 @@ from bagwise.bags.folds import units_of
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
+    PredictiveDistribution,
     SortedScores,
     around,
     check_level,
@@ -24,11 +25,16 @@ from bagwise.intervals.order_statistics import (
     unit_shares,
     units_needed,
 )
-from bagwise.intervals.predictive_distribution import PredictiveDistribution
-from bagwise.intervals.quantile_regression import quantiles_within_training, quantiles_without_folds
-from bagwise.intervals.scales import BagScale, Constant, model_std, within_training, without_folds
-from bagwise.regressors.display import FittedDisplay
-from bagwise.regressors.pipeline import first_step
+from bagwise.intervals.scales import (
+    BagScale,
+    Constant,
+    model_std,
+    quantiles_within_training,
+    quantiles_without_folds,
+    within_training,
+    without_folds,
+)
+from bagwise.regressors.pipeline import FittedDisplay, first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}

@@ -1,6 +1,9 @@
-"""The scale of a bag's error: `BagScale` from its size and spread, the method's standard deviation, or one for all.
+"""The scale and the quantiles of a bag's error.
 
-Every fold has a scale of its own, fitted without the bags of that fold.
+`BagScale` is a scale from the size and spread of the bag; others are the method's standard deviation, or one for all.
+`BagQuantiles` gives quantiles of the error, given size, spread, prediction and feature means: for the scores of
+conformalised quantile regression what a scale is for absolute ones. Every fold has a model of its own, fitted without
+the bags of that fold.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, clone
+from sklearn.linear_model import QuantileRegressor
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.checks import FAR, within_range
@@ -170,3 +175,172 @@ def within_training(scale, method, bags: Bags, y, weights, *, random_state, n_jo
     fold = few_folds(bags, INNER_FOLDS, random_state)
     models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
     return Fitted((clone(scale).fit(bags, y - models.held_out(bags, fold)),))
+
+
+MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
+CHANCE = 0.1  # that some column enters where the error depends on none
+SMALLEST_WIDTH = 1e-3  # of the median width between the two quantiles
+
+
+class BagQuantiles(BaseEstimator):
+    r"""A lower and an upper quantile of the error of a bag's prediction, linear in a short description of the bag.
+
+    The description z has 1/√size, the within-bag spread, the prediction itself, the bag's covariates, and the means of
+    the features that go most with the size of the error. Each quantile τ, (1 - level)/2 and (1 + level)/2, is
+
+    .. math:: \min_{a, b} \frac1n \sum_i \rho_\tau(r_i - a - b^\top z_i) + \lambda_\tau \lVert b \rVert_1, \qquad
+              \rho_\tau(e) = \max(\tau e, (\tau - 1) e),
+
+    with the columns of z standardised and, for p columns and a factor f (``penalty``),
+    :math:`\lambda_\tau = f\,\Phi^{-1}(1 - 0.1 / 2p)\sqrt{\tau(1 - \tau)/n}`. For f = 1 Belloni and Chernozhukov show
+    that no column enters (with probability 0.9) where the error depends on none, so that the two quantiles are those
+    of all residuals. A half lets dependence in earlier, at little cost where there is none (docs/intervals.md has
+    figures). A column beyond its range in training counts as the end of that range: no quantile runs away at a new bag.
+
+    Parameters
+    ----------
+    level : float
+        The share of errors between the two quantiles.
+    penalty : float
+        The factor f above.
+    most_features : int
+        Feature means that may enter, those with the largest correlation with the absolute residual.
+
+    Attributes
+    ----------
+    coef_ : array (2, columns), of the standardised columns; ``intercept_`` : array (2,)
+    chosen_ : positions of the features whose means are among the columns
+
+    References
+    ----------
+    A. Belloni, V. Chernozhukov, "l1-penalized quantile regression in high-dimensional sparse models", Annals of
+    Statistics, 2011.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=n) for n in np.tile([1, 4, 25, 100], 100)])
+    >>> errors = rng.exponential(size=400) / np.sqrt(bags.sizes)
+    >>> BagQuantiles(level=0.8).fit(bags, errors, np.zeros(400)).predict(bags[[0, 3]], np.zeros(2)).round(1)
+    array([[0.1, 2.1],
+           [0. , 0.2]])
+    """
+
+    def __init__(self, *, level: float = 0.9, penalty: float = 0.5, most_features: int = 20):
+        self.level = level
+        self.penalty = penalty
+        self.most_features = most_features
+
+    def fit(self, bags, residuals, predictions) -> BagQuantiles:
+        """Fit to the residuals of bags, and the predictions, by models that had not seen them."""
+        bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        remember_columns(self, bags)
+        residuals, predictions = (np.asarray(one, dtype=np.float64) for one in (residuals, predictions))
+        if len(bags) > MOST_BAGS:
+            some = np.linspace(0, len(bags) - 1, MOST_BAGS).round().astype(int)
+            bags, residuals, predictions = bags[some], residuals[some], predictions[some]
+        self.mean_, self.variance_ = _moments(bags.instances, bags.weights)
+        rows, p = self._describe(bags, np.abs(residuals)), 1 + self.n_own_ + bags.n_features
+        columns = np.column_stack([predictions, rows])
+        self.range_ = np.stack([columns.min(axis=0), columns.max(axis=0)])
+        self.centre_, spread = columns.mean(axis=0), columns.std(axis=0)
+        self.width_ = np.where(spread > 1e-9 * np.abs(columns).max(axis=0), spread, np.inf)
+        self._solve((columns - self.centre_) / self.width_, residuals, p)
+        return self
+
+    def predict(self, bags, predictions) -> np.ndarray:
+        """Both quantiles of every bag (bags, 2); of predictions (models, bags), (models, bags, 2)."""
+        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
+        predictions = np.asarray(predictions, dtype=np.float64)
+        own = self._standardised(self._describe(bags), slice(1, None)) @ self.coef_[:, 1:].T + self.intercept_
+        # One column alone depends on the model that predicts.
+        steps = self._standardised(predictions[..., None], slice(0, 1)) * self.coef_[:, 0]
+        return np.sort(own + steps, axis=-1)
+
+    def _solve(self, columns: np.ndarray, residuals: np.ndarray, p: int) -> None:
+        n, unit = len(residuals), float(np.abs(residuals).mean())
+        self.coef_, self.intercept_ = np.zeros((2, columns.shape[1])), np.zeros(2)
+        if unit == 0:
+            return
+        for side, tau in enumerate(((1 - self.level) / 2, (1 + self.level) / 2)):
+            penalty = self.penalty * norm.ppf(1 - CHANCE / (2 * p)) * np.sqrt(tau * (1 - tau) / n)
+            # Residuals of mean one: the tolerances of the solver then mean the same for targets of any unit.
+            fitted = QuantileRegressor(quantile=tau, alpha=penalty, solver="highs").fit(columns, residuals / unit)
+            self.coef_[side], self.intercept_[side] = fitted.coef_ * unit, fitted.intercept_ * unit
+
+    def _standardised(self, values: np.ndarray, which: slice) -> np.ndarray:
+        low, high = self.range_[:, which]
+        return (np.clip(values, low, high) - self.centre_[which]) / self.width_[which]
+
+    def _describe(self, bags: Bags, errors: np.ndarray | None = None) -> np.ndarray:
+        """1/√size, spread, covariates, and means of features: those chosen by the errors now, or when it was fitted."""
+        sizes, varies = bags.effective_sizes(), self.variance_ > 0
+        rows = np.zeros(bags.instances.shape)
+        rows[:, varies] = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
+        rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
+        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
+        spread = np.sqrt(np.maximum(square - mean**2, 0.0).mean(axis=1))
+        own = [1.0 / np.sqrt(sizes), spread]
+        if bags.covariates is not None:
+            known = np.asarray(bags.covariates, dtype=np.float64)
+            if errors is not None:
+                self.usual_ = np.array([one[~np.isnan(one)].mean() if (~np.isnan(one)).any() else 0 for one in known.T])
+            own += list(np.where(np.isnan(known), self.usual_, known).T)
+        if errors is not None:
+            self.n_own_ = len(own)
+            gap = mean - mean.mean(axis=0)
+            strength = np.abs(gap.T @ (errors - errors.mean())) / np.maximum(np.linalg.norm(gap, axis=0), 1e-300)
+            self.chosen_ = np.sort(np.argsort(-strength, kind="stable")[: self.most_features])
+        return np.column_stack([*own, mean[:, self.chosen_]])
+
+
+@dataclass(frozen=True)
+class FoldQuantiles:
+    """Quantiles, each fitted without some of the folds: fold k has ``models[k % len(models)]``."""
+
+    models: tuple
+    smallest: float = 0.0
+
+    def predict_folds(self, bags: Bags, centre: np.ndarray) -> np.ndarray:
+        """Bounds (folds, bags, 2) around the predictions (folds, bags) of the folds' models."""
+        bounds = np.empty((*centre.shape, 2))
+        for j, model in enumerate(self.models):
+            mine = slice(j, None, len(self.models))
+            bounds[mine] = centre[mine][..., None] + model.predict(bags, centre[mine])
+        return bounds
+
+    def held_out(self, bags: Bags, fold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
+        """Bounds (bags, 2) of training bags by the model that never saw their fold."""
+        bounds = np.empty((len(bags), 2))
+        for j, model in enumerate(self.models):
+            mine = np.flatnonzero(fold % len(self.models) == j)
+            if len(mine):
+                bounds[mine] = predictions[mine, None] + model.predict(bags[mine], predictions[mine])
+        return bounds
+
+    def middle_and_half(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The middle between two bounds and half the width, which is never nothing."""
+        return bounds.mean(axis=-1), np.maximum((bounds[..., 1] - bounds[..., 0]) / 2, self.smallest)
+
+
+def quantiles_without_folds(level: float, bags: Bags, residuals, held_out, fold: np.ndarray) -> FoldQuantiles:
+    """Quantiles per fold, fitted on the held-out residuals of the bags outside it."""
+    part = fold % MOST_SCALES
+    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
+    fitted = [BagQuantiles(level=level).fit(bags[rows], residuals[rows], held_out[rows]) for rows in outside]
+    return _with_smallest(fitted, bags, held_out)
+
+
+def quantiles_within_training(level: float, method, bags: Bags, y, weights, *, random_state, n_jobs) -> FoldQuantiles:
+    """One pair, fitted on residuals held out within the training part of a split: the others are never looked at."""
+    from bagwise.regressors.bayesian.evidence_ridge import few_folds
+
+    fold = few_folds(bags, INNER_FOLDS, random_state)
+    held_out = fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
+    return _with_smallest([BagQuantiles(level=level).fit(bags, y - held_out, held_out)], bags, held_out)
+
+
+def _with_smallest(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
+    width = float(np.median([np.ptp(one.predict(bags, held_out), axis=1) for one in fitted]))
+    return FoldQuantiles(tuple(fitted), SMALLEST_WIDTH * width if width > 0 else 1.0)

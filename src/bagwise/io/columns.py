@@ -31,7 +31,7 @@ from bagwise.bags.validation import (
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
 SAMPLE = 1000  # values that show the usual ones
 
-
+DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
 _TAKEN = ("row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects")
@@ -85,6 +85,18 @@ class Roles:
         encoded = [*self.category_list, *as_list(self.dates)]
         others = [*encoded, *as_list(self.keep), *as_list(self.ignore)]
         return list(dict.fromkeys([*self.taken, *self.covariate_list, *features, *others]))
+
+    @property
+    def encoded(self) -> bool:
+        """Whether some columns are to become numbers: named so, or by features such as crop=wheat and sown_year."""
+        return bool(as_list(self.categories) or as_list(self.dates)) or self.derived
+
+    @property
+    def derived(self) -> bool:
+        """Whether the names of some features may stand for a level or a date: the table has other names for them."""
+        given = [*([] if self.features is None else as_list(self.features)), *self.covariate_list]
+        marks = tuple(f"_{part}" for part in DATE_PARTS)
+        return any(isinstance(name, str) and ("=" in name or name.endswith(marks)) for name in given)
 
     @property
     def covariate_list(self) -> list:

@@ -22,8 +22,17 @@ try:
     from rasterio import Affine
     from rasterio.crs import CRS
 
-    from bagwise.io.raster import Pixels, centres, complete, no_shape, refuse_option, settle_empty, shares_of, strips
-    from bagwise.io.raster_inputs import read_zones
+    from bagwise.io.raster import (
+        Pixels,
+        centres,
+        complete,
+        no_shape,
+        read_zones,
+        refuse_option,
+        settle_empty,
+        shares_of,
+        strips,
+    )
 except ImportError as missing:
     raise ImportError("from_cube needs rasterio, geopandas and xarray: pip install 'bagwise[cube]'") from missing
 

@@ -43,7 +43,7 @@ def blocks(zones, size) -> np.ndarray:
     ['0:0', '0:0', '1:0']
     >>> zones["block"] = bw.geo.blocks(zones, 1000)  # then from_raster(..., groups="block")
     """
-    from bagwise.io.raster_inputs import as_zones
+    from bagwise.io.raster import as_zones
 
     if not (isinstance(size, int | float | np.number) and np.isfinite(size) and size > 0):
         raise ParameterError("size", f"size must be a length above zero, in the units of the zones, not {size!r}")
@@ -90,7 +90,7 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     >>> geopandas.read_file(written)["prediction"].tolist()
     [nan, 2.5]
     """
-    from bagwise.io.raster_inputs import as_zones
+    from bagwise.io.raster import as_zones
 
     path = Path(path)
     if path.suffix.lower() not in MAPS:

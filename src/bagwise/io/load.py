@@ -1,18 +1,23 @@
-"""`load`: bags and targets from a data frame or from files; `from_table`, from a data frame alone."""
+"""`load`: bags and targets from a data frame or from files; `from_table`, from a data frame alone.
+
+Of a table that is computed when it is asked for (polars LazyFrame, DuckDB relation) only what is needed is computed.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 
+import narwhals as nw
 import numpy as np
 from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, name_bags
-from bagwise.io import lazy_frames
 from bagwise.io.columns import (
+    DATE_PARTS,
     Roles,
     alike_ids,
     choose_features,
@@ -20,11 +25,80 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     one_target,
+    refuse_unknown,
     several_targets,
     split_covariates,
     warn_of_suspects,
 )
-from bagwise.io.encodings import derived, encode
+
+
+def collect(frame, roles: Roles) -> tuple[object, Roles]:
+    """A lazy frame with the columns that have a role, computed, and the roles without columns to ignore.
+
+    Without named features, the columns of numbers are features, and those of other types are not computed; a warning
+    names them. Anything that is not lazy comes back as it is.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> frame = pl.LazyFrame({"site": ["a", "a"], "red": [1.0, 2.0], "nir": [3.0, 4.0]})
+    >>> collect(frame, Roles(bag="site", features=["nir"]))[0].columns
+    ['site', 'nir']
+    """
+    try:
+        lazy = nw.from_native(frame)
+    except (TypeError, nw.exceptions.DuplicateError):
+        return frame, roles  # whoever takes the frame says what is wrong with it
+    if not isinstance(lazy, nw.LazyFrame):
+        return frame, roles
+    schema = lazy.collect_schema()
+    if roles.bag is None:
+        return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
+    refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
+    asked = replace(roles, ignore=()).asked()
+    needed = {name for name in schema if any(_is_made_of(name, one) for one in asked)}
+    if roles.targets is None:  # else they may be columns of the second table, and whoever joins it says what is not
+        refuse_unknown(schema, [one for one in asked if not any(_is_made_of(name, one) for name in needed)])
+    if isinstance(roles.categories, str) and roles.categories == "auto":
+        needed |= {name for name, kind in schema.items() if kind in (nw.String, nw.Categorical, nw.Enum)}
+    needed -= set(as_list(roles.ignore)) - set(asked)
+    if roles.features is None:
+        needed |= _features(schema, roles, {*needed, *as_list(roles.ignore)})
+    return lazy.select([name for name in schema if name in needed]).collect().to_native(), replace(roles, ignore=())
+
+
+def _is_made_of(name: str, asked) -> bool:
+    """Whether a column is asked for, or a level or a part of a date that is made of it: crop=wheat, sown_year."""
+    return name == asked or str(asked).startswith((f"{name}=", *(f"{name}_{part}" for part in DATE_PARTS)))
+
+
+def _features(schema, roles: Roles, taken: set) -> set:
+    """The columns that hold numbers, alone or in lists; of the others, one warning."""
+    usable = {name for name, kind in schema.items() if name not in taken and _is_usable(kind)}
+    others = [name for name in schema if name not in usable and name not in taken]
+    notes = left_out(_empty(schema, others), replace(roles, ignore=()), [])
+    if notes:
+        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
+    return usable
+
+
+def _empty(schema, names: list) -> FrameColumns:
+    """Columns of the types of a lazy frame, without a row."""
+    import pyarrow as pa
+
+    fields = []
+    for name in names:
+        try:
+            fields.append(nw.Schema({name: schema[name]}).to_arrow().field(0))
+        except (NotImplementedError, TypeError):  # a type that Arrow does not have
+            fields.append(pa.field(name, pa.null()))
+    return FrameColumns(pa.schema(fields).empty_table())
+
+
+def _is_usable(kind) -> bool:
+    while kind == nw.List or kind == nw.Array:
+        kind = kind.inner
+    return kind.is_numeric() or kind == nw.Boolean
 
 
 def load(
@@ -141,13 +215,13 @@ def load_labels(
     if decimal not in (".", ","):
         raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
     if not names_files(source):
-        source, roles = lazy_frames.collect(source, roles)
+        source, roles = collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
-    from bagwise.io.paths import find_files
+    from bagwise.io.readers import find_files
     from bagwise.io.tables import read_files
 
-    only = roles.features is not None and roles.bag is not None and roles.targets is None and not derived(roles)
+    only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived
     table = read_files(source, roles, only=only, decimal=decimal)
     path = None if table is not None else find_files(source)[0]
     if path is not None and path.suffix.lower() == ".mat":
@@ -238,7 +312,7 @@ def from_table(
     (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
-    frame, roles = lazy_frames.collect(frame, roles)
+    frame, roles = collect(frame, roles)
     return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
 
 
@@ -250,11 +324,16 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     notes: list = []
+    more: list = []
+    categories: dict = {}
     if roles.targets is not None:
-        from bagwise.io.second_table import join
+        from bagwise.io.tables import join
 
         table, roles, notes = join(table, roles)
-    table, roles, categories, more = encode(table, roles)
+    if roles.encoded:
+        from bagwise.io.encodings import encode
+
+        table, roles, categories, more = encode(table, roles)
     names = choose_features(table, roles)
     notes = [*more, *notes, *(left_out(table, roles, names) if roles.features is None else [])]
     codes, ids = find_bags(table, roles.bag)
@@ -275,7 +354,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     weights = [] if roles.weights is None else [roles.weights]
     whole, at = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)  # rows of instances
     if any(table.kind(name) in ("list", "vector") for name in names):
-        from bagwise.io.list_columns import spread_lists
+        from bagwise.io.encodings import spread_lists
 
         table, columns, codes = spread_lists(table, [*names, *weights], codes, ids)
         at = at if len(codes) == len(at) else first[codes]  # a list column has a row per bag

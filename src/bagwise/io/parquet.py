@@ -11,8 +11,7 @@ from urllib.parse import unquote
 
 from bagwise.bags.frames import refuse_twice
 from bagwise.first_use import lock
-from bagwise.io.paths import HIDDEN, expand_url, find_files, is_url, open_url
-from bagwise.io.readers import is_row_number, reading
+from bagwise.io.readers import HIDDEN, expand_url, find_files, is_row_number, is_url, open_url, reading
 
 _OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
 

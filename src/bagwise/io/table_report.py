@@ -24,8 +24,7 @@ from bagwise.io.columns import (
 )
 from bagwise.io.encodings import encode
 from bagwise.io.load import load, names_files
-from bagwise.io.second_table import join
-from bagwise.io.tables import read_files
+from bagwise.io.tables import join, read_files
 
 MOST = 5  # names listed in one finding
 

@@ -20,9 +20,8 @@ from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.first_use import lock
 from bagwise.io.atomic_files import replace_file
 from bagwise.model_files.archive import AGAIN, Refused, pack, refusing, unpack
-from bagwise.model_files.fitted_trees import check_compiled
-from bagwise.model_files.plan_nodes import PLAN, build, examine, write
-from bagwise.model_files.registry import NotAllowed
+from bagwise.model_files.names import NotAllowed
+from bagwise.model_files.plan_nodes import PLAN, build, check_compiled, examine, write
 
 MATTER = ("bagwise", "scikit-learn")  # another version of these may read fitted attributes in another way
 

@@ -1,12 +1,18 @@
 """The plan of a model: nested nodes in JSON, each with a kind, a module and a class, beside the arrays they point to.
 
 `write` turns a fitted model into a plan and its arrays, `build` a plan back into the model. Both know only the kinds
-of nodes below. What a plan may name is decided by `registry`.
+of nodes below. What a plan may name is decided by `names`.
 
 `examine` looks at every node before one is built: its kind, its keys, its type and its array. The state of an object is
 made of named attributes, none in the place of something that its class defines. For Python looks at an object before
 its class. So an attribute called like a method would be called instead of it, and numpy's multiplication could stand
 where a tree compares the width of what it is given with the width it knows.
+
+Compiled code follows some parts without looking: the indices of trees, the shapes of networks. A file whose checksums
+were made again after a change could send `predict` out of its arrays. So these parts are checked, once a model is built
+and before it is handed out. In a tree every child must come after its parent (no step out of the tree, no walk in
+circles), and every split must ask for a feature that the estimator which holds the tree insists on being given. The
+arrays of a network must have the shapes that its sizes call for.
 
 The kinds, and the keys of their nodes, are those of skops (its protocol 2), which wrote the plans of earlier versions.
 """
@@ -27,9 +33,162 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.model_files.archive import AGAIN, Refused, check_array, read_array
-from bagwise.model_files.fitted_trees import check_tree_sizes
-from bagwise.model_files.names import OURS, place_of, stable_name
-from bagwise.model_files.registry import BIT_GENERATORS, CONSTRUCTOR, PARTS, NotAllowed, is_allowed, make_bags
+from bagwise.model_files.names import (
+    BIT_GENERATORS,
+    CONSTRUCTOR,
+    OURS,
+    PARTS,
+    NotAllowed,
+    is_allowed,
+    make_bags,
+    place_of,
+    stable_name,
+)
+
+
+def check_tree_sizes(node: dict, parts: dict[str, bytes]) -> None:
+    """Before a tree is built from arrays that were checked: one output, and as many nodes as it says."""
+    _, classes, outputs = node["__reduce__"]["args"]["content"]
+    state = node["content"]["content"]
+    count = json.loads(state["node_count"]["content"])
+    rows = read_array(parts[state["nodes"]["file"]])
+    if outputs["content"] != "1" or read_array(parts[classes["file"]]).tolist() != [1]:
+        raise Refused(f"a tree has more than one output; {AGAIN}")
+    if type(count) is not int or rows.shape != (count,):
+        raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
+
+
+def check_tree(tree, holder) -> None:
+    """A tree of a decision tree or a forest."""
+    left = tree.children_left
+    check_splits(left, tree.children_right, tree.feature, left == -1, _width(holder))
+
+
+def check_predictor(tree, holder) -> None:
+    """A tree of histogram boosting; its holder compares the width only without a preprocessor, and outside of fit."""
+    if getattr(holder, "_preprocessor", None) is not None or hasattr(holder, "_in_fit"):
+        raise Refused(f"a tree is given what others made of the features, which are never categories here; {AGAIN}")
+    rows = tree.nodes
+    if rows["is_categorical"].any():
+        raise Refused(f"a tree splits by category, which features of instances never do; {AGAIN}")
+    check_splits(rows["left"], rows["right"], rows["feature_idx"], rows["is_leaf"] != 0, _width(holder))
+
+
+def check_forest(forest, holder=None) -> None:
+    """Forests and boosted trees count the features once and hand them to every member."""
+    for member in np.asarray(forest.estimators_, dtype=object).ravel():
+        if not hasattr(member, "tree_"):  # a set of trees, say, which an array does not look into
+            raise Refused(f"a forest holds a {type(member).__name__} where a tree should be; {AGAIN}")
+        if _width(member) != _width(forest):
+            raise Refused(f"a tree has other features than its forest; {AGAIN}")
+
+
+def check_splits(left, right, feature, leaf, n_features: int) -> None:
+    """Refuse a tree with a child before its parent or beyond the end, or a feature that is not there.
+
+    Examples
+    --------
+    >>> leaf = np.array([False, True, True])
+    >>> check_splits(np.array([1, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    >>> check_splits(np.array([9, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    Traceback (most recent call last):
+    bagwise.model_files.archive.Refused: a tree leads out of itself; ...
+    """
+    inner = np.flatnonzero(~leaf)
+    for children in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        if len(leaf) == 0 or not ((children > inner) & (children < len(leaf))).all():
+            raise Refused(f"a tree leads out of itself; {AGAIN}")
+    if not ((feature[inner] >= 0) & (feature[inner] < n_features)).all():
+        raise Refused(f"a tree asks for a feature that is not there; {AGAIN}")
+
+
+def _width(holder) -> int:
+    """The number of features that an estimator insists on."""
+    width = getattr(holder, "n_features_in_", None)
+    if type(width) is not int:
+        raise Refused(f"a tree is held by {type(holder).__name__}, which does not count its features; {AGAIN}")
+    return width
+
+
+NETWORK = "bagwise.instances.networks.ensemble.NetworkEnsemble"
+TREES = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
+
+
+def check_compiled(model, names: set[str]) -> None:
+    """Refuse a model, made of types of these names, that holds a tree or a network which leads out of its arrays."""
+    checks = _checks(names)
+    if not checks:
+        return
+    for holder, part in held(model):
+        for kind, check in checks:
+            if isinstance(part, kind):
+                check(part, holder)
+
+
+def check_network(network, holder=None) -> None:
+    """The arrays of a `NetworkEnsemble` must have the shapes that its sizes call for."""
+    from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, layout
+
+    sizes, count = network.sizes, len(network.parameters)
+    if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) < 2 or sizes[-1] != 1:
+        raise Refused(f"a network has the sizes {sizes}; {AGAIN}")
+    last = layout(sizes)[-1]
+    shapes: dict[str, tuple] = {"parameters": (count, last[BIAS_AT] + last[COLUMNS])}
+    shapes |= dict.fromkeys(("x_shift", "x_factor"), (count, sizes[0])) | dict.fromkeys(
+        ("y_shift", "y_scale"), (count,)
+    )
+    for name, shape in shapes.items():
+        if getattr(network, name).shape != shape:
+            raise Refused(f"the {name} of a network have not the shape {tuple(map(int, shape))}; {AGAIN}")
+
+
+def held(model) -> Iterator[tuple[object, object]]:
+    """(holder, part) for every part of a model; the holder has it as an attribute, perhaps inside a list.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> [(type(holder).__name__, part) for holder, part in held(Ridge(alpha=[2.5]))][-1]
+    ('Ridge', 2.5)
+    """
+    waiting, seen = [(None, model)], set()
+    while waiting:
+        holder, part = waiting.pop()
+        yield holder, part
+        waiting.extend((holder, value) for value in _items(part))
+        if hasattr(part, "__dict__") and id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend((part, value) for value in vars(part).values())
+
+
+def _items(part) -> list:
+    if isinstance(part, dict):
+        return list(part.values())
+    if isinstance(part, np.ndarray):
+        return part.ravel().tolist() if part.dtype == object else []
+    return list(part) if isinstance(part, list | tuple | set) else []
+
+
+def _checks(names: set[str]) -> list[tuple]:
+    """(type, check) for what a model may hold, imported only if it does."""
+    checks = []
+    if names & TREES:
+        from sklearn.ensemble._forest import BaseForest
+        from sklearn.ensemble._gb import BaseGradientBoosting
+        from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+        from sklearn.tree._tree import Tree
+
+        checks = [
+            (Tree, check_tree),
+            (TreePredictor, check_predictor),
+            (BaseForest | BaseGradientBoosting, check_forest),
+        ]
+    if NETWORK in names:
+        from bagwise.instances.networks.ensemble import NetworkEnsemble
+
+        checks.append((NetworkEnsemble, check_network))
+    return checks
+
 
 PLAN = "schema.json"
 PROTOCOL = 2

@@ -27,7 +27,7 @@ from bagwise.bags.frames import FrameColumns
 from bagwise.bags.validation import absent, name_bags
 from bagwise.io.columns import Roles, one_label, one_per_bag, one_target
 from bagwise.io.conditions import Where
-from bagwise.io.encodings import OTHER, PARTS, encode
+from bagwise.io.encodings import DATE_PARTS, OTHER, encode
 from bagwise.io.parquet import Part, visible
 from bagwise.io.readers import reading
 from bagwise.io.tables import stack
@@ -467,7 +467,7 @@ class Layout:
     def read_for(self, wanted: list[str]) -> list[str]:
         """The columns of the file that these are made of; with dates also the bag, which names one that is none."""
         made = {f"{name}={level}": name for name, levels in self.levels.items() for level in (*levels, OTHER)}
-        made |= {f"{name}_{part}": name for name in self.dates for part in PARTS}
+        made |= {f"{name}_{part}": name for name in self.dates for part in DATE_PARTS}
         found = list(dict.fromkeys(made.get(name, name) for name in wanted))
         return found if self.bag in found or not set(found) & set(self.dates) else [*found, self.bag]
 

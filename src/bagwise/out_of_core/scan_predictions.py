@@ -18,7 +18,7 @@ from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, s
 from bagwise.bags.validation import name_bags
 from bagwise.embeddings.summaries import Statistics
 from bagwise.execution.tasks import in_order
-from bagwise.explanations.contributions import by_rows, unwrapped
+from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance, Imputation
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk

@@ -13,16 +13,13 @@ if TYPE_CHECKING:
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
     from bagwise.regressors.bayesian.shrinkage import Shrinkage
-    from bagwise.regressors.clusters import ClusterRegressor
-    from bagwise.regressors.gate import Gate
-    from bagwise.regressors.iterative_weights import Mixture, Primary, Pruning, Reweighting
-    from bagwise.regressors.lasso_path import LassoPath
+    from bagwise.regressors.exemplars import ClusterRegressor, SalienceRegressor
+    from bagwise.regressors.iterative_weights import Gate, Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.multi_target import MultiTarget
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
     from bagwise.regressors.prediction_blend import PredictionBlend
     from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
-    from bagwise.regressors.salience import SalienceRegressor
-    from bagwise.regressors.trees import BoostedTrees
+    from bagwise.regressors.row_regressors import BoostedTrees, LassoPath
 
 __all__ = [
     "AdditiveRegressor",
@@ -61,15 +58,24 @@ __getattr__, __dir__ = exported(
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
         "bayesian.shrinkage": ("Shrinkage",),
-        "clusters": ("ClusterRegressor",),
-        "gate": ("Gate",),
-        "lasso_path": ("LassoPath",),
         "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
         "prediction_blend": ("PredictionBlend",),
-        "iterative_weights": ("Mixture", "Primary", "Pruning", "Reweighting"),
+        "iterative_weights": (
+            "Gate",
+            "Mixture",
+            "Primary",
+            "Pruning",
+            "Reweighting",
+        ),
         "ridge": ("EmbeddingRidge", "RidgePath"),
-        "salience": ("SalienceRegressor",),
-        "trees": ("BoostedTrees",),
+        "exemplars": (
+            "ClusterRegressor",
+            "SalienceRegressor",
+        ),
+        "row_regressors": (
+            "BoostedTrees",
+            "LassoPath",
+        ),
     },
 )

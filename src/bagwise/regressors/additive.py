@@ -14,7 +14,7 @@ from bagwise.instances.networks.ensemble import BIAS_AT, NetworkEnsemble, layers
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
 from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 AGGREGATES = ("mean", "sum")
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.frames import unframe
 from bagwise.bags.validation import ParameterError, name_bags, unmask
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 
 def _has_intervals(self) -> bool:

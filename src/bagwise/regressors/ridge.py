@@ -17,12 +17,12 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.segments import segment_mean, segment_median, segment_sum, segment_weighted_median
+from bagwise.bags.segments import pooled, segment_sum
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
 from bagwise.execution.threads import one_thread
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SCALINGS = ("n", "none")
@@ -656,16 +656,6 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
-
-
-def pooled(bags, statistic: str) -> np.ndarray:
-    """The mean or median of every bag of scalars, by the weights of its instances if any."""
-    values = bags.instances[:, 0].astype(np.float64)
-    if statistic == "mean":
-        return segment_mean(values, bags.offsets, bags.weights)
-    if bags.weights is None:
-        return segment_median(values, bags.offsets)
-    return segment_weighted_median(values, bags.shares(), bags.offsets)
 
 
 def reads_covariates(embedding) -> bool:

@@ -176,13 +176,14 @@ def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
 def held_out(results, method: str) -> HeldOut | None:
     """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
     bag, target = results.own_names()
-    table = {name: np.array(column) for name, column in results.predictions(method).items() if name != bag}
-    if not table:
+    rows = results.prediction_rows(method)
+    if not rows:
         return None
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != bag}
     repeats, counts = np.unique(table["repeat"], return_counts=True)
     repeat = repeats[np.argmax(counts)]
     here = table["repeat"] == repeat
-    std = table["std"][here]
+    std = table["std"][here].astype(float)  # None, where there is none, becomes NaN
     cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
     cells = [cell for cell in cells if cell and cell["predictions"]]
     bag = np.concatenate([cell["bags"] for cell in cells])

@@ -22,16 +22,16 @@ from bagwise.bags.segments import segment_mean
 from bagwise.evaluation import Results
 from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
 from bagwise.evaluation.metrics import score
-from bagwise.explanations.contributions import unwrapped
+from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import duration, own_name
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
-from bagwise.reports.data_profile import data_section
 from bagwise.reports.explorer import (
     choose_bags,
     chosen_settings,
     coordinates_of,
+    data_section,
     explain_bags,
     explored,
     find_data,
@@ -148,8 +148,8 @@ def facts(results) -> list[tuple[str, str]]:
     origin, data = record.get("origin") or {}, record["data"]
     repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
     folds = len(results.splits) // max(len(repeats), 1)
-    table = results.table()
-    seconds = float(np.nansum(table["seconds"])) if table else None
+    cells = results.table_rows()
+    seconds = float(sum(cell["seconds"] or 0.0 for cell in cells)) if cells else None
     seed = record.get("random_state")
     seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
     versions = record.get("versions") or {}

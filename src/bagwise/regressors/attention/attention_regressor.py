@@ -17,7 +17,7 @@ from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_
 from bagwise.bags.segments import segment_mean
 from bagwise.first_use import lock
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 
 def _is_count(value) -> bool:

@@ -21,7 +21,7 @@ from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
 from bagwise.kernels.random_features import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
 BLOCK_ROWS = 4096  # instances at a time

@@ -18,7 +18,7 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_column
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.threads import one_thread
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 from bagwise.regressors.ridge import AdditiveMixin, RowSums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded

@@ -12,7 +12,7 @@ from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_one
 from bagwise.bags.checks import compared
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 TARGET_ACCEPTANCE = 0.85
 PATH = np.pi / 2  # a quarter of the circle on which a standard normal moves: then start and end are independent

@@ -29,7 +29,7 @@ from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
-from bagwise.regressors.display import FittedDisplay
+from bagwise.regressors.pipeline import FittedDisplay
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out

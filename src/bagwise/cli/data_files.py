@@ -1,4 +1,7 @@
-"""`bagwise raster`: an image and polygons in, a long table of pixels out."""
+"""Commands that write bags to a file: `bagwise datasets` (simulations), `raster` (an image and polygons) and `arrays`.
+
+`raster` writes a long table of pixels. `arrays` takes a folder with a file of arrays per bag, and a table of the bags.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,60 @@ from typing import Annotated, Literal
 import typer
 
 from bagwise.cli import options as o
+
+
+def _known(name: str | None) -> str | None:
+    from bagwise.datasets.simulations import simulation
+
+    try:
+        if name is not None:
+            simulation(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return name
+
+
+def datasets(
+    name: Annotated[str | None, typer.Argument(callback=_known, help="One of the list. Example: aerosol")] = None,
+    out: Annotated[Path | None, typer.Option(help="Where to write it: .csv .parquet or .npz. Example: aod.csv")] = None,
+    bags: Annotated[int, typer.Option(min=1, help="Number of bags. Example: --bags 200")] = 200,
+    seed: o.Seed = 0,
+) -> None:
+    """List the simulated data sets, or write one as a table with the columns bag, target and the features.
+
+    Example: bagwise datasets aerosol --bags 300 --out aod.csv
+    """
+    from rich.table import Table
+
+    from bagwise.cli.console import Terminal, messages_of
+    from bagwise.datasets.simulations import SIMULATIONS, simulate
+
+    if name is None:
+        shown = Table("data set", "what it is", box=None, padding=(0, 2, 0, 0))
+        for one, (_, what) in SIMULATIONS.items():
+            shown.add_row(one, what)
+        Terminal().print(shown)
+        return
+    with messages_of("datasets") as messages:
+        o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
+        data, y = simulate(name, bags, random_state=seed)
+        if out is None:
+            messages.show(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
+            return
+        _write(out, data, y)
+        messages.show(f"Wrote {out}: {data}.")
+
+
+def _write(out: Path, data, y) -> None:
+    import bagwise as bw
+    from bagwise.io.table_output import write_table
+
+    if out.suffix == ".npz":
+        bw.save_npz(out, data, y)
+        return
+    names = data.feature_names or [f"x{j + 1}" for j in range(data.n_features)]
+    columns = {"bag": data.expand(data.ids).tolist(), "target": data.expand(y).tolist()}
+    write_table(out, columns | {n: c.tolist() for n, c in zip(names, data.instances.T, strict=True)})
 
 
 def raster(
@@ -70,7 +127,7 @@ def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **
     import bagwise as bw
 
     if blocks is not None:
-        from bagwise.io.raster_inputs import as_zones
+        from bagwise.io.raster import as_zones
 
         zones = as_zones(zones)
         zones, groups = zones.assign(block=bw.geo.blocks(zones, blocks)), "block"
@@ -91,3 +148,44 @@ def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **
     roles = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_features}
     roles |= {"weights": None if bags.weights is None else "area_fraction"}
     return dict(parts), {name: one for name, one in roles.items() if one}
+
+
+def arrays(
+    folder: Annotated[Path, typer.Argument(help="A folder with a .npy, .npz or .h5 file per bag. Example: slides")],
+    out: Annotated[Path, typer.Option(help="The bags as .npz. Example: --out slides.npz")],
+    table: Annotated[
+        Path | None, typer.Option(help="A table with a row per bag: ids and targets. Example: --table clinical.csv")
+    ] = None,
+    bag: o.Bag = None,
+    target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target survival")] = None,
+    groups: o.Groups = None,
+    bag_feature: Annotated[
+        list[str] | None, typer.Option(help="Column of numbers that describes the bag. Example: --bag-feature age")
+    ] = None,
+    array: Annotated[
+        str | None, typer.Option(help="The array of a file that holds several. Example: --array features")
+    ] = None,
+    unmatched: Annotated[
+        Literal["refuse", "drop"], typer.Option(help="What happens to rows without a file, and files without a row.")
+    ] = "refuse",
+    missing: Annotated[
+        Literal["refuse", "impute", "keep"], typer.Option(help="Whether missing values are refused or kept.")
+    ] = "refuse",
+    quiet: o.Quiet = False,
+) -> None:
+    """Put the arrays of a folder and the targets of a table into one file that fit, evaluate and predict read.
+
+    Example: bagwise arrays slides --table clinical.csv --bag slide --target survival --out slides.npz
+    """
+    import bagwise as bw
+    from bagwise.cli.console import messages_of
+
+    with messages_of("arrays", quiet=quiet) as messages:
+        o.refuse_outputs(out, inputs=[table] if table else [], endings=(".npz",))
+        if out.resolve().parent == folder.resolve():
+            raise ValueError(f"{out.name} would be a bag of its own in {folder}; write it to another folder")
+        roles = {"bag": bag, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
+        with messages.spinner("reading arrays"):
+            bags, y = bw.from_folder(folder, table, **roles, array=array, unmatched=unmatched, missing=missing)
+            bw.save_npz(out, bags, y)
+        messages.show(f"Wrote {out}: {bags}{'' if y is None else ', with targets'}.")
