@@ -12,7 +12,7 @@ from bagwise.out_of_core import fit_scan, predict_scan, shards
 
 BAGS = ["_look", "form", "_whole_bags"]
 RIDGE = ["_row_sums", "_left_out"]
-SCORES = ["_fold_row_sums", "_held_out_score"]
+SCORES = ["fold_row_sums", "_held_out_score"]
 FOLDS = ["_deal", "_weigh", "_fold_sums", "_chunk_predictions", "_candidate_errors", "_keep_chosen"]
 PASSES = {
     "instance-kme:ridge": [*BAGS, *FOLDS, "_sum_polynomials", "_gather_means", *RIDGE],

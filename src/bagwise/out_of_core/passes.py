@@ -133,8 +133,16 @@ class Passes:
         return in_order(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared))
 
     def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
-        """The same, added up over all chunks."""
-        return add_up(self.executor, _visit, iter(self.chunks), (function, self.shards, known, *shared), add)
+        """The same, added up over all chunks.
+
+        Sums that wait to be added are as many as the logarithm of the number of chunks. Where they are added in this
+        process they wait on disk.
+        """
+        shared = (function, self.shards, known, *shared)
+        if hasattr(self.executor, "add_up"):
+            return add_up(self.executor, _visit, iter(self.chunks), shared, add)
+        put_away = _AddStored(add, self.shards)
+        return self.shards.fetch(add_up(self.executor, _visit_and_store, iter(self.chunks), shared, put_away))
 
     def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
@@ -170,6 +178,20 @@ def _visit(piece: Piece, function, shards: Shards, known, *shared):
             return result
         shards.put(piece.number, result.rows)
         return result.rest
+
+
+def _visit_and_store(piece: Piece, function, shards: Shards, *others) -> str:
+    return shards.store(_visit(piece, function, shards, *others))
+
+
+class _AddStored:
+    """Adding of what was stored, one pair at a time in memory."""
+
+    def __init__(self, add: Callable, shards: Shards):
+        self.add, self.shards = add, shards
+
+    def __call__(self, left: str, right: str) -> str:
+        return self.shards.store(self.add(self.shards.fetch(left), self.shards.fetch(right)))
 
 
 def _form(shard: Shard, form):
@@ -329,7 +351,7 @@ class Survey:
     columns : `ColumnSums` of all instances
     low, high : the range of every column over the instances of a weight above zero
     beside : `ColumnSums` of the covariates of bags, or None
-    sample : array
+    samples : {sampling: array}
         Distinct rows, drawn by a hash of their content.
     means : `ColumnSums` of the means of bags
     y : `ColumnSums` of the targets of bags, one column
@@ -345,7 +367,7 @@ class Survey:
     low: np.ndarray
     high: np.ndarray
     beside: ColumnSums | None
-    sample: np.ndarray
+    samples: dict[tuple[int, int], np.ndarray]
     means: ColumnSums
     y: ColumnSums
     sizes: Counter
@@ -418,8 +440,8 @@ class Survey:
         }
 
 
-def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
-    """Go over all chunks once; ``sampling`` is how many distinct rows to draw, and the seed."""
+def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
+    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
     scan = passes.scan
     if scan.target is None:
         raise ParameterError(
@@ -429,13 +451,13 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
             " the name of its column",
         )
     columns: Any = None
-    sample: Any = None
+    samples: Any = None
     low: Any = np.inf
     high: Any = -np.inf
-    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), sampling):
+    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), samplings):
         if found is not None:  # not all its rows are dropped
             columns = found if columns is None else columns.merge(found)
-            sample = drawn if sample is None else sample.merge(drawn)
+            samples = drawn if samples is None else _merge_samples(samples, drawn)
             low, high = np.fmin(low, ends[0]), np.fmax(high, ends[1])
     if scan.groups is not None:
         passes.by_shard(_agree_on_groups, scan.groups)
@@ -454,7 +476,8 @@ def survey(passes: Passes, sampling: tuple[int, int] = (0, 0)) -> Survey:
     names, beside = list(scan.feature_names), list(scan.covariates)
     some, groups = facts.some, facts.some.groups if scan.groups is not None else None
     some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups))
-    known = names, beside, columns, low, high, facts.beside, sample.rows
+    rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
+    known = names, beside, columns, low, high, facts.beside, rows
     weight = None if facts.weight is None else "importance"
     return Survey(*known, facts.means, facts.y, facts.sizes, facts.effective, facts.units, some, weight)
 
@@ -464,7 +487,11 @@ def _refuse_no_weight(weight: np.ndarray) -> None:
         raise ValueError("the weight of every bag is zero; at least one must be above zero")
 
 
-def _look(chunk: Chunk, width: int, sampling) -> Met:
+def _merge_samples(left: list[Sample], right: list[Sample]) -> list[Sample]:
+    return [one.merge(other) for one, other in zip(left, right, strict=True)]
+
+
+def _look(chunk: Chunk, width: int, samplings) -> Met:
     ids, bag = chunk.bags()
     if not len(ids):
         return Met(ids)
@@ -472,7 +499,7 @@ def _look(chunk: Chunk, width: int, sampling) -> Met:
     tally: Any = 0.0
     sums: Any = 0.0
     columns: Any = None
-    sample: Any = None
+    samples: Any = None
     low: Any = np.inf
     high: Any = -np.inf
     for block in chunk.blocks(codes=bag):
@@ -482,14 +509,14 @@ def _look(chunk: Chunk, width: int, sampling) -> Met:
             low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
         tally = tally + tally_of(block, len(ids))
         sums = sums + sum_rows(block.bag, block.X, len(ids), block.weight)
-        found, drawn = ColumnSums.of(block.X), Sample.of(block.X, *sampling)
+        found, drawn = ColumnSums.of(block.X), [Sample.of(block.X, *sampling) for sampling in samplings]
         columns = found if columns is None else columns.merge(found)
-        sample = drawn if sample is None else sample.merge(drawn)
+        samples = drawn if samples is None else _merge_samples(samples, drawn)
     if columns is None:
         tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
     rows = {"tally": tally, "sums": sums, "y": values.y, "covariates": values.covariates, "weight": values.weight}
     rows = {name: array for name, array in rows.items() if array is not None}
-    return Met(ids, values.groups, rows, (columns, sample, low, high))
+    return Met(ids, values.groups, rows, (columns, samples, low, high))
 
 
 def tally_of(block: Block, n_bags: int) -> np.ndarray:

@@ -20,6 +20,7 @@ from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
+from bagwise.out_of_core.held_out import HeldOut
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
 from bagwise.out_of_core.scan_imputation import fit_imputation
@@ -127,33 +128,23 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
-    whole: Any = _made(name, random_state, scan)
-    imputation, model = _imputation(whole)
+    whole: Any = made(name, random_state, scan)
+    imputation, model = without_imputation(whole)
     with ExitStack() as stack:
         seen = scan
         if imputation is not None:
-            passes = stack.enter_context(Passes(scan, executor, work=work))
-            imputation, seen = fit_imputation(imputation, passes)
-        stages, head = _parts(model)
-        ridge = bool(stages) and _kind(stages[0]) == "ridge"
-        if ridge or isinstance(head, EvidenceRidge | AggregateGP):  # covariates are columns of the instances there
-            seen = seen.spread()
-        passes = stack.enter_context(Passes(seen, executor, seed=_fold_seed(stages, head), work=work))
-        if not stages:
-            model, found = _fit_features(head, passes)
-        else:
-            model, found = (_fit_predictions if ridge else _fit_pooled)(model, stages[0], head, passes)
-    # of the instances: the bags of a survey are their means
-    n = _first(model).n_features_in_
-    remember_range(_first(model), found.low[:n], found.high[:n])
-    n = found.n_own
+            imputation, seen = fit_imputation(imputation, stack.enter_context(Passes(scan, executor, work=work)))
+        seen = seen.spread() if sees_spread(model) else seen
+        passes = stack.enter_context(Passes(seen, executor, seed=fold_seed(model), work=work))
+        found = survey(passes, *samplings(model))
+        model = fit_surveyed(model, passes, found)
     if imputation is not None:
         model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
         n = len(imputation.medians_)  # without the share of missing values
         bare = replace(found, names=found.names[:n], means=_some_columns(found.means, n))
         bare.remember(imputation, apart=True)
         remember_range(imputation, found.low[:n], found.high[:n])
-    model.profile_ = found.profile(n)
+        model.profile_ = found.profile(n)
     scan.warn_of_new_files()
     return model, found
 
@@ -162,14 +153,44 @@ def _some_columns(columns: ColumnSums, n: int) -> ColumnSums:
     return ColumnSums(columns.n, *(part[:n] for part in (columns.mean, columns.scatter, columns.low, columns.high)))
 
 
-def _fold_seed(stages: list, head) -> int:
+def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None = None):
+    """The model, fitted in the passes after the survey; ``held_out`` is told the heads without each fold."""
+    stages, head = _parts(model)
+    if not stages:
+        model = _fit_features(head, passes, found, held_out)
+    else:
+        fit_stages = _fit_predictions if _kind(stages[0]) == "ridge" else _fit_pooled
+        model = fit_stages(model, stages[0], head, passes, found, held_out)
+    # of the instances: the bags of a survey are their means
+    n = _first(model).n_features_in_
+    remember_range(_first(model), found.low[:n], found.high[:n])
+    model.profile_ = found.profile()
+    return model
+
+
+def sees_spread(model) -> bool:
+    """Whether covariates of the bags are columns of the instances to a model (its first step)."""
+    stages, head = _parts(model)
+    return (bool(stages) and _kind(stages[0]) == "ridge") or isinstance(head, EvidenceRidge | AggregateGP)
+
+
+def samplings(model) -> list[tuple[int, int]]:
+    """The samples of rows that a model needs."""
+    stages, head = _parts(model)
+    if stages:
+        return [stages[0].regressor.fresh_features().sampling()] if _kind(stages[0]) == "ridge" else []
+    return [_sampling(head.embedding_for(head.settings()[0])) or (0, 0)]
+
+
+def fold_seed(model) -> int:
     """By which bags are dealt to folds, where some are."""
+    stages, head = _parts(model)
     return int(getattr(stages[0] if stages and _kind(stages[0]) == "ridge" else head, "random_state", 0) or 0)
 
 
 def left_out_scores(model, found: Survey) -> dict | None:
     """Errors of bags, each left out in turn, where the head knows them."""
-    head = getattr(_parts(_imputation(model)[1])[1], "head_", None)
+    head: Any = getattr(_parts(without_imputation(model)[1])[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None
     chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
@@ -191,7 +212,8 @@ def summable_methods() -> list[str]:
 # What can be summed -----------------------------------------------------------------------------------------------
 
 
-def _made(name, random_state: int, scan: Scan):
+def made(name, random_state: int, scan: Scan | None = None):
+    """The unfitted model; a method by its name fills in missing values if the scan says so."""
     if isinstance(name, str):
         missing = "impute" if getattr(scan, "missing", "") == "impute" else "refuse"
         model = method(name, missing=missing, random_state=random_state)
@@ -205,7 +227,7 @@ def _made(name, random_state: int, scan: Scan):
     return model
 
 
-def _imputation(model) -> tuple[Imputation | None, Any]:
+def without_imputation(model) -> tuple[Imputation | None, Any]:
     """The step that fills in missing values, if there is one; and the rest."""
     if not isinstance(model, Pipeline) or not isinstance(model.steps[0][1], Imputation):
         return None, model
@@ -231,7 +253,7 @@ def _kind(stage) -> str | None:
 
 
 def _summable(model) -> bool:
-    stages, head = _parts(_imputation(model)[1])
+    stages, head = _parts(without_imputation(model)[1])
     kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
     if not isinstance(head, EmbeddingRidge | EvidenceRidge | AggregateGP):
         return False
@@ -263,30 +285,28 @@ def _summable_pool(embedding) -> bool:
 # Fitting ----------------------------------------------------------------------------------------------------------
 
 
-def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """Random-feature ridge out of fold, then the kernel mean of its predictions."""
-    found = survey(passes, stage.regressor.fresh_features().sampling())
     stage, predicted = fit_out_of_fold(stage, passes, found)
-    fitted = fit_ridge(head, passes, found, embed_predictions(head, passes, found, predicted), shared=True)
+    embedded = embed_predictions(head, passes, found, predicted)
+    fitted = fit_ridge(head, passes, found, embedded, shared=True, held_out=held_out)
     found.remember(fitted, predicted.means, apart=True)
-    return _with_steps(model, stage, fitted), found
+    return _with_steps(model, stage, fitted)
 
 
-def _fit_features(head, passes: Passes) -> tuple[object, Survey]:
+def _fit_features(head, passes: Passes, found: Survey, held_out):
     """The mean of features of the instances: random ones, or similarities to landmarks."""
     embedding = head.embedding_for(head.settings()[0])
-    found = survey(passes, _sampling(embedding) or (0, 0))
     embedded = (embed_features if isinstance(embedding, FeatureMean) else embed_landmarks)(head, passes, found)
-    fits = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
-    fit_head: Any = next(fit for kind, fit in fits.items() if isinstance(head, kind))
-    fitted = fit_head(head, passes, found, embedded)
+    fits: dict[type, Any] = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
+    fit_head = next(fit for kind, fit in fits.items() if isinstance(head, kind))
+    fitted = fit_head(head, passes, found, embedded, held_out=held_out)
     found.remember(fitted, apart=isinstance(head, EmbeddingRidge))
-    return fitted, found
+    return fitted
 
 
-def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[object, Survey]:
+def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """The mean of standardised instances, or other moments of them."""
-    found = survey(passes)
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     prepare, view = Prepare(stage), View()
     scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
@@ -303,9 +323,9 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes) -> tuple[obj
     beside = None
     if found.beside is not None:
         beside = passes.by_shard(_scale_covariates, stage.covariate_scaler_, add=ColumnSums.merge)
-    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], beside=beside)
+    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], beside=beside, held_out=held_out)
     found.remember(fitted, scaled, apart=True, beside=beside)
-    return _with_steps(model, stage, fitted), found
+    return _with_steps(model, stage, fitted)
 
 
 def _scale_means(shard: Shard, prepare: Prepare) -> None:

@@ -13,12 +13,13 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.embeddings.base import CovariatesBeside
+from bagwise.out_of_core.held_out import Candidates, HeldOut, Linear, fold_row_sums, merge_folds, merged
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds
 from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
 from bagwise.regressors.bayesian.evidence_ridge import ROUNDING, Evidence, TargetScale, negative_log_likelihood
-from bagwise.regressors.ridge import LeftOut, RowSums, SumPath
+from bagwise.regressors.ridge import LeftOut, RidgePath, RowSums, SumPath
 
 BLOCK_BAGS = 8192
 
@@ -38,6 +39,8 @@ def fit_ridge(head: EmbeddingRidge, passes: Passes, survey: Survey, embedded: It
         Whether the rows of all settings are one array times matrices, of which the sums serve all.
     beside : ColumnSums, optional
         Of the covariates of bags, if they were scaled; the shards keep them as "beside" then.
+    held_out : HeldOut, optional
+        To be told the heads without each fold.
     """
     head = clone(head)
     return head.keep_best(_ridges(head, passes, survey, embedded, **options))
@@ -51,6 +54,7 @@ def _ridges(
     *,
     shared: bool = False,
     beside: ColumnSums | None = None,
+    held_out: HeldOut | None = None,
 ):
     offset, weight = None if head.offset == "none" else "predicted", survey.weight
     job = _Judge(offset, weight, passes.scan.groups is not None)
@@ -60,13 +64,23 @@ def _ridges(
             if covariates is not None:
                 named = "covariates" if beside is None else "beside"
                 one = one._replace(view=_joined(passes, one.view, covariates, named))
-            yield from _judged(head, passes, [one], [row_sums(passes, one.view, offset, weight=weight)], job)
+            ridge = head.fresh_head()
+            sums, without = _sums(passes, one.view, job, held_out)
+            if held_out is not None:
+                heads = {k: Linear(*ridge.path(own).coefficient_path()) for k, own in without.items()}
+                held_out.take([Candidates(one.view, heads, plus=offset)], keep=True)
+            yield from _judged(passes, [(one, ridge, ridge.path(sums))], job)
         return
     settings = list(embedded)
-    longest = max(one.view.kept.stop for one in settings)
-    sums = row_sums(passes, View(kept=slice(0, longest)), offset, weight=weight)
-    every = [sums.through(one.view.matrix) for one in settings]
-    yield from _judged(head, passes, settings, every, job)
+    sums, without = _sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), job, held_out)
+    if held_out is not None:
+        held_out.take([_products(head, one, without, offset) for one in settings], keep=False)
+    tried = []
+    for one in settings:
+        ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
+        path = ridge.path(sums.through(matrix)).before(sums, matrix)
+        tried.append((one._replace(view=one.view._replace(matrix=None)), ridge, path))
+    yield from _judged(passes, tried, job)
 
 
 def _joined(passes: Passes, view: View, covariates: ColumnSums, named: str) -> View:
@@ -88,13 +102,26 @@ class _Judge(NamedTuple):
     groups: bool
 
 
-def _judged(head, passes: Passes, settings: list[Embedded], sums: list[RowSums], job: _Judge):
-    heads = [head.fresh_head() for _ in settings]
-    paths = [one.path(own) for one, own in zip(heads, sums, strict=True)]
-    jobs = [(one.view, path) for one, path in zip(settings, paths, strict=True)]
+def _judged(passes: Passes, tried: list[tuple[Embedded, RidgePath, SumPath]], job: _Judge):
+    jobs = [(one.view, path) for one, _, path in tried]
     found = passes.by_shard(_left_out, jobs, job, add=_add_all)
-    for one, own, path, left_out in zip(settings, heads, paths, found, strict=True):
-        yield one.setting, one.embedding, one.view.beside, own.fit_sums(path, left_out)
+    for (one, ridge, path), left_out in zip(tried, found, strict=True):
+        yield one.setting, one.embedding, one.view.beside, ridge.fit_sums(path, left_out)
+
+
+def _sums(passes: Passes, view: View, job: _Judge, held_out: HeldOut | None) -> tuple[RowSums, dict]:
+    if held_out is None:
+        return row_sums(passes, view, job.offset, weight=job.weight), {}
+    return held_out.row_sums(view, plus=job.offset, weight=job.weight)
+
+
+def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], offset: str | None) -> Candidates:
+    """The candidates of a setting whose rows are a product, for the rows before it."""
+    ridge, matrix, heads = head.fresh_head(), np.asarray(one.view.matrix), {}
+    for k, sums in without.items():
+        coef, intercept = ridge.path(sums.through(matrix)).coefficient_path()
+        heads[k] = Linear(matrix @ coef, intercept)
+    return Candidates(one.view._replace(matrix=None), heads, plus=offset)
 
 
 def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:
@@ -134,52 +161,50 @@ def _add_all(left: list, right: list) -> list:
 # Evidence ---------------------------------------------------------------------------------------------------------
 
 
-def fit_evidence(head: EvidenceRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> EvidenceRidge:
+def fit_evidence(
+    head: EvidenceRidge, passes: Passes, survey: Survey, embedded: Iterable[Embedded], held_out: HeldOut | None = None
+) -> EvidenceRidge:
     """The head fitted as if on all rows; settings are judged by the likelihood of held-out folds."""
     head = clone(head)
     head.target_ = target_scale(passes, "y", survey.weight)
     folds = None
     if len(head.settings()) > 1:
         folds = deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
-    return head.keep_best(_evidences(head, passes, survey.weight, embedded, folds))
+    return head.keep_best(_evidences(head, passes, survey.weight, embedded, folds, held_out))
 
 
-def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], folds: int | None):
+def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], folds: int | None, held_out):
     target = head.target_
     for one in embedded:
+        if held_out is not None:
+            held_out.take(
+                [Candidates(one.view, _posteriors(held_out.row_sums(one.view, weight=weight)[1], target))], keep=True
+            )
         if folds is None:
             sums = row_sums(passes, one.view, weight=weight).standardised(target.mean, target.scale)
             yield one.setting, one.embedding, Evidence.from_sums(sums), 0.0
             continue
-        parts = passes.by_shard(_fold_row_sums, one.view, weight, add=_merge_folds)
+        parts = passes.by_shard(fold_row_sums, one.view, "fold", "y", None, weight, add=merge_folds)
         parts = {k: part.standardised(target.mean, target.scale) for k, part in sorted(parts.items())}
         live = [k for k, part in parts.items() if part.n]  # folds in which some bag weighs something
-        without = {k: Evidence.from_sums(_merged(parts[j] for j in live if j != k)) for k in live if len(live) > 1}
+        without = {k: Evidence.from_sums(merged(parts[j] for j in live if j != k)) for k in live if len(live) > 1}
         score = passes.by_shard(_held_out_score, one.view, weight, without, target, add=np.add)
         total = sum(part.weight for part in parts.values())
-        yield one.setting, one.embedding, Evidence.from_sums(_merged(parts[k] for k in live)), float(score) / total
-
-
-def _merged(parts: Iterable[RowSums]) -> RowSums:
-    total: RowSums | None = None
-    for part in parts:
-        total = part if total is None else total.merge(part)
-    assert total is not None
-    return total
-
-
-def _fold_row_sums(shard: Shard, view: View, weight: str | None) -> dict[int, RowSums]:
-    rows, y, fold, w = view(shard), np.asarray(shard["y"]), np.asarray(shard["fold"]), _weights(shard, weight)
-    return {int(k): RowSums.of(rows[fold == k], y[fold == k], w[fold == k]) for k in np.unique(fold)}
+        yield one.setting, one.embedding, Evidence.from_sums(merged(parts[k] for k in live)), float(score) / total
 
 
 def _weights(shard: Shard, weight: str | None) -> np.ndarray:
     return np.ones(len(shard)) if weight is None else np.asarray(shard[weight])
 
 
-def _merge_folds(left: dict, right: dict) -> dict:
-    both = {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
-    return left | right | both
+def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, Linear]:
+    """The mean of the posterior without each fold, in the units of the target."""
+    heads = {}
+    for k, sums in without.items():
+        found = Evidence.from_sums(sums.standardised(target.mean, target.scale))
+        level = found.target_mean - found.row_mean @ found.coef
+        heads[k] = Linear(target.scale * found.coef[:, None], np.array([target.mean + target.scale * level]))
+    return heads
 
 
 def _held_out_score(
@@ -217,7 +242,9 @@ def _add_targets(left: tuple, right: tuple) -> tuple:
 # Aggregates -------------------------------------------------------------------------------------------------------
 
 
-def fit_aggregate(head: AggregateGP, passes: Passes, survey: Survey, embedded: Iterable[Embedded]) -> AggregateGP:
+def fit_aggregate(
+    head: AggregateGP, passes: Passes, survey: Survey, embedded: Iterable[Embedded], held_out: HeldOut | None = None
+) -> AggregateGP:
     """The head fitted as if on all rows; settings are judged by their evidence."""
     head = clone(head)
     head.noise_exposure_, target, weight = 1.0, "y", survey.weight
@@ -229,11 +256,15 @@ def fit_aggregate(head: AggregateGP, passes: Passes, survey: Survey, embedded: I
     head.target_ = target_scale(passes, target, weight)
     head.exposure_range_in_ = np.array([[1.0, 1.0], [low, high]])
     head.with_exposure_ = passes.scan.weights is not None
-    return head.keep_best(_aggregates(head, passes, embedded, target, weight))
+    return head.keep_best(_aggregates(head, passes, embedded, target, weight, held_out))
 
 
-def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], target: str, weight: str | None):
+def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], target: str, weight, held_out):
     for one in embedded:
+        if held_out is not None:
+            times = None if target == "y" else "totals"
+            without = held_out.row_sums(one.view, target, weight=weight)[1]
+            held_out.take([Candidates(one.view, _posteriors(without, head.target_), times=times)], keep=True)
         sums = passes.by_shard(_row_sums, one.view, target, None, weight, add=RowSums.merge)
         yield one.setting, one.embedding, Evidence.from_sums(sums.standardised(head.target_.mean, head.target_.scale))
 

@@ -11,9 +11,11 @@ names: the bags of a group are in one.
 from __future__ import annotations
 
 import os
+import pickle
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -88,11 +90,13 @@ class Shards:
     # Files ----------------------------------------------------------------------------------------------------------
 
     def _save(self, name: str, array: np.ndarray) -> None:
-        path = self.folder / f"{name}.npy"
+        self._write(self.folder / f"{name}.npy", lambda file: np.save(file, array))
+
+    def _write(self, path: Path, write: Callable) -> None:
         temporary = path.with_suffix(f".{secrets.token_hex(4)}")  # a task that is made again replaces the whole
         try:
             with temporary.open("wb") as file:
-                np.save(file, array)
+                write(file)
             os.replace(temporary, path)
         except OSError as error:
             temporary.unlink(missing_ok=True)
@@ -103,13 +107,32 @@ class Shards:
                 str(self.folder),
             ) from error
 
+    def store(self, value) -> str:
+        """Put anything into a file of the folder; its name, to `fetch` it by."""
+        name = f"sum-{secrets.token_hex(8)}"
+        self._write(self.folder / name, lambda file: pickle.dump(value, file, protocol=5))
+        return name
+
+    def fetch(self, name: str):
+        """What was stored under a name, once."""
+        path = self.folder / name
+        with self._found(path), path.open("rb") as file:
+            value = pickle.load(file)
+        path.unlink()
+        return value
+
     def _load(self, name: str) -> np.ndarray:
         path = self.folder / f"{name}.npy"
-        try:
+        with self._found(path):
             try:
                 return np.load(path, mmap_mode="r")
             except ValueError:  # objects, or nothing at all, cannot be mapped
                 return np.load(path, allow_pickle=True)
+
+    @contextmanager
+    def _found(self, path: Path) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 f"{path} is not there: the folder must be one that all workers reach; give it as work"
@@ -180,7 +203,8 @@ class Shard:
 
     def place(self, position: int) -> tuple[int, int, int]:
         """Of the chunk at that position: where its pieces of this shard begin there, and in `at` begin and end."""
-        return int(self._index[0, position]), *map(int, self._index[1, position : position + 2])
+        low, (start, stop) = self._index[0, position], self._index[1, position : position + 2]
+        return int(low), int(start), int(stop)
 
     def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """For every chunk that has some of the bags: its number, which they are, and the rows it left."""

@@ -89,8 +89,10 @@ def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[O
     one_of(stage.weighting, WEIGHTINGS, "weighting")
     deal_folds(passes, survey, stage.folds)
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
-    features = regressor.fresh_features().fit_sums(survey.columns.mean, survey.columns.scale, survey.sample)
-    origin = np.concatenate([[0.0], features.transform(survey.sample).mean(axis=0, dtype=np.float64), survey.y.mean])
+    features = regressor.fresh_features()
+    sample = survey.samples[features.sampling()]
+    features = features.fit_sums(survey.columns.mean, survey.columns.scale, sample)
+    origin = np.concatenate([[0.0], features.transform(sample).mean(axis=0, dtype=np.float64), survey.y.mean])
     if survey.weight is not None and np.count_nonzero(passes.by_shard(_weighed_folds, add=np.logical_or)) < 2:
         raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
     passes.by_shard(_weigh, survey.columns.n / survey.n_bags if stage.weighting == "bag" else None, survey.weight)
@@ -308,10 +310,12 @@ def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     columns = survey.columns
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
-        embedding.features_ = embedding.fresh_features().fit_sums(columns.mean, columns.scale, survey.sample)
+        features = embedding.fresh_features()
+        sample = survey.samples[features.sampling()]
+        embedding.features_ = features.fit_sums(columns.mean, columns.scale, sample)
         survey.remember(embedding)
         transform = embedding.features_.transform
-        for _ in passes.each(sum_features, transform(survey.sample[:1]).shape[1], transform):
+        for _ in passes.each(sum_features, transform(sample[:1]).shape[1], transform):
             pass
         gather_means(passes, "rows")
         yield Embedded(setting, embedding, View())
@@ -329,7 +333,8 @@ def sum_features(chunk: Chunk, width: int, features: Callable[[np.ndarray], np.n
 def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     """`LandmarkMean` for every setting of the head, all in one pass."""
     settings = head.settings()
-    fitted: list[LandmarkMean] = [head.embedding_for(one).fit_sums(survey.some, survey.sample) for one in settings]
+    unfitted: list[LandmarkMean] = [head.embedding_for(one) for one in settings]
+    fitted = [one.fit_sums(survey.some, survey.samples[one.sampling()]) for one in unfitted]
     passes.by_shard(_weigh_landmarks)
     seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",), add=_add_each)
     ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])

@@ -25,7 +25,7 @@ from bagwise.io.columns import (
     split_covariates,
 )
 from bagwise.io.conditions import Where, as_where
-from bagwise.io.encodings import OTHER, asked_levels, derived, encode, frequent_levels
+from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.io.table_output import as_html
@@ -236,7 +236,7 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
     known = footers[0].names
     asked = _asked(roles, where, known)
     refuse_unknown(known, asked, taken=as_list(roles.features or []))
-    only = roles.features is not None and roles.bag is not None and not derived(roles)
+    only = roles.features is not None and roles.bag is not None and not roles.derived
     schema = agree(footers, asked, only=only)
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])

@@ -320,6 +320,11 @@ class SumPath(_Linear):
         self.seen_mean, self.axes = sums.centred()[0][: len(matrix)] * self.intercept, matrix @ self.axes
         return self
 
+    def coefficient_path(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (columns, penalties) and intercepts for every penalty."""
+        coefficients, intercepts = zip(*map(self.coefficients, self.penalties), strict=True)
+        return np.column_stack(coefficients), np.array(intercepts)
+
     def left_out(self, Z, y, w=None, groups=None) -> LeftOut:
         """The left-out residuals of some of the rows, added up; of a group all or none."""
         w = np.ones(len(y)) if w is None else w
