@@ -112,7 +112,20 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     assert result.exit_code == 1 and "parts is there already; give the name of a new folder" in result.output
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
     result = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--level", "0.8")
-    assert result.exit_code == 1 and "--level is for tables in memory" in result.output
+    assert result.exit_code == 1 and "the model was fitted without intervals" in result.output
+
+
+def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
+    how = ("--method", "aggregated", "--engine", "stream", "--n-jobs", 1, "--level", 0.5)
+    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    assert "Prediction intervals at level 0.5 are conformal: split" in " ".join(result.output.split())
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    expected = bw.load_model(tmp_path / "m.bagwise").predict_interval(bags)
+    more = ("--engine", "stream", "--n-jobs", 1, "--json", "--quiet")
+    found = json.loads(run("predict", tmp_path / "m.bagwise", lake, *more).stdout)["predictions"]
+    assert [row["site"] for row in found] == bags.ids.tolist()
+    np.testing.assert_allclose([[row["lower"], row["upper"]] for row in found], expected, rtol=1e-9)
 
 
 OPTIONS = {

@@ -13,7 +13,7 @@ from tests.helpers.cut_tables import METHODS, SHARED, cut, small
 import bagwise as bw
 from bagwise.instances import Imputation
 from bagwise.methods.catalogue import imputed
-from bagwise.out_of_core import fit_scan, predict_scan, scan_imputation
+from bagwise.out_of_core import fit_scan, predict_scan, whole_bags
 
 FEATURES = [f"x{j}" for j in range(4)]
 CROPS = np.array(["wheat", "rye", None, "barley", "oats"], dtype=object)
@@ -271,9 +271,9 @@ def test_dates_that_are_none_are_named(rows):
 
 
 def test_bags_in_too_many_pieces_to_be_filled_in(rows, monkeypatch):
-    monkeypatch.setattr(scan_imputation, "MOST_VALUES", 50)
+    monkeypatch.setattr(whole_bags, "MOST_VALUES", 50)
     source = bw.scan(rows, bag="bag", target="y", features=["g0", "g1"], missing="impute", chunk_rows=20)
-    with pytest.raises(ValueError, match="lie in several chunks, and the medians .* sort the table by bag"):
+    with pytest.raises(ValueError, match="lie in several chunks, and more than 50 of .* sort the table by bag"):
         fit_scan(source, "aggregated")
     with pytest.raises(ValueError, match="infinite or huge .* feature values in rows 0 to"):
         odd = change(rows, "g0", 0, np.inf)

@@ -72,6 +72,8 @@ def fit(
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
+        if scores != "absolute" and not intervals:
+            raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
             method = scans.method_for(context, method, messages)
@@ -80,6 +82,7 @@ def fit(
                 unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
+                unfitted = scans.with_intervals(context, unfitted, seed=seed)
                 scan = scans.open_scan(table, columns, where, messages)
                 with messages.spinner(f"fitting {method}"):
                     model, training, summary = scans.fit(unfitted, method, scan, executor, seed=seed)
@@ -89,8 +92,6 @@ def fit(
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             how |= kind | {"scores": scores}
-            if scores != "absolute" and not intervals:
-                raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -247,12 +248,18 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
         found["held_out"] |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
-    if getattr(model, "lacking_", "no intervals at all") is None:
-        found["paragraph"] += (
-            f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
-            f"folds of bags, {_SCORES[model.scores]}."
-        )
+    found["paragraph"] += interval_text(model)
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
+
+
+def interval_text(model) -> str:
+    """A sentence on the intervals of a model; none where there are none."""
+    if getattr(model, "lacking_", "no intervals at all") is not None:
+        return ""
+    return (
+        f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over folds "
+        f"of bags, {_SCORES[model.scores]}."
+    )
 
 
 def _titled(summaries: dict[str, dict], what: str) -> str:

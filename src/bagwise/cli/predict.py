@@ -138,11 +138,11 @@ def predict(
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
-            in_memory = ("instances", "level", "novelty", "quantile", "target", "targets", "keep", "decimal")
+            in_memory = ("instances", "novelty", "quantile", "target", "targets", "keep", "decimal")
             scans.refuse_options(context, *in_memory)
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
-                columns = scans.predict(fitted, table, asked, where, out, executor, messages)
+                columns = scans.predict(fitted, table, asked, where, out, executor, messages, level=level)
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one

@@ -15,7 +15,7 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups", "weights", "bag_feat
 COLUMNS += ("missing", "fill_values")
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
-IN_MEMORY = ("level", "intervals", "scores", "time_budget", "report", "decimal", "keep", "targets")
+IN_MEMORY = ("time_budget", "report", "decimal", "keep", "targets")
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator
 def refuse_options(context: typer.Context, *names: str) -> None:
     """Refuse options that were given and mean nothing to a table that is never in memory."""
     for name in names:  # --no-intervals is given, and is what happens anyway
-        if context.get_parameter_source(name).name == "COMMANDLINE" and context.params[name]:
+        if _given(context, name) and context.params[name]:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} is for tables in memory; leave it out, or use --engine memory")
 
@@ -57,9 +57,25 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     return scan
 
 
+def with_intervals(context: typer.Context, method, *, seed: int):
+    """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
+    from bagwise.intervals import Intervals
+
+    given = {name for name in ("level", "intervals", "scores") if _given(context, name)}
+    if not context.params["intervals"] or not given:
+        return method
+    kind = "split" if context.params["scores"] == "absolute" else "cv+"
+    options = {name: context.params[name] for name in ("level", "scores")}
+    return Intervals(method, kind=kind, **options, random_state=seed)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    return context.get_parameter_source(name).name == "COMMANDLINE"
+
+
 def method_for(context: typer.Context, name: str, messages) -> str:
     """The method asked for; by default one that is fitted from sums, for auto is not."""
-    if context.get_parameter_source("method").name == "COMMANDLINE":
+    if _given(context, "method"):
         return name
     messages.show(f"Fitting {METHOD}: auto needs the table in memory.")
     return METHOD
@@ -67,15 +83,26 @@ def method_for(context: typer.Context, name: str, messages) -> str:
 
 def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
-    from bagwise.cli.fit import summarise_fit
+    from bagwise.cli.fit import interval_text, summarise_fit
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
-    return model, found.describe(), summarise_fit(name, found.n_bags, left_out_scores(model, found))
+    summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
+    return model, found.describe(), summary | {"paragraph": summary["paragraph"] + interval_text(model)}
 
 
-def predict(model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages) -> dict:
-    """A row per bag; to a folder of Parquet files if ``out`` has no ending."""
+def predict(
+    model,
+    tables: list[str],
+    columns: dict,
+    where: str | None,
+    out: Path | None,
+    executor,
+    messages,
+    *,
+    level: float | None = None,
+) -> dict:
+    """A row per bag, with its interval if the model has any; to a folder of Parquet files if ``out`` has no ending."""
     import bagwise as bw
     from bagwise.io.table_output import own_name
 
@@ -86,10 +113,9 @@ def predict(model, tables: list[str], columns: dict, where: str | None, out: Pat
     scan = open_scan(tables, columns, where, messages)
     folder = out if out is not None and not out.suffix else None
     with messages.spinner("predicting"):
-        found = bw.predict_scan(model, scan, out=folder, executor=executor)
+        found = bw.predict_scan(model, scan, level=level, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
-    return {
-        own_name(columns.get("bag"), "bag", ["prediction"]): found.ids.tolist(),
-        "prediction": found.values.tolist(),
-    }
+    known = {"prediction": found.values, "lower": found.lower, "upper": found.upper}
+    lists = {name: values.tolist() for name, values in known.items() if values is not None}
+    return {own_name(columns.get("bag"), "bag", list(lists)): found.ids.tolist()} | lists

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.intervals import Intervals
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.held_out import HeldOut
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
 from bagwise.out_of_core.scan_imputation import fit_imputation
+from bagwise.out_of_core.scan_intervals import fit_intervals
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import (
     SUMMABLE,
@@ -96,7 +99,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     scan : Scan
         By `bagwise.scan`, with a target.
     name : str or estimator
-        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own.
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own; or
+        `Intervals` of one, of kind "cv+" (a fit per fold, and one of all bags) or "split" (one fit). Scores are of at
+        most 10,000 bags, drawn by a hash of their ids; where there are no more, the intervals are those of a fit in
+        memory (for "split" with ``scale="none"``; the scale "bag" is fitted on half of the bags that were held out).
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -128,6 +134,11 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
     """The model of `fit_scan`, and what was found of the bags on the way."""
+    if isinstance(name, Intervals):
+        if not isinstance(scan, Scan):
+            raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
+        fit = partial(fit_and_survey, executor=executor, random_state=random_state, work=work)
+        return fit_intervals(scan, name, fit, executor=executor, work=work)
     whole: Any = made(name, random_state, scan)
     imputation, model = without_imputation(whole)
     with ExitStack() as stack:
@@ -189,7 +200,11 @@ def fold_seed(model) -> int:
 
 
 def left_out_scores(model, found: Survey) -> dict | None:
-    """Errors of bags, each left out in turn, where the head knows them."""
+    """Errors of bags, each left out in turn, where the head knows them; of intervals, those of calibration."""
+    if isinstance(model, Intervals):
+        error, spread = float(np.sqrt(np.mean(model.residuals_**2))), float(found.y.deviation[0])
+        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+        return {"rmse": error, "mae": float(np.mean(np.abs(model.residuals_))), "r2": r2, "rmse_of_mean": spread}
     head: Any = getattr(_parts(without_imputation(model)[1])[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None

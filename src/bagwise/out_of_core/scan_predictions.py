@@ -20,6 +20,8 @@ from bagwise.embeddings.summaries import Statistics
 from bagwise.execution.tasks import in_order
 from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance, Imputation
+from bagwise.intervals import Intervals
+from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import (
@@ -36,17 +38,23 @@ from bagwise.out_of_core.scan_imputation import impute
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
 from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.whole_bags import keep_by_bag
 from bagwise.regressors import AggregateGP
 
-COLUMNS = ("prediction", "instances")
+COLUMNS = ("prediction", "instances", "lower", "upper")
 
 
 class Predictions(NamedTuple):
-    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has."""
+    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has.
+
+    ``lower`` and ``upper`` are the bounds of the intervals, None where the model has none.
+    """
 
     ids: np.ndarray
     values: np.ndarray
     sizes: np.ndarray
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
 
 
 class WrittenPredictions:
@@ -55,11 +63,11 @@ class WrittenPredictions:
     Attributes
     ----------
     folder : Path
-    ids, values, sizes : arrays, as in `Predictions`
+    ids, values, sizes, lower, upper : arrays, as in `Predictions`
     """
 
-    def __init__(self, folder: Path | str, bag: str):
-        self.folder, self._bag = Path(folder), bag
+    def __init__(self, folder: Path | str, bag: str, *, bounded: bool = False):
+        self.folder, self._bag, self._bounded = Path(folder), bag, bounded
 
     def __repr__(self) -> str:
         return f"WrittenPredictions: {self.folder}"
@@ -82,12 +90,23 @@ class WrittenPredictions:
     def sizes(self) -> np.ndarray:
         return self._column("instances")
 
+    @property
+    def lower(self) -> np.ndarray | None:
+        return self._column("lower") if self._bounded else None
 
-def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Predictions | WrittenPredictions:
+    @property
+    def upper(self) -> np.ndarray | None:
+        return self._column("upper") if self._bounded else None
+
+
+def predict_scan(
+    model, scan: Scan, *, level: float | None = None, out=None, executor=None, work=None
+) -> Predictions | WrittenPredictions:
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
-    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes.
+    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes. An interval is no sum:
+    it is made of whole bags, for which a chunk is held at once, and the rows of bags that lie in more than one chunk.
 
     Parameters
     ----------
@@ -95,11 +114,13 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
         Of `fit_scan`, or any fitted method whose predictions are sums over instances.
     scan : Scan
         With the features that the model was fitted on; a target is not needed.
+    level : float, optional
+        Of the intervals, for a model of `Intervals`; by default that of its fit.
     out : path, optional
         A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
-        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all. The parts are written by whoever
-        runs the passes, bags in the order of a hash of their ids; this process holds nothing that grows with their
-        number.
+        id of a bag, ``prediction``, ``instances``, and ``lower`` and ``upper`` of its interval if the model has any. It
+        appears whole or not at all. The parts are written by whoever runs the passes, bags in the order of a hash of
+        their ids; this process holds nothing that grows with their number.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster. By default this process, and inside
         `bagwise.cluster` its workers.
@@ -110,8 +131,8 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
     Returns
     -------
     Predictions
-        ``ids``, ``values`` and ``sizes`` of all bags, as they first appear. With ``out``, `WrittenPredictions`, which
-        reads them from the folder when they are asked for.
+        ``ids``, ``values``, ``sizes``, ``lower`` and ``upper`` of all bags, as they first appear. With ``out``,
+        `WrittenPredictions`, which reads them from the folder when they are asked for.
 
     Examples
     --------
@@ -123,7 +144,7 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
-    model = unwrapped(model)
+    intervals, model = _with_intervals(model, level), unwrapped(model)
     with ExitStack() as stack:
         passes = stack.enter_context(Passes(scan, executor, work=work))
         check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
@@ -134,17 +155,64 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
                     f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first"
                 )
         stages, last = _steps(model)
-        if stages and isinstance(stages[0], Imputation):
-            compare_columns(_columns(scan), stages[0])
-            seen, stages = impute(stages[0], passes), stages[1:]
-            passes = stack.enter_context(Passes(seen, executor, work=work))
-        values, firsts = _predict(passes, stages, last)
+        if intervals is not None:
+            values, firsts = _predict_whole(passes, intervals, level)
+        else:
+            if stages and isinstance(stages[0], Imputation):
+                compare_columns(_columns(scan), stages[0])
+                seen, stages = impute(stages[0], passes), stages[1:]
+                passes = stack.enter_context(Passes(seen, executor, work=work))
+            values, firsts = _predict(passes, stages, last)
         _warn_of_far(passes, firsts)
         scan.warn_of_new_files()
         if out is None:
             return _collect(passes, values)
         new_folder(out, lambda folder: passes.by_shard(_write, values, scan.bag, folder))
-        return WrittenPredictions(out, scan.bag)
+        return WrittenPredictions(out, scan.bag, bounded=intervals is not None)
+
+
+def _with_intervals(model, level: float | None) -> Intervals | None:
+    """The model, if it gives intervals; a level that it does not give is refused."""
+    if not isinstance(model, Intervals):
+        if level is not None:
+            raise ValueError("the model was fitted without intervals; fit bagwise.Intervals(method) with fit_scan")
+        return None
+    check_is_fitted(model)
+    why = model.refusal(check_level(model.level if level is None else level))
+    if why is not None and level is not None:
+        raise ValueError(why)
+    return model if why is None else None
+
+
+def _predict_whole(passes: Passes, model: Intervals, level: float | None) -> tuple[Callable, list]:
+    """Predictions and intervals, bag by bag."""
+    compare_columns(_columns(passes.scan), model)
+    firsts = list(passes.meet(_look, model, list(passes.scan.feature_names), passes.scan.missing == "impute"))
+    passes.by_shard(keep_tally)
+    keep_by_bag(passes, "bounds", 3, _bounds, model, level)
+    return _of_bounds, firsts
+
+
+def _look(chunk: Chunk, model, names, allow_missing: bool) -> Met:
+    ids, bag = chunk.bags()
+    tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
+    firsts: dict[int, FarValue] = {}
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
+        known = block._replace(X=np.nan_to_num(block.X)) if allow_missing else block
+        refuse_unusable(known, ids, chunk)
+        tally += tally_of(block, len(ids))
+        _far(block.X, block.bag, model, names, marked, firsts)
+    return _met(ids, {"tally": tally}, marked, firsts)
+
+
+def _bounds(bags: Bags, model: Intervals, level: float | None) -> np.ndarray:
+    bags = compared(bags)
+    return np.column_stack([model.predict(bags), model.predict_interval(bags, level)])
+
+
+def _of_bounds(shard: Shard) -> tuple[np.ndarray, ...]:
+    values, lower, upper = np.asarray(shard["bounds"]).T
+    return values, np.asarray(shard["sizes"]), lower, upper
 
 
 def _steps(model) -> tuple[list, Any]:
@@ -186,9 +254,9 @@ def _has_moments(head) -> bool:
 def _collect(passes: Passes, values: Callable) -> Predictions:
     """The predictions of all bags in this process, in the order in which bags first appear."""
     parts = in_order(passes.executor, _of_shard, iter(passes.shards), (values,))
-    ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
+    ids, first, *others = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
     order = np.lexsort(np.concatenate(first)[:, ::-1].T)
-    return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))
+    return Predictions(*(np.concatenate(part)[order] for part in (ids, *others)))
 
 
 def _of_shard(shard: Shard, values: Callable) -> tuple | None:
@@ -199,7 +267,8 @@ def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = dict(zip((bag, *COLUMNS), (shard.gather_ids()[0], *values(shard)), strict=True))
+    found = shard.gather_ids()[0], *values(shard)
+    columns = dict(zip((bag, *COLUMNS[: len(found) - 1]), found, strict=True))
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
 
