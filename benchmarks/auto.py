@@ -90,6 +90,7 @@ def seconds_of(results: Results) -> list[float]:
     return [s for method, s in zip(table["method"], table["seconds"], strict=True) if method == "auto"]
 
 
+TREES = 500
 COST_COLUMNS = ["forest, CPU s", "auto, CPU s", "ratio", "forest", "auto"]
 
 
@@ -100,11 +101,11 @@ def statistics(bags) -> np.ndarray:
 
 
 def forest(bags, y, folds: int = 5):
-    """500 trees on the statistics, cross-validated and fitted once more: what the cost of auto is measured against."""
+    """Trees on the statistics, cross-validated and fitted once more: what the cost of auto is measured against."""
     rows, fold = statistics(bags), bw.bags.bag_folds(bags, folds, random_state=0)
     for k in range(folds):
-        RandomForestRegressor(500, random_state=0).fit(rows[fold != k], y[fold != k]).predict(rows[fold == k])
-    model = RandomForestRegressor(500, random_state=0).fit(rows, y)
+        RandomForestRegressor(TREES, random_state=0).fit(rows[fold != k], y[fold != k]).predict(rows[fold == k])
+    model = RandomForestRegressor(TREES, random_state=0).fit(rows, y)
     return lambda new: model.predict(statistics(new))
 
 

@@ -78,7 +78,7 @@ def read(raster: Path, districts: Path):
     placed, cases = bw.from_raster(raster, districts, id="district", target="cases", coordinates=True)
     rain_elevation, population, x_y = placed.instances[:, :2], placed.instances[:, 2], placed.instances[:, 3:]
     bags = placed.replace(rain_elevation, feature_names=placed.feature_names[:2]).with_weights(population)
-    return bags, cases, rasterio.transform.rowcol(CORNER, *x_y.T)
+    return bags, cases, tuple(np.asarray(rasterio.transform.rowcol(CORNER, *x_y.T), dtype=int))
 
 
 def write_map(path: Path, cells, rate: np.ndarray, std: np.ndarray) -> None:

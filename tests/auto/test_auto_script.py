@@ -63,6 +63,7 @@ def test_the_statistics_of_the_forest(script):
 def test_a_row_of_costs(script, monkeypatch):
     """Both are timed on the same bags, and scored on others."""
     monkeypatch.setattr(script.bw, "method", lambda name: bw.auto.AutoRegressor(["aggregated"], folds=3))
+    monkeypatch.setattr(script, "TREES", 20)
     train, test = (bw.datasets.make_problem("mean", n, random_state=n) for n in (40, 60))
     row = script.cost_row(train, test)
     model = bw.auto.AutoRegressor(["aggregated"], folds=3).fit(*train)

@@ -171,6 +171,18 @@ def test_the_leaderboard_is_a_frame_of_the_members_and_the_blend():
         model.leaderboard(new, targets[1:])
 
 
+def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    model = AutoRegressor(["aggregated", "statistics:moments"], folds=3).fit(bags, y)
+    table = model.leaderboard().set_index("member")["file_bytes"]
+    bw.save_model(model, tmp_path / "m.bagwise")
+    whole = (tmp_path / "m.bagwise").stat().st_size
+    assert table.iloc[0] == table.iloc[1:].sum() and 0.3 * whole < table.iloc[0] < whole
+    assert {name for name in table.index[1:] if table[name] > 0} == set(model.models_)
+    own = AutoRegressor(TWO, folds=3).fit(bags, y).leaderboard().set_index("member")["file_bytes"]
+    assert own["first"] != own["first"]  # no model file can hold it
+
+
 def test_without_a_frame_library_the_leaderboard_is_a_dict(monkeypatch):
     bags, y = problem()
     model = AutoRegressor(TWO, folds=3).fit(bags, y)
@@ -189,15 +201,18 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     skipped = cv.try_member(member, reserve=101.0)
     assert skipped.status == "skipped" and skipped.why == "no time was left"
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
+    assert cv.try_member(member, reserve=91.0).why == "no time was left to see how long it takes"
 
 
-def test_a_machine_without_torch_has_one_member_less(monkeypatch):
-    bags, _ = problem()
+def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):
+    bags, y = problem()
     found = importlib.util.find_spec
     monkeypatch.setattr("bagwise.auto.members.find_spec", lambda name: None if name == "torch" else found(name))
-    assert "attention" not in [member.name for member in plan(bags)]
-    assert "attention:moments" not in [member.name for member in plan(bags, "best")]
-    assert len(plan(bags)) > 8
+    lacking = [member for member in plan(bags, "best") if member.lacks]
+    assert [member.name for member in lacking] == ["attention", "attention:moments"]
+    model = AutoRegressor([*TWO, *lacking], folds=3).fit(bags, y)
+    assert model.summary().count("skipped: needs torch: pip install 'bagwise[torch]'") == 2
+    assert model.weights_["attention"] == 0
 
 
 def test_a_model_of_an_earlier_file_tells_what_it_knows():

@@ -227,9 +227,10 @@ def test_progress_is_shown_on_demand(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     monkeypatch.setenv("COLUMNS", "200")
     AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(*problem(30))
-    shown = capsys.readouterr().out
-    for words in ("members", "second", "best so far: ", "rmse", " s left"):
-        assert words in shown
+    shown = capsys.readouterr()
+    for words in ("members", "now: second", "best so far: ", "RMSE", " s left"):
+        assert words in shown.err
+    assert shown.out == ""
 
 
 def test_plans_follow_the_size():

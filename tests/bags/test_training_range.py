@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
+from tests.helpers.short_fits import brief
 
 import bagwise as bw
 from bagwise.bags.checks import FAR, within_range
@@ -20,7 +21,7 @@ KEPT_WITHIN = ("instance-kme", "instance-kme:ridge", "quantile", "instance-mean"
 
 def made(name):
     method, _, preset = name.partition(":")
-    return bw.method(method, preset=preset or "default")
+    return brief(bw.method(method, preset=preset or "default"))
 
 
 def with_value(bags, value, row=3, column=0):

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from tests.helpers.toy_members import Broken
 from typer.testing import CliRunner
 
 import bagwise as bw
@@ -123,12 +124,80 @@ def test_a_model_without_intervals(folder, tmp_path):
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 3)
-    result = run("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
+    asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
+    result = run(*asked, "--work", tmp_path / "work")
     assert result.exit_code == 0, result.output
-    assert "the method auto of bagwise" in result.stdout and "conformal" in result.stdout
+    line = r"Typical error \S+ \(RMSE of held-out bags; \S+ for the mean of the targets\), intervals at level 0.9: (.*)"
+    assert re.fullmatch(line, result.stdout.strip())[1] == str(tmp_path / "m.bagwise")
+    assert "aggregated" in result.stderr and "above the best" in result.stderr
+    again = run(*asked, "--work", tmp_path / "work", "--paper", "--metric", "mae")
+    assert "Typical error" in again.stdout and "(MAE of held-out bags; " in again.stdout
+    assert "the method auto of bagwise" in again.stdout and "conformal" in again.stdout
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
     assert result.exit_code == 0 and len(rows(tmp_path / "p.csv")) == 40
+
+
+def test_the_first_line_of_a_fit(folder, tmp_path):
+    """The error, that of the mean, the level of intervals, the file; the paragraph for papers only if asked for."""
+    told = json.loads(fit(folder, "--out", tmp_path / "m.bagwise", "--json", "--quiet").stdout)
+    rmse, mean = told["held_out"]["rmse"], told["held_out"]["rmse_of_mean"]
+    errors = f"Typical error {rmse:.4g} (RMSE of held-out bags; {mean:.4g} for the mean of the targets)"
+    plain = fit(folder, "--out", tmp_path / "m.bagwise", "--level", 0.8, "--quiet")
+    assert plain.stdout == f"{errors}, intervals at level 0.8: {tmp_path / 'm.bagwise'}\n" and plain.stderr == ""
+    paper = fit(folder, "--out", tmp_path / "m.bagwise", "--paper")
+    assert paper.stdout.startswith(f"{errors}, intervals at level 0.9: ") and told["paragraph"] in paper.stdout
+    bare = fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals", method="salience")
+    assert bare.stdout == f"Error not known, as no bag was held out, no intervals: {tmp_path / 'm.bagwise'}\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--work", "w"), "--work keeps the finished fits of the method auto; aggregated is fitted in one go"),
+        (("--metric", "mae"), "--metric is for the method auto; aggregated has a loss of its own"),
+    ],
+)
+def test_options_of_auto_alone(folder, tmp_path, option, words):
+    result = fit(folder, "--out", tmp_path / "m.bagwise", *option)
+    assert result.exit_code == 1 and words in result.stderr
+
+
+def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):
+    from bagwise.auto import cross_validation
+
+    kept, done = cross_validation.fit_without, []
+
+    def interrupted(*task):
+        if len(done) == 7:
+            raise KeyboardInterrupt
+        done.append(task)
+        return kept(*task)
+
+    monkeypatch.setattr(cross_validation, "fit_without", interrupted)
+    asked = ("--out", tmp_path / "m.bagwise", "--n-jobs", 1)
+    result = fit(folder, *asked, "--work", tmp_path / "w", method="auto:quick")
+    words = f"stopped; 7 finished fits are kept in {tmp_path / 'w'}, and the same command goes on from there\n"
+    assert result.exit_code == 130 and result.stderr.endswith(words)
+    result = fit(folder, *asked, method="auto:quick")
+    assert result.exit_code == 130
+    assert result.stderr.endswith("bagwise fit: stopped; nothing is kept: --work keeps finished fits\n")
+
+
+def test_a_member_that_fails_or_lacks_torch_changes_the_summary_and_not_the_exit_code(folder, tmp_path, monkeypatch):
+    from bagwise.auto import auto_regressor, members
+
+    def some(bags, name):
+        torch = [member for member in members.plan(bags) if member.name == "attention"]
+        return members.members_of([("broken", Broken()), "aggregated", *torch])
+
+    find_spec = members.find_spec
+    monkeypatch.setattr(members, "find_spec", lambda name: None if name == "torch" else find_spec(name))
+    monkeypatch.setattr(auto_regressor, "plan", some)
+    result = fit(folder, "--out", tmp_path / "m.bagwise", "--n-jobs", 1, method="auto")
+    assert result.exit_code == 0 and result.stdout.startswith("Typical error")
+    assert "failed: this member is broken" in result.stderr
+    assert "skipped: needs torch: pip install 'bagwise[torch]'" in result.stderr
 
 
 def test_properties_of_the_bag(folder, tmp_path):
@@ -396,7 +465,7 @@ def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
 
 def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
     place = tmp_path / "q.bagwise"
-    result = fit(folder, "--scores", "quantile", "--out", place, "--report", tmp_path / "q.html")
+    result = fit(folder, "--scores", "quantile", "--paper", "--out", place, "--report", tmp_path / "q.html")
     assert result.exit_code == 0, result.output
     assert "around quantiles of the error (Romano et al. 2019)" in result.stdout
     page = (tmp_path / "q.html").read_text()

@@ -66,7 +66,9 @@ def test_predictions_and_contributions_become_maps(place, tmp_path):
     with rasterio.open(tmp_path / "parts.tif") as image, rasterio.open(place / "image.tif") as like:
         assert (image.transform, image.crs, image.shape) == (like.transform, like.crs, like.shape)
         band = image.read(1)
-        rows, columns = rasterio.transform.rowcol(image.transform, bags.kept["x"], bags.kept["y"])
+        rows, columns = np.asarray(
+            rasterio.transform.rowcol(image.transform, bags.kept["x"], bags.kept["y"]), dtype=int
+        )
     np.testing.assert_allclose(
         band[np.array(rows, dtype=int), np.array(columns, dtype=int)], explanation.contributions, rtol=1e-5, atol=1e-7
     )

@@ -64,7 +64,7 @@ def test_several_targets(folder):
     more = ["--level", 0.8, "--keep", "barcode", "--report", "r.html"]
     found = run("fit", "pixels.csv", *READ, *both, "--method", "aggregated", *more, "--out", "m2")
     assert found.exit_code == 0, found.output
-    assert "yield: The method aggregated" in found.stdout and "protein: The method aggregated" in found.stdout
+    assert "yield: Typical error 1." in found.stdout and found.stdout.endswith("at level 0.8\nAll in m2\n")
     page = (folder / "r.html").read_text()
     assert '<span class="label">yield' in page and '<span class="label">protein' in page
     assert '"kept":["barcode"]' in page and "c47" in page

@@ -23,7 +23,7 @@ SCIENCE = HEAVY | {"sklearn", "pandas", "pyarrow", "scipy.stats"}
 UNUSED = {
     "--help": SCIENCE | {"bagwise.bags", "bagwise.io", "bagwise.methods", "bagwise.evaluation"},
     "datasets": SCIENCE | {"bagwise.io", "bagwise.evaluation", "bagwise.methods"},
-    "methods": HEAVY | {"bagwise.evaluation", "bagwise.auto", "bagwise.reports", "bagwise.io"},
+    "methods": SCIENCE | {"bagwise.evaluation", "bagwise.methods", "bagwise.io"},
     "check t.csv --bag bag --target y": SCIENCE - {"pyarrow", "pandas"} | {"bagwise.evaluation", "bagwise.methods"},
     "fit t.csv --bag bag --target y --method aggregated --out new.bagwise": HEAVY | {"bagwise.auto", "bagwise.reports"},
     "predict m.bagwise t.csv": HEAVY

@@ -17,8 +17,8 @@ from tests.helpers.toy_estimators import TrainMean
 
 import bagwise as bw
 from bagwise.evaluation import evaluate
-from bagwise.evaluation import fingerprint as own_code
-from bagwise.evaluation.fingerprint import describe
+from bagwise.model_files import fingerprint as own_code
+from bagwise.model_files.fingerprint import describe
 from bagwise.testing.contract_checks import sample
 
 
@@ -257,7 +257,7 @@ def test_what_a_released_function_closes_over_counts():
 
 SHOWN = """
 import test_describing as t
-from bagwise.evaluation.fingerprint import describe
+from bagwise.model_files.fingerprint import describe
 print([describe(make(k)) for make in t.MAKERS.values() for k in (1, 5)], describe(t.TrainMean()))
 """
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from bagwise.evaluation.fingerprint import describe
 from bagwise.evaluation.plan import as_entries
 from bagwise.evaluation.selection import chooses_by_itself
 from bagwise.methods import CATALOGUE
+from bagwise.model_files.fingerprint import describe
 
 
 def searched(text):

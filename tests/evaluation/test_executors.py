@@ -6,10 +6,9 @@ import sys
 import numpy as np
 import pytest
 from tests.helpers.toy_estimators import Failing
-from tests.helpers.toy_tasks import square
 
 from bagwise.evaluation import evaluate
-from bagwise.execution import Dask, Lost, Processes, Serial
+from bagwise.execution import Dask, Processes, Serial
 from bagwise.execution.threads import one_thread
 from bagwise.testing.contract_checks import sample
 
@@ -30,13 +29,6 @@ def same(results, serial):
 
 def test_processes_give_the_same_numbers(serial):
     same(evaluate(BAGS, Y, METHODS, repeats=2, n_jobs=2), serial)
-
-
-def test_a_process_that_dies_loses_its_own_task_only():
-    found = dict(Processes(2).run(square, range(6), (3,)))
-    lost = found.pop(3)
-    assert isinstance(lost, Lost) and lost.reason.startswith("the process running it died, twice")
-    assert found == {task: task**2 for task in (0, 1, 2, 4, 5)}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
-from bagwise.evaluation.fingerprint import code_hash, describe, digest, of_data, of_library
+from bagwise.model_files import fingerprint
+from bagwise.model_files.fingerprint import code_hash, describe, digest, of_data, of_library
 from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
 
@@ -54,9 +56,13 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
+DEFINITIONS = cache(fingerprint.definitions)  # a file that did not change is parsed once
+
+
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, monkeypatch):
     """The library, to be changed."""
+    monkeypatch.setattr(fingerprint, "definitions", DEFINITIONS)
     return shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
 
 
@@ -127,8 +133,8 @@ def test_the_versions_that_decide_numbers_are_in_the_key():
 @pytest.mark.slow
 def test_the_same_in_another_process():
     code = (
-        "import bagwise as bw; from bagwise.evaluation.fingerprint import describe;"
-        "from bagwise.evaluation.fingerprint import of_data;"
+        "import bagwise as bw; from bagwise.model_files.fingerprint import describe;"
+        "from bagwise.model_files.fingerprint import of_data;"
         "from bagwise.testing.contract_checks import sample;"
         "print(of_data(*sample(10)), describe(bw.method('aggregated', random_state=3)))"
     )

@@ -42,7 +42,7 @@ def start(tmp_path, monkeypatch):
     """Start an evaluation in a process of its own."""
     (tmp_path / "logged_mean.py").write_text(MODULE)
     paths = [str(tmp_path), str(Path(__file__).parent)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([*paths, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
     monkeypatch.setenv("FIT_LOG", str(tmp_path / "fits.log"))
     monkeypatch.setattr(sys, "path", [*paths, *sys.path])
     return lambda n_jobs=1: subprocess.Popen(
@@ -54,12 +54,16 @@ def cells(tmp_path):
     return {path.name for path in (tmp_path / "run" / "cells").glob("[!.]*.json")}
 
 
-def kill_after(process, tmp_path, n_cells):
-    """kill -9 the process and its children once so many cells are done; the cells there are then."""
+def wait_for(n_cells, tmp_path, process):
     deadline = time.monotonic() + 120
     while len(cells(tmp_path)) < n_cells:
-        assert process.poll() is None and time.monotonic() < deadline, "the run ended before it could be killed"
-        time.sleep(0.01)
+        assert process.poll() is None and time.monotonic() < deadline, f"the run ended before {n_cells} cells were seen"
+        time.sleep(0.02)
+
+
+def kill_after(process, tmp_path, n_cells):
+    """kill -9 the process and its children once so many cells are done; the cells there are then."""
+    wait_for(n_cells, tmp_path, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     return cells(tmp_path)
@@ -71,10 +75,11 @@ def numbers(results):
     }
 
 
-def undisturbed():
+def evaluated(out=None):
+    """As the script does, in this process."""
     from logged_mean import METHODS, data
 
-    return evaluate(*data(), METHODS, repeats=4)
+    return evaluate(*data(), METHODS, repeats=4, out=out)
 
 
 def test_killed_then_finished_by_two_at_once(start, tmp_path):
@@ -84,13 +89,15 @@ def test_killed_then_finished_by_two_at_once(start, tmp_path):
     assert len(log.read_text().splitlines()) <= len(before) + 1  # at most the cell in flight is lost
     log.write_text("")
     stamps = {name: (tmp_path / "run" / "cells" / name).stat().st_mtime_ns for name in before}
-    for process in [start(), start()]:
-        assert process.wait(timeout=120) == 0
+    other = start()
+    wait_for(len(before) + 1, tmp_path, other)
+    here = evaluated(tmp_path / "run")
+    assert other.wait(timeout=120) == 0
     assert len(cells(tmp_path)) == 40
     assert {name: (tmp_path / "run" / "cells" / name).stat().st_mtime_ns for name in before} == stamps
     fits = len(log.read_text().splitlines())
     results = Results.load(tmp_path / "run")
-    assert str(numbers(results)) == str(numbers(undisturbed()))
+    assert str(numbers(results)) == str(numbers(here)) == str(numbers(evaluated()))
     assert 40 - len(before) <= fits <= 2 * (40 - len(before))
 
 
@@ -100,4 +107,4 @@ def test_killed_with_processes(start, tmp_path):
     process = start(2)
     assert process.wait(timeout=120) == 0
     assert len(cells(tmp_path)) == 40 > len(before)
-    assert str(numbers(Results.load(tmp_path / "run"))) == str(numbers(undisturbed()))
+    assert str(numbers(Results.load(tmp_path / "run"))) == str(numbers(evaluated()))

@@ -5,6 +5,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from tests.helpers.short_fits import brief
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
@@ -40,7 +41,7 @@ _fitted = {}
 
 def fitted(name, preset=None):
     if (name, preset) not in _fitted:
-        _fitted[name, preset] = bw.method(name, preset=preset).fit(BAGS, Y)
+        _fitted[name, preset] = brief(bw.method(name, preset=preset)).fit(BAGS, Y)
     return _fitted[name, preset]
 
 
@@ -92,7 +93,7 @@ def carrying(bags, seed):
 def test_contributions_of_weighted_instances(name):
     bags, new = carrying(BAGS, 0), carrying(NEW, 1)
     name, _, preset = name.partition(":")
-    model = bw.method(name, preset=preset or None).fit(bags, Y)
+    model = brief(bw.method(name, preset=preset or None)).fit(bags, Y)
     parts = explain(model, new).contributions
     np.testing.assert_allclose(bag_sums(instance_values(model, new)["contributions"]), model.predict(new), rtol=1e-9)
     np.testing.assert_allclose(parts, model.predict(new.singles()) * new.shares(), rtol=1e-7, atol=1e-9)

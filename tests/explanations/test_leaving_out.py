@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.helpers.short_fits import brief
 
 import bagwise as bw
 from bagwise.explanations import explain
@@ -24,7 +25,7 @@ def naive_effects(model, bags):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_effects_are_those_of_the_loop(name):
-    model = bw.method(name).fit(BAGS, Y)
+    model = brief(bw.method(name)).fit(BAGS, Y)
     new, _ = sample(10, random_state=1)
     got = explain(model, new, kind="leave-one-out").effects
     np.testing.assert_allclose(got, naive_effects(model, new), rtol=1e-6, atol=1e-9)
@@ -91,7 +92,7 @@ def test_what_bags_carry_goes_along():
 def test_effects_of_weighted_instances_are_those_of_the_loop(name):
     rng = np.random.default_rng(0)
     bags = BAGS.with_weights(rng.uniform(0.1, 3.0, BAGS.n_instances)).with_covariates(rng.normal(size=40), ["sun"])
-    model, new = bw.method(name).fit(bags, Y), bags[:8]
+    model, new = brief(bw.method(name)).fit(bags, Y), bags[:8]
     expected, whole = [], model.predict(new)
     for row, i in enumerate(new.expand(np.arange(8))):
         kept = np.setdiff1d(new.rows([i]), row)

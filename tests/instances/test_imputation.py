@@ -100,7 +100,7 @@ def test_a_wrong_choice_is_refused():
 
 def test_auto_takes_tables_as_they_are_and_says_what_it_did(tmp_path):
     (train, y), (new, _) = holed(60), holed(9, seed=1)
-    model = bw.method("auto:quick").fit(train, y)
+    model = bw.auto.AutoRegressor(["aggregated", "prime"], folds=3).fit(train, y)
     assert "Missing values were filled in" in model.summary() and np.isfinite(model.predict(new)).all()
     bw.save_model(model, tmp_path / "m.bagwise")
     assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(new), model.predict(new))
@@ -108,7 +108,7 @@ def test_auto_takes_tables_as_they_are_and_says_what_it_did(tmp_path):
 
 def test_auto_fitted_without_missing_values_refuses_them():
     bags, y = bw.datasets.make_problem("mean", 40, random_state=0)
-    model = bw.method("auto:quick").fit(bags, y)
+    model = bw.auto.AutoRegressor(["aggregated", "prime"], folds=3).fit(bags, y)
     holes = bags.instances.copy()
     holes[0, 0] = np.nan
     new = bw.Bags(holes, bags.offsets, bags.ids, feature_names=bags.feature_names, missing="impute")

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import bagwise as bw
-from bagwise.cli.methods import methods_page
+from bagwise.cli.methods import CARDS, cards_text, methods_page
 from bagwise.methods import CATALOGUE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "methods.md"
@@ -62,3 +62,8 @@ def test_to_change_a_method_changes_no_other(name):
         one, other = (bw.method(name, preset=preset).get_params(deep=True) for _ in range(2))
         shared = [key for key, part in one.items() if hasattr(part, "set_params") and part is other[key]]
         assert shared == []
+
+
+def test_the_cards_that_the_command_prints_are_those_of_the_catalogue():
+    message = "src/bagwise/cli/cards.json is out of date; write it anew with what `bagwise methods --json` prints"
+    assert CARDS.read_text(encoding="utf-8") == cards_text(), message

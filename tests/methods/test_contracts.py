@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+from tests.helpers.short_fits import brief, trained
 
 import bagwise as bw
 from bagwise.testing import bag_estimator_checks
@@ -27,32 +28,17 @@ REPEATS = "repeated_instances_change_nothing"
 COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of the bag"}
 
 
-# A training cut short, with little to choose from, makes and keeps the same promises; the slow run trains in full.
-BRIEF = {"epochs": 2, "restarts": 1, "draws": 10, "warmup": 10, "n_features": 32}
-
-
-def brief(model):
-    for name, value in model.get_params().items():
-        if (key := name.split("__")[-1]) in BRIEF:
-            model.set_params(**{name: (1, BRIEF[key]) if isinstance(value, tuple) else BRIEF[key]})
-        elif key == "penalties" and len(value) > 1:
-            model.set_params(**{name: value[::4]})
-        elif key == "grid" and value:
-            model.set_params(**{name: {of: list(values)[::4] for of, values in value.items()}})
-    return model
-
-
 def cases():
     for name in bw.method_names():
         needs = bw.method_card(name).needs
         absent = needs is not None and importlib.util.find_spec(needs) is None
         skip = pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")
-        trained = any(key.split("__")[-1] in BRIEF for key in bw.method(name).get_params())
+        short = trained(bw.method(name))  # the slow run trains in full
         for what, check in bag_estimator_checks(laws=() if name in COUNTS_INSTANCES else (REPEATS,)):
             rare = what in MINUTES or (name in COSTLY and what not in ALWAYS)
             if not rare:
                 yield pytest.param(name, check, True, marks=[skip], id=f"{name}-{what}")
-            if rare or trained:
+            if rare or short:
                 yield pytest.param(name, check, False, marks=[skip, pytest.mark.slow], id=f"{name}-{what}-in full")
 
 

@@ -1,4 +1,7 @@
-"""A worker process that is killed in the middle of a pass changes nothing, to the last bit."""
+"""A worker process that is killed in the middle of a pass changes nothing, to the last bit.
+
+Slow: every test needs processes of its own. That a job is done again is in tests/execution/test_joblib_backend.py.
+"""
 
 import os
 
@@ -21,8 +24,7 @@ PASSES = {
     "input-kme:fourier": [*BAGS, "sum_features", "_gather_means", *RIDGE],
     "aggregated": [*BAGS, "_scale_means", *RIDGE],
 }
-CASES = [(name, one) for name, passes in PASSES.items() for one in passes]
-QUICK = ("instance-kme:ridge", "_fold_sums")  # its sums are added on the workers, and go with them
+CASES = [(name, one) for name, passes in PASSES.items() for one in passes]  # sums of a worker go with it
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +48,8 @@ def source(table, tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "deadly"), [pytest.param(*case, marks=[] if case == QUICK else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "deadly"), CASES)
 def test_the_fit_is_the_same(name, deadly, client, source, table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     expected = fit_scan(source, small(name), executor=Serial()).predict(bags)

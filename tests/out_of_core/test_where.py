@@ -200,6 +200,12 @@ def test_the_most_conditions_fit_a_small_stack(dataset, where):
     assert [days[:, 0].tolist() for days in result] == [list(range(5, 36))] * 2
 
 
+def test_a_text_without_end_is_not_repeated(dataset):
+    with pytest.raises(ValueError, match=r"where='day > 0 or .* \.\.\.' cannot be read from") as error:
+        scan(dataset, bag="site", where=" or ".join(f"day > {k}" for k in range(10_000)))
+    assert len(str(error.value)) < 700
+
+
 def test_conditions_are_joined_by_pairs():
     """One after another they were nested as deep as they were many."""
     text = str(as_where([("day", ">", k) for k in range(250)]).expression())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -75,6 +76,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     random_state : int
     n_jobs : int, optional
         Folds fitted at once. The numbers do not depend on it.
+    work : str or path, optional
+        A folder that keeps every finished fit of a member. A fit that was stopped goes on there and gives the same
+        model; a larger ``time_budget`` tries the members that it left out, the seconds used before being counted. A
+        folder of other data or of other versions is refused. None: nothing is kept.
     progress : bool
         Whether to show a live line in the terminal: members done, the best so far, seconds used and left.
 
@@ -110,7 +115,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     Wolpert (1992), Stacked generalization. Breiman (1996), Stacked regressions.
     """
 
-    metric, repeats = "rmse", 1  # of models in files from before these were parameters
+    metric, repeats, work = "rmse", 1, None  # of models in files from before these were parameters
 
     def __init__(
         self,
@@ -124,6 +129,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         transforms: bool = True,
         random_state: int = 0,
         n_jobs: int | None = None,
+        work=None,
         progress: bool = False,
     ):
         self.members = members
@@ -135,6 +141,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.transforms = transforms
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.work = work
         self.progress = progress
 
     def fit(self, bags, y, sample_weight=None) -> AutoRegressor:
@@ -165,6 +172,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             metric=self.metric,
             race=self.members != "best",
             clipped=self.members != "additive",
+            kept=self._kept(bags, y, weight),
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
         cv.start_workers()
@@ -203,7 +211,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
         Columns: ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its
         fold), ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
-        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed).
+        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed), ``file_bytes`` (what its
+        models take in a model file: 0 without weight, NaN where no file can hold them).
 
         Parameters
         ----------
@@ -241,6 +250,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             return self.trials_
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __getstate__(self) -> dict:
+        """Without the folder of finished fits: a model file does not tell it, copies elsewhere do not write to it."""
+        return super().__getstate__() | {"work": None}
+
     def __setstate__(self, state: dict) -> None:
         """Files of earlier versions have the rows of ``trials_`` under another name."""
         super().__setstate__({"trials_" if name == "account_" else name: value for name, value in state.items()})
@@ -254,6 +267,14 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
         if isinstance(self.repeats, bool) or not isinstance(self.repeats, Integral) or self.repeats < 1:
             raise ValueError(f"repeats must be a whole number above zero, not {self.repeats!r}")
+
+    def _kept(self, bags: Bags, y: np.ndarray, weight: np.ndarray | None):
+        """The folder of finished fits, or None."""
+        if self.work is None:
+            return None
+        from bagwise.auto.kept_fits import KeptFits  # model files and fingerprints are imported for it
+
+        return KeptFits(Path(self.work), bags, y, weight, self.random_state)
 
     def _by_plan(self) -> bool:
         return isinstance(self.members, str) and self.members in PLANS
@@ -301,9 +322,11 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def _keep(self, chosen: list[Trial], cv: CrossValidation) -> None:
         """The models of the members in the blend; the others are let go."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
-        self.predictor_ = self.predictor if _refit_seconds(chosen) <= cv.clock.left else "fold-mean"
+        members = [trial.member for trial in chosen]
+        in_time = _refit_seconds(chosen) <= cv.clock.left or cv.has_whole(members)
+        self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
-            fits = cv.fit_whole([trial.member for trial in chosen])
+            fits = cv.fit_whole(members)
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
     def _curve(self, trials: list[Trial], cv: CrossValidation) -> Curve | None:

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
@@ -26,8 +27,12 @@ from bagwise.bags import Bags, bag_folds
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.prediction_blend import blend_weights
 
+if TYPE_CHECKING:
+    from bagwise.auto.kept_fits import KeptFits
+
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
+FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
@@ -77,6 +82,10 @@ class Clock:
     def left(self) -> float:
         return np.inf if self.budget is None else self.budget - self.passed
 
+    def advance(self, passed: float) -> None:
+        """Work that is read and not done again took its time before: the clock shows what it showed then, or more."""
+        self.started = min(self.started, time.perf_counter() - passed)
+
 
 @dataclass(frozen=True)
 class CrossValidation:
@@ -92,6 +101,7 @@ class CrossValidation:
     metric: str = "rmse"
     race: bool = True
     clipped: bool = True
+    kept: KeptFits | None = None
 
     @property
     def fold(self) -> np.ndarray:
@@ -150,23 +160,28 @@ class CrossValidation:
 
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
-        data = self.bags, self.y, self.sample_weight, self.random_state
-        return self._parallel(delayed(fit_member)(member, *data) for member in members)
+        return [
+            fit[0] for fit in self._fits([(member, np.zeros(len(self.y), dtype=bool), False) for member in members])
+        ]
 
     def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
         """Fill in the trial, and tell what became of it: status and reason."""
         member = trial.member
-        if why := self._too_long(member, reserve):
-            return "skipped", why
+        if member.lacks:
+            return "skipped", member.lacks
         pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
+        racing = bool(member.costly and self.race and rivals)
+        if not self._has(member, pairs[:1], racing) and (why := self._too_long(member, reserve)):
+            return "skipped", why
         predictions = np.full(self.deals.shape, np.nan)
-        if member.costly and self.race and rivals:
+        if racing:
             self._fit_pairs(trial, pairs[:1], predictions, first=True)
             if why := self.useless(predictions[0], rivals):
                 return "dropped", why
             if member.make_first is None:
                 del pairs[0]
-                if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1):
+                known = self._has(member, pairs)
+                if not known and (why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1)):
                     return "skipped", why
             else:
                 trial.models.clear()
@@ -177,10 +192,7 @@ class CrossValidation:
 
     def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], predictions: np.ndarray, first=False) -> None:
         """Fit without fold k of a deal, for every pair (deal, k), and predict that fold."""
-        data, options = (self.bags, self.y), (self.sample_weight, self.random_state, first)
-        fits = self._parallel(
-            delayed(fit_without)(trial.member, *data, self.deals[deal] == k, *options) for deal, k in pairs
-        )
+        fits = self._fits([(trial.member, self.deals[deal] == k, first) for deal, k in pairs])
         for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
             trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
             trial.predict_seconds += predict_seconds
@@ -217,6 +229,44 @@ class CrossValidation:
         name = self.metric.upper()
         return f"of no use on the first fold: {name} {own:.4g} there, {other:.4g} for the blend of those before it"
 
+    def has_whole(self, members: Sequence[Member]) -> bool:
+        """Whether fits of the members to all bags are kept."""
+        none = np.zeros(len(self.y), dtype=bool)
+        return self.kept is not None and all(self.kept.has(self.kept.key(member, none)) for member in members)
+
+    def _has(self, member: Member, pairs: list[tuple[int, int]], first=False) -> bool:
+        """Whether its fits without these folds are kept: then they take no time, and were let in before."""
+        if self.kept is None:
+            return False
+        return all(self.kept.has(self.kept.key(member, self.deals[deal] == k, first)) for deal, k in pairs)
+
+    def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
+        """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
+        options = self.sample_weight, self.random_state
+
+        def run(some):
+            return self._parallel(
+                delayed(fit_without)(member, self.bags, self.y, held_out, *options, first)
+                for member, held_out, first in some
+            )
+
+        if self.kept is None:
+            return run(tasks)
+        keys = [self.kept.key(*task) for task in tasks]
+        found = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
+        for *_, elapsed in found.values():
+            self.clock.advance(elapsed)
+        left, step = (
+            [pair for pair in zip(keys, tasks, strict=True) if pair[0] not in found],
+            effective_n_jobs(self.n_jobs),
+        )
+        for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
+            some = left[at : at + step]
+            for (key, _), fit in zip(some, run([task for _, task in some]), strict=True):
+                self.kept.write_fit(key, fit, self.clock.passed)
+                found[key] = fit
+        return [found[key][:4] for key in keys]
+
     def _parallel(self, tasks) -> list:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
@@ -232,6 +282,8 @@ class CrossValidation:
         if self.clock.left <= reserve:
             return "no time was left"
         if each is None:
+            if member.costly and self.clock.left - reserve <= FEWEST_SECONDS * self.clock.budget:
+                return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
         guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
@@ -253,11 +305,15 @@ def fit_without(
     member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int, first=False
 ) -> tuple:
     """The member fitted without some bags, its predictions of those, and the seconds that either took."""
-    weight, started = None if sample_weight is None else sample_weight[~held_out], time.perf_counter()
-    model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
+    started, some = time.perf_counter(), held_out.any()
+    if some:
+        weight = None if sample_weight is None else sample_weight[~held_out]
+        model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
+    else:
+        model = fit_member(member, bags, y, sample_weight, random_state, first=first)
     fitted = time.perf_counter()
     with one_thread():
-        predictions = model.predict(bags[held_out])
+        predictions = model.predict(bags[held_out]) if some else np.empty(0)
     return model, predictions, fitted - started, time.perf_counter() - fitted
 
 

@@ -32,12 +32,19 @@ class Member(NamedMethod):
 
     A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
     whether the time budget allows it. ``make_first`` makes a cheaper estimator for that first fold (fewer networks to
-    average), where there is one.
+    average), where there is one. ``needs`` is a package without which it is skipped.
     """
 
     costly: bool = False
     always: bool = False
     make_first: Callable[[int], Any] | None = None
+    needs: str | None = None
+
+    @property
+    def lacks(self) -> str:
+        """Why it cannot be tried here, or nothing."""
+        missing = self.needs is not None and find_spec(self.needs) is None
+        return f"needs {self.needs}: pip install 'bagwise[{self.needs}]'" if missing else ""
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
@@ -163,13 +170,12 @@ class Menu:
             "em": self._by_networks("em"),
             "shrinkage:between": self.shrinkage,
         }
-        members = [Member(name, make, costly=True) for name, make in found.items()]
-        return [*members, self.attention()] if find_spec("torch") is not None else members
+        return [*(Member(name, make, costly=True) for name, make in found.items()), self.attention()]
 
     def more(self) -> list[Member]:
         """What `best` tries beside."""
-        names = ["quantile", "attention:moments"] if find_spec("torch") is not None else ["quantile"]
-        return [Member(name, self._by_networks(name), costly=True) for name in names]
+        found = {"quantile": None, "attention:moments": "torch"}
+        return [Member(name, self._by_networks(name), costly=True, needs=needs) for name, needs in found.items()]
 
     def additive(self) -> list[Member]:
         found = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
@@ -189,7 +195,7 @@ class Menu:
                 method("attention", random_state=seed).set_params(restarts=FIRST_NETWORKS), seed
             )
 
-        return Member("attention", self._by_networks("attention"), costly=True, make_first=first)
+        return Member("attention", self._by_networks("attention"), costly=True, make_first=first, needs="torch")
 
     # The members ----------------------------------------------------------------------------------------------------
 

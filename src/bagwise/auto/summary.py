@@ -107,9 +107,22 @@ def leaderboard_of(model, bags=None, y=None):
         "why",
     )
     columns = {name: [row[name] for row in rows] for name in names}
+    sizes = {name: _file_bytes(model, name) for name in model.models_}
+    columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
         columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
     return to_frame(columns)
+
+
+def _file_bytes(model, name: str) -> float:
+    """What the models of a member take in a model file, those without each fold included; NaN if none can hold them."""
+    from bagwise.model_files.plan_nodes import write  # for this alone
+
+    models = {id(one): one for one in (*model.models_[name], *model.fold_models_[name])}
+    try:
+        return sum(len(part) for one in models.values() for part in write(one).values())
+    except ValueError:
+        return NAN
 
 
 def _new_errors(model, names: list[str], bags, y) -> list[float]:
@@ -265,17 +278,25 @@ def live_line(show: bool, total: int, cv: CrossValidation):
     if not show:
         yield lambda name, trials: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
+    from rich.text import Text
 
-    columns = TextColumn("[bold]members"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, TextColumn("{task.description}", markup=False), transient=True) as progress:
+    class Line(ProgressColumn):
+        """Times first, as they change; a narrow terminal cuts off the name of the member that is being tried."""
+
+        def render(self, task) -> Text:
+            left = "" if cv.clock.budget is None else f", {max(cv.clock.left, 0.0):.0f} s left"
+            text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{left}  {task.description}"
+            return Text(text, no_wrap=True, overflow="ellipsis")
+
+    with Progress(Line(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
 
         def update(name: str, trials: list[Trial]) -> None:
             done = [(cv.error(trial.held_out), trial.member.name) for trial in trials if trial.done]
-            best = f"best so far: {min(done)[1]}, {cv.metric} {min(done)[0]:.4g}" if done else ""
-            left = "" if cv.clock.budget is None else f"{max(cv.clock.left, 0.0):.0f} s left"
-            parts = filter(None, (name, best, left))
-            progress.update(task, completed=len(trials), description="  ".join(parts), refresh=True)
+            best = f"best so far: {min(done)[1]}, {cv.metric.upper()} {min(done)[0]:.4g}" if done else ""
+            text = "  ".join(filter(None, (best, f"now: {name}")))
+            progress.update(task, completed=len(trials), description=text, refresh=True)
 
         yield update

@@ -213,6 +213,20 @@ def _files(out: Path, pattern: str) -> list[Path]:
 
 
 @contextmanager
+def interruptible_fit(messages: Messages, work: Path | None) -> Iterator[None]:
+    """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        n = 0 if work is None else sum(1 for _ in work.rglob("cells/[!.]*.json"))
+        kept = (
+            f"{n} finished {'fit is' if n == 1 else 'fits are'} kept in {work}, and the same command goes on from there"
+        )
+        messages.error("stopped; " + ("nothing is kept: --work keeps finished fits" if work is None else kept))
+        raise typer.Exit(130) from None
+
+
+@contextmanager
 def interruptible(messages: Messages, out: Path) -> Iterator[None]:
     """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
     try:

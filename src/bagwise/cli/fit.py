@@ -35,6 +35,10 @@ def fit(
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
+    metric: Annotated[
+        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto makes small; default rmse.")
+    ] = None,
+    work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
     groups: o.Groups = None,
     feature: o.Features = None,
@@ -56,6 +60,7 @@ def fit(
     scheduler: o.Scheduler = None,
     where: o.Where = None,
     seed: o.Seed = 0,
+    paper: Annotated[bool, typer.Option("--paper", help="Print a paragraph for the methods section, too.")] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -65,9 +70,10 @@ def fit(
     """
     import bagwise as bw
     from bagwise.cli import scans
-    from bagwise.cli.console import command_text, messages_of, print_text
+    from bagwise.cli.console import command_text, interruptible_fit, messages_of, print_text
 
-    with messages_of("fit", quiet=quiet) as messages, o.workers(scheduler if engine == "memory" else None):
+    workers = o.workers(scheduler if engine == "memory" else None)
+    with messages_of("fit", quiet=quiet) as messages, interruptible_fit(messages, work), workers:
         columns = o.columns(context)
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
@@ -91,7 +97,7 @@ def fit(
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
-            how |= kind | {"scores": scores}
+            how |= kind | {"scores": scores, "metric": metric, "work": work}
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -118,10 +124,13 @@ def fit(
     if as_json:
         typer.echo(json.dumps(summary | {"out": str(out), "report": report and str(report)}, indent=1))
         return
+    print_text(first_line(summary, out))
     if "summary" in summary:
-        messages.show(summary["summary"] + "\n")
-    print_text(summary["paragraph"])
-    messages.show(f"Wrote {out}" + ("" if report is None else f" and {report}"))
+        messages.show("\n" + summary["summary"])
+    if paper:
+        print_text("\n" + summary["paragraph"])
+    if report is not None:
+        messages.show(f"Wrote {report}")
 
 
 def load(tables: list[str], columns: dict, messages):
@@ -157,6 +166,8 @@ def build(
     seed: int,
     missing: str = "refuse",
     scores: str = "absolute",
+    metric: str | None = None,
+    work: Path | None = None,
     **kind: str | None,
 ):
     """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
@@ -167,7 +178,12 @@ def build(
     limited = name.partition(":")[0] == "auto"
     if time_budget is not None and not limited:
         raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
-    options = {"time_budget": time_budget or BUDGET} if limited else {}
+    if metric is not None and not limited:
+        raise ValueError(f"--metric is for the method auto; {name} has a loss of its own")
+    if work is not None and not limited:
+        raise ValueError(f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out")
+    options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if limited else {}
+    options |= {} if work is None else {"work": str(work)}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
     model = with_options(bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options), name, kind)
     if level is None:
@@ -245,21 +261,51 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
         return {"method": name, "bags": len(y), "targets": of} | texts
     found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
-        found["held_out"] |= {"r2": inner.scores_["explained"], "rmse_of_mean": inner.scores_["mean_rmse"]}
+        scores = inner.scores_
+        found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
+        if scores["metric"] == "mae":
+            found["held_out"] |= {"metric": "mae", "mae_of_mean": scores["mean_error"]}
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
-    found["paragraph"] += interval_text(model)
+    found = with_interval_text(found, model)
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
 
 
-def interval_text(model) -> str:
-    """A sentence on the intervals of a model; none where there are none."""
+def first_line(summary: dict, out: Path) -> str:
+    """What one wants to know first: the typical error, that of the mean, the level of intervals, the file.
+
+    Examples
+    --------
+    >>> first_line({"held_out": {"rmse": 0.0266, "rmse_of_mean": 0.11}, "level": 0.9}, Path("aod.model"))
+    'Typical error 0.0266 (RMSE of held-out bags; 0.11 for the mean of the targets), intervals at level 0.9: aod.model'
+    """
+    if "targets" in summary:
+        errors = [f"{target}: {_typical(one)}" for target, one in summary["targets"].items()]
+        return "\n".join([*errors, f"All in {out}"])
+    return f"{_typical(summary)}: {out}"
+
+
+def _typical(summary: dict) -> str:
+    level = summary.get("level")
+    intervals = "no intervals" if level is None else f"intervals at level {level:g}"
+    if summary["held_out"] is None:
+        return f"Error not known, as no bag was held out, {intervals}"
+    scores = summary["held_out"]
+    metric = scores.get("metric", "rmse")
+    error, mean = scores[metric], scores[f"{metric}_of_mean"]
+    held_out = f"{metric.upper()} of held-out bags; {mean:.4g} for the mean of the targets"
+    return f"Typical error {error:.4g} ({held_out}), {intervals}"
+
+
+def with_interval_text(summary: dict, model) -> dict:
+    """The summary with the level of the intervals, and a sentence on them; None and none where there are none."""
     if getattr(model, "lacking_", "no intervals at all") is not None:
-        return ""
-    return (
+        return summary | {"level": None}
+    text = (
         f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over folds "
         f"of bags, {_SCORES[model.scores]}."
     )
+    return summary | {"level": model.level, "paragraph": summary["paragraph"] + text}
 
 
 def _titled(summaries: dict[str, dict], what: str) -> str:

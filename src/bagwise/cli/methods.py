@@ -1,8 +1,14 @@
-"""`bagwise methods`: the catalogue, in the terminal or as a page: one table, then a card per method."""
+"""`bagwise methods`: the catalogue, in the terminal or as a page: one table, then a card per method.
+
+The cards as text are in ``cards.json``, made from the catalogue by `bagwise methods --json`; a test compares the two.
+To import the catalogue itself means to import scikit-learn, a second and more, for a few sentences.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,34 +22,48 @@ if TYPE_CHECKING:
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(callback=known_methods, help="One method, to see its whole card. Example: instance-kme"),
+        typer.Argument(help="One method, to see its whole card. Example: instance-kme"),
     ] = None,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="The whole catalogue as a page of documentation.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All cards as JSON.")] = False,
 ) -> None:
     """List the methods, or show the card of one."""
     from rich.table import Table
 
     from bagwise.cli.console import Terminal
-    from bagwise.methods.catalogue import CATALOGUE, find
 
-    if markdown:
-        print(methods_page(), end="")
+    if markdown or as_json:
+        print(methods_page() if markdown else cards_text(), end="")
         return
-    console = Terminal()
+    console, cards = Terminal(), {card["name"]: card for card in json.loads(CARDS.read_text(encoding="utf-8"))}
     if name is not None:
-        found, _ = find(name)
-        for what in ("name", "idea", "assumes", "cites", "cost"):
-            console.print(f"[bold]{what:8}[/bold] {getattr(found, what)}")
-        console.print(f"[bold]presets [/bold] {', '.join(found.preset_names)}")
+        known, _, preset = name.partition(":")
+        if known not in cards or (preset and preset not in cards[known]["presets"]):
+            known_methods(name)  # has the error, and the nearest name
+        for what in TEXTS:
+            console.print(f"[bold]{what:8}[/bold] {cards[known][what]}")
+        console.print(f"[bold]presets [/bold] {', '.join(cards[known]['presets'])}")
         return
     table = Table("method", "idea", box=None, padding=(0, 2, 0, 0))
-    for found in CATALOGUE.values():
-        table.add_row(found.name, found.idea)
+    for card in cards.values():
+        table.add_row(card["name"], card["idea"])
     console.print(table)
 
 
+def cards_text() -> str:
+    """The cards as JSON: what ``cards.json`` has to hold."""
+    from bagwise.methods.catalogue import CATALOGUE
+
+    cards = [
+        {what: getattr(card, what) for what in TEXTS} | {"presets": card.preset_names} for card in CATALOGUE.values()
+    ]
+    return json.dumps(cards, indent=1, ensure_ascii=False) + "\n"
+
+
+CARDS = Path(__file__).parent / "cards.json"
+TEXTS = ("name", "idea", "assumes", "cites", "cost")
 HEAD = """# The methods
 
 Made from the catalogue by `bagwise methods --markdown`; do not edit. Every method is `bw.method(name)`, an unfitted

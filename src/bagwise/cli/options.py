@@ -103,6 +103,10 @@ Engine = Annotated[
 Where = Annotated[
     str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
 ]
+Work = Annotated[
+    Path | None,
+    typer.Option(help="Folder that keeps finished work: the same command goes on there. Example: --work aod-fit"),
+]
 Method = Annotated[
     str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
 ]

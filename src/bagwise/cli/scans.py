@@ -15,7 +15,7 @@ COLUMNS = ("bag", "target", "features", "ignore", "groups", "weights", "bag_feat
 COLUMNS += ("missing", "fill_values")
 METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
-IN_MEMORY = ("time_budget", "report", "decimal", "keep", "targets")
+IN_MEMORY = ("time_budget", "metric", "work", "report", "decimal", "keep", "targets")
 
 
 @contextmanager
@@ -83,12 +83,12 @@ def method_for(context: typer.Context, name: str, messages) -> str:
 
 def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
-    from bagwise.cli.fit import interval_text, summarise_fit
+    from bagwise.cli.fit import summarise_fit, with_interval_text
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
     summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
-    return model, found.describe(), summary | {"paragraph": summary["paragraph"] + interval_text(model)}
+    return model, found.describe(), with_interval_text(summary, model)
 
 
 def predict(

@@ -16,7 +16,6 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
 from bagwise.bags.validation import name_bags
-from bagwise.evaluation.fingerprint import describe, digest, of_data, of_library, versions
 from bagwise.evaluation.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.evaluation.selection import (
     LABELS,
@@ -34,6 +33,7 @@ from bagwise.execution.tasks import Watch
 from bagwise.execution.threads import one_thread
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
+from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions
 
 
 @dataclass(frozen=True)

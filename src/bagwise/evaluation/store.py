@@ -7,14 +7,12 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from bagwise.evaluation.fingerprint import digest
 from bagwise.evaluation.plan import Plan, differences
-from bagwise.io.atomic_files import replace_file
+from bagwise.model_files.cell_folder import UNREADABLE, CellFolder, sealed
 
 # What every plan holds, to recognise one among other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
 PLANNED = {"key", "method", "repeat", "fold"}  # what it holds of every cell
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # the last for JSON nested too deeply
 ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
 
@@ -38,29 +36,12 @@ class Memory:
         self.results[result["key"]] = result
 
 
-class Folder:
+class Folder(CellFolder):
     """A results folder: ``plan.json``, and ``cells/KEY.json`` for every finished cell.
 
-    A file appears whole or not at all, and is named by a hash of everything its content depends on. So a run killed
-    at any moment loses only the cells in flight, two runs may share a folder, and cells of another data set or of a
-    changed method are never taken for those of this plan.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Folder(tempfile.mkdtemp())
-    >>> folder.write({"key": "ab12", "error": None})
-    >>> folder.read("ab12"), folder.read("cd34")
-    ({'key': 'ab12', 'error': None}, None)
+    Two runs may share a folder, and cells of another data set or of a changed method are never taken for those of this
+    plan.
     """
-
-    def __init__(self, path):
-        self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise NotADirectoryError(f"{self.path} is a file; results need a folder")
-        self.cells = self.path / "cells"
-        self.cells.mkdir(parents=True, exist_ok=True)
-        self.damaged: set[str] = set()
 
     def open(self, plan: Plan) -> bool:
         """Write the plan; warn if the folder held another one. Whether an evaluation had begun here before."""
@@ -94,44 +75,13 @@ class Folder:
             seal = found.pop("digest", None)  # earlier versions wrote none
             whole = all(isinstance(found[name], kind) for name, kind in PLAN.items())
             whole = whole and all(isinstance(cell, dict) and cell.keys() >= PLANNED for cell in found["cells"])
-            return found if whole and seal in (None, _digest(found)) else None
+            return found if whole and seal in (None, sealed(found)) else None
         except (*UNREADABLE, AttributeError):  # a list has no pop of a name
             return None
 
     def write_plan(self, record: dict) -> None:
         record = json.loads(json.dumps(record))  # as it will be read: the digest is of that
-        self.write_json("plan.json", record | {"digest": _digest(record)})
-
-    def read(self, key: str) -> dict | None:
-        """The result of a cell; None if it is not there, or (with a warning) if its file is damaged."""
-        path = self.cells / f"{key}.json"
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            result = content["result"]
-            what = "is damaged or cut short"
-            if content["digest"] == _digest(result):
-                if result["key"] == key:
-                    return result
-                what = "holds the result of another cell"
-        except FileNotFoundError:
-            return None
-        except UNREADABLE:
-            what = "is damaged or cut short"
-        if key not in self.damaged:  # one warning is enough
-            self.damaged.add(key)
-            warnings.warn(f"{path} {what}; its cell will be run again", UserWarning, stacklevel=2)
-        return None
-
-    def write(self, result: dict) -> None:
-        self.write_json(f"cells/{result['key']}.json", {"digest": _digest(result), "result": result})
-
-    def write_json(self, name: str, content: dict) -> None:
-        text = json.dumps(content)
-        replace_file(self.path / name, lambda path: path.write_text(text, encoding="utf-8"))
-
-
-def _digest(result: dict) -> str:
-    return digest(json.dumps(result, sort_keys=True))
+        self.write_json("plan.json", record | {"digest": sealed(record)})
 
 
 def _warn_of_changes(path: Path, old: dict, new: dict) -> None:

@@ -118,13 +118,16 @@ def _parse(text: str) -> list[tuple]:
         found = _CONDITION.match(text, position)
         if found is None:
             raise ValueError(
-                f"where={text!r} cannot be read from {text[position:].strip()!r} on; write comparisons joined by "
-                "'and', such as \"year >= 2019 and site in ('A', 'B')\"; names with blanks stand in `backquotes`"
+                f"where={_quoted(text)} cannot be read from {_quoted(text[position:].strip())} on; "
+                "write comparisons joined by 'and', such as \"year >= 2019 and site in ('A', 'B')\"; "
+                "names with blanks stand in `backquotes`"
             )
         operator, values = " ".join(found["operator"].split()), [_value(v) for v in re.findall(_VALUE, found["value"])]
         several = found["value"].startswith("(")
         if several != operator.endswith("in"):
-            raise ValueError(f"where={text!r}: {operator!r} takes {'one value' if several else 'values in brackets'}")
+            raise ValueError(
+                f"where={_quoted(text)}: {operator!r} takes {'one value' if several else 'values in brackets'}"
+            )
         conditions.append((found["name"].strip("`"), operator, values if several else values[0]))
         position, more = found.end(), bool(found["and"])
     return conditions
@@ -147,6 +150,10 @@ def _condition(one, where) -> tuple:
     if any(v is None for v in (value if isinstance(value, list) else [value])):
         raise ValueError(f"where: column {one[0]!r} is compared with None; a null satisfies no condition, leave it out")
     return one[0], one[1], value
+
+
+def _quoted(text: str, most: int = 200) -> str:
+    return repr(text if len(text) <= most else text[:most] + " ...")
 
 
 def _wrong(where) -> ValueError:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from urllib.parse import quote
+
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
@@ -54,11 +57,12 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         columns, self.target_names_ = _as_targets(y, bags)
         weights = None if sample_weight is None else np.asarray(sample_weight)
         self.estimators_ = []
-        for column in columns.T:
+        for name, column in zip(self.target_names_, columns.T, strict=True):
             known = ~np.isnan(column)
             some = bags if known.all() else bags[known]
             options = {} if weights is None else {"sample_weight": weights[known]}
-            self.estimators_.append(clone(self.estimator).fit(some, column[known], **options))
+            model = with_own_folder(clone(self.estimator), name)
+            self.estimators_.append(model.fit(some, column[known], **options))
         first = self.estimators_[0]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(first, name):
@@ -75,6 +79,13 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         """Lower and upper ends, of shape (bags, targets, 2)."""
         check_is_fitted(self)
         return np.stack([model.predict_interval(bags, level=level) for model in self.estimators_], axis=1)
+
+
+def with_own_folder(estimator, name: str):
+    """The estimator with a folder of finished work for this target alone, where it has one: targets are other data."""
+    works = {key: work for key, work in estimator.get_params().items() if key.split("__")[-1] == "work" and work}
+    own = quote(name, safe=" ")
+    return estimator.set_params(**{key: os.path.join(work, own) for key, work in works.items()})
 
 
 def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:

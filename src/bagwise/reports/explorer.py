@@ -13,7 +13,6 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.evaluation.fingerprint import describe, of_data
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
@@ -21,6 +20,7 @@ from bagwise.explanations.explanation import function_on_grid, instance_values, 
 from bagwise.io import load
 from bagwise.io.readers import find_files
 from bagwise.io.table_output import duration, own_name
+from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import counted_bins, draw_function, draw_values, histogram, spark

@@ -20,11 +20,11 @@ from bagwise.bags import check_fit
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.evaluation import Results
-from bagwise.evaluation.fingerprint import describe, of_data, of_library, versions
 from bagwise.evaluation.metrics import score
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import duration, own_name
+from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
 from bagwise.reports.explorer import (

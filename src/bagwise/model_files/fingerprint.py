@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dis import get_instructions
 from functools import cache
 from hashlib import blake2b
@@ -24,6 +24,7 @@ from operator import itemgetter
 from pathlib import Path
 from sysconfig import get_path
 from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -42,8 +43,10 @@ _NUMERIC = (
     "methods",
     "auto",
     "intervals",
+    "out_of_core",
     *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
     "execution/devices.py",
+    "execution/tasks.py",
     "execution/threads.py",
     "first_use.py",
 )
@@ -61,6 +64,7 @@ LIBRARY = {
 def digest(*parts) -> str:
     """A short hash of texts and arrays, in their order."""
     total = blake2b(digest_size=16)
+    raw: Any
     for part in parts:
         if isinstance(part, np.ndarray):
             kind, raw = f"{part.dtype.str}{part.shape}", np.ascontiguousarray(part).reshape(-1).view(np.uint8)
@@ -360,4 +364,11 @@ def _array(value: np.ndarray, seen: dict) -> str:
     return f"array{value.shape}:{digest(value)}"
 
 
-_CONTAINERS = {dict: _dict, list: _list, tuple: _list, set: _set, frozenset: _set, np.ndarray: _array}
+_CONTAINERS: dict[type, Callable[[Any, dict], str]] = {
+    dict: _dict,
+    list: _list,
+    tuple: _list,
+    set: _set,
+    frozenset: _set,
+    np.ndarray: _array,
+}
