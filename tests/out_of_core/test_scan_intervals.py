@@ -112,6 +112,11 @@ def test_levels_that_are_not_there_are_refused(table):
         fit_scan(scanned(two), Intervals("aggregated"))
 
 
+def test_without_a_target_there_is_nothing_to_calibrate_with(table):
+    with pytest.raises(ValueError, match="no target to learn from; scan the table with target= the name"):
+        fit_scan(bw.scan(table, bag="bag"), Intervals("aggregated"))
+
+
 def test_bags_in_too_many_pieces(table, monkeypatch):
     model = fit_scan(scanned(table), Intervals("aggregated", kind="split", level=0.5))
     monkeypatch.setattr(whole_bags, "MOST_VALUES", 50)

@@ -50,7 +50,8 @@ class Block(NamedTuple):
 
     def select(self, rows: np.ndarray) -> Block:
         """Some of the rows."""
-        return Block(*(None if part is None else part[rows] for part in self))
+        parts: list[Any] = [None if part is None else part[rows] for part in self]
+        return Block(*parts)
 
 
 class BagValues(NamedTuple):
@@ -321,13 +322,10 @@ class BagsChunk(Chunk):
         for start in range(0, self.n_rows, rows):
             some = slice(start, start + rows)
             own = self.codes[some]
-            yield Block(
-                own,
-                self.instances[some],
-                *(None if values is None else values[own] for values in of_bag),
-                None if self.weight is None else self.weight[some],
-                beside[own] if covariates and beside is not None else None,
-            )
+            known = [None if values is None else values[own] for values in of_bag]
+            weight = None if self.weight is None else self.weight[some]
+            more = beside[own] if covariates and beside is not None else None
+            yield Block(own, self.instances[some], known[0], known[1], weight, more)
 
 
 def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:

@@ -407,8 +407,8 @@ class Survey:
             names = self.names[:n]
         more: dict[str, Any] = {}
         if apart and self.beside is not None:
-            ends = self.beside if beside is None else beside
-            more = {"covariates": np.vstack([ends.low, ends.high]), "covariate_names": self.covariates}
+            scaled = self.beside if beside is None else beside
+            more = {"covariates": np.vstack([scaled.low, scaled.high]), "covariate_names": self.covariates}
         ends = Bags(np.vstack([found.low, found.high])[:, :n], [0, 1, 2], feature_names=names, **more)
         remember_columns(estimator, compared(ends))  # no model's profile is of means
         estimator.n_bags_in_ = self.n_bags
@@ -440,9 +440,7 @@ class Survey:
         }
 
 
-def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
-    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
-    scan = passes.scan
+def refuse_no_target(scan: Scan) -> None:
     if scan.target is None:
         raise ParameterError(
             "target",
@@ -450,6 +448,12 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
             Parameter("target"),
             " the name of its column",
         )
+
+
+def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
+    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
+    scan = passes.scan
+    refuse_no_target(scan)
     columns: Any = None
     samples: Any = None
     low: Any = np.inf

@@ -20,7 +20,7 @@ from bagwise.intervals.calibration import Calibration, FoldModels
 from bagwise.intervals.conformal import FEWEST, Intervals, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import Met, Passes, Survey
+from bagwise.out_of_core.passes import Met, Passes, Survey, refuse_no_target
 from bagwise.out_of_core.shards import Deal, Shard, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.out_of_core.whole_bags import MOST_VALUES, SelectedChunk, gather_pieces, number_bags
@@ -32,6 +32,7 @@ MOST_PARTS = 64
 
 def fit_intervals(scan: Scan, intervals: Intervals, fit, *, executor=None, work=None) -> tuple[Intervals, Survey]:
     """The intervals, and what was found of the bags; ``fit(scan, method)`` gives a model and its survey."""
+    refuse_no_target(scan)
     check_options(intervals)
     if intervals.kind == "jackknife+":
         raise ValueError("kind='jackknife+' leaves out every bag by itself, a fit for each; take 'cv+' or 'split'")
@@ -67,7 +68,7 @@ def fit_intervals(scan: Scan, intervals: Intervals, fit, *, executor=None, work=
     remember_range(intervals, survey.low[:n], survey.high[:n])
     intervals.profile_ = fitted.profile_
     intervals.lacking_ = lacking(intervals.level, _units(bags), noun, intervals.kind)
-    intervals.keep(calibration, bags, y)
+    intervals.keep(calibration, bags, np.asarray(y))
     return intervals, survey
 
 
@@ -94,7 +95,7 @@ def _meet(passes: Passes) -> tuple[int, int, dict[int, Counter], int]:
     """The numbers of bags and of groups, the latter by shard and size, and of rows."""
     n_rows = sum(passes.meet(_look))
     units = passes.by_shard(_shard_units, add=_merged)
-    counts = sum(units.values(), Counter())
+    counts: Counter = sum(units.values(), Counter())
     return sum(size * count for size, count in counts.items()), counts.total(), units, n_rows
 
 

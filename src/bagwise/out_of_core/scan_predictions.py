@@ -334,7 +334,7 @@ def _alone(chunk: Chunk, stages: list, last, names) -> Met:
             found = stage.transform(found)
         values = last.predict(found)
         seen = alone if first.n_covariates_in_ else alone.spread()  # after predict, which has compared the columns
-        _far(seen.instances, block.bag, first, list(seen.feature_names), marked, firsts)
+        _far(seen.instances, block.bag, first, list(seen.feature_names or ()), marked, firsts)
         sums += sum_rows(block.bag, values[:, None], len(ids), None if exposed else block.weight)[:, 0]
     return _met(ids, {"alone": sums, "tally": tally}, marked, firsts)
 

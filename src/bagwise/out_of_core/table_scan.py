@@ -83,8 +83,8 @@ class Scan:
         """Warn of files that are there now and were not when the table was scanned: they are not read."""
         if self.source is None:
             return
-        known = {chunk.rows.part.path for chunk in self.chunks if isinstance(getattr(chunk, "rows", None), FileRows)}
-        known |= set(self.left_out)
+        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
+        known = {*self.left_out, *(place.part.path for place in places if isinstance(place, FileRows))}
         new = [part.name for part in find_parts(self.source) if part.path not in known]
         if new:
             others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
@@ -387,14 +387,13 @@ def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, 
     levels = given | _levels([Chunk(run, plain) for run in runs], list(unknown))
     names, beside, made = _choose(columns, roles, levels)
     single = all(name not in columns.names or columns.single(name) for name in names)
+    single_columns: dict[str, Any] = {"target": roles.target, "groups": roles.groups, "weights": roles.weights}
     layout = replace(
         plain,
-        target=roles.target,
-        groups=roles.groups,
+        **single_columns,
         features=tuple(names),
         dtype=np.dtype(np.float32 if single else np.float64),
         labels=label_types(schema, roles),
-        weights=roles.weights,
         covariates=tuple(beside),
         bag_weights=roles.labels.get("bag_weights"),
         levels={name: tuple(one[len(name) + 1 :] for one in some[:-1]) for name, some in made.items()},

@@ -32,16 +32,11 @@ class Pieces(NamedTuple):
 
     @classmethod
     def join(cls, parts: list[Pieces]) -> Pieces:
-        rows = [
-            None if column[0] is None else np.concatenate(column)
-            for column in zip(*(part[:4] for part in parts), strict=True)
-        ]
-        ids: dict[int, Any] = {}
-        values: dict[int, tuple] = {}
-        for part in parts:
-            ids |= part.ids
-            values |= part.values
-        return cls(*rows, ids, values)
+        columns = zip(*(part[:4] for part in parts), strict=True)
+        rows: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
+        ids = {number: one for part in parts for number, one in part.ids.items()}
+        values = {number: one for part in parts for number, one in part.values.items()}
+        return cls(rows[0], rows[1], rows[2], rows[3], ids, values)
 
     def bags(self, scan: Scan) -> tuple[np.ndarray, Bags, np.ndarray | None]:
         """The numbers of the bags in order, the bags, and their targets if they were asked for."""
