@@ -4,7 +4,8 @@ For every size, in millions of instances x 16 features, instance-kme:ridge is fi
 processes, and by two Dask workers that may not hold the data. The other methods that are sums follow, streamed, at the
 first size. Every run is a process of its own. `--paper FILE` only reads what `--json` wrote, and computes what larger
 data would take. `--bags 0.2 2` only fits so many million bags of three instances each, streamed by one process, and
-tells the memory of the process that asks for it.
+tells the memory of the process that asks for it. `--auto 2` only compares `auto` with one method, at so many million
+instances.
 """
 
 from __future__ import annotations
@@ -158,6 +159,22 @@ def measure_bags(folder: Path, name: str) -> dict:
     return found | {"workers_mb": max(workers), "driver_mb": peak_mb("self")}
 
 
+def measure_auto(folder: Path) -> dict:
+    """CPU seconds of one method and of `auto`, one after the other, by two processes."""
+    scan = bw.scan(folder, bag="bag", target="y", chunk_rows=CHUNK_ROWS)
+    found = {}
+    for name in (METHOD, "auto"):
+        with watched() as seen, stream() as executor:
+            list(executor.executor.run(import_module, ["bagwise.out_of_core"] * WORKERS))
+            time.sleep(1)
+            before = sum(cpu for _, cpu in seen.values()) + time.process_time()
+            model = fit_scan(scan, name, executor=executor)
+            time.sleep(1)  # what is seen is a moment old
+            found[name] = sum(cpu for _, cpu in seen.values()) + time.process_time() - before
+    bags, y = fresh(SMALL)
+    return found | {"instances": scan.n_rows, "summary": model.summary(), "r2": r2_score(y, model.predict(bags))}
+
+
 def many_bags(millions: list[float], data: Path) -> None:
     """The table of `--bags`."""
     lines = []
@@ -226,8 +243,16 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "bagwise-scale", help="kept there")
     parser.add_argument("--json", type=Path, help="write what was measured here, too")
     parser.add_argument("--paper", type=Path, help="only compute, from what was measured")
+    parser.add_argument("--auto", type=float, help="only compare auto with one method, at so many million instances")
     parser.add_argument("--bags", type=float, nargs="+", help="only fit so many millions of small bags")
     options = parser.parse_args()
+    if options.auto:
+        row = apart(write(options.data / f"{options.auto:g}", round(options.auto * 1e6)), function=measure_auto)
+        one, several = (row[name] / row["instances"] * 1e6 for name in (METHOD, "auto"))
+        print(
+            f"CPU µs an instance: {METHOD} {one:.1f}, auto {several:.1f}, {several / one:.2f} times; R² {row['r2']:.3f}"
+        )
+        return print(row["summary"])
     if options.bags:
         return many_bags(options.bags, options.data)
     if options.paper:

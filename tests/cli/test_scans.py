@@ -66,11 +66,18 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     assert len(rows) == 40
 
 
-def test_unasked_the_method_is_the_papers_made_of_sums(lake, tmp_path):
+def test_unasked_the_method_is_auto(lake, tmp_path):
     result = run("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
-    assert "Fitting instance-kme:ridge: auto needs the table in memory." in result.output
-    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "instance-kme:ridge"
+    assert "by 5-fold cross-validation over bags" in result.output
+    assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    expected = bw.load_model(tmp_path / "m.bagwise").predict(bags)
+    to_folder = ("--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "parts")
+    assert run("predict", tmp_path / "m.bagwise", lake, *to_folder).exit_code == 0
+    written = pq.read_table(tmp_path / "parts")
+    found = dict(zip(written["site"].to_pylist(), written["prediction"].to_pylist(), strict=True))
+    np.testing.assert_allclose([found[one] for one in bags.ids.tolist()], expected, rtol=1e-9)
 
 
 def test_rows_can_be_chosen(lake, tmp_path):

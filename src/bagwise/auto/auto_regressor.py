@@ -199,6 +199,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
         bags = self.prepare(bags)
+        if not hasattr(self, "fold_models_"):
+            raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory to have them")
         return self._blended(self.fold_models_, bags)
 
     def summary(self) -> str:

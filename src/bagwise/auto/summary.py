@@ -40,18 +40,22 @@ def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossVal
     if not trial.done:
         return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
     loss = cv.loss(trial.held_out)
-    (error, se), (level, _) = _error(loss, cv.metric), _error(best, cv.metric)
+    root = np.sqrt(len(loss))
+    moments = loss.mean(), loss.std() / root, best.mean(), (loss - best).std() / root
+    return row | error_columns(*map(float, moments), metric=cv.metric) | seconds
+
+
+def error_columns(loss: float, se: float, best: float, gap_se: float, *, metric: str = "rmse") -> dict[str, float]:
+    """Error and difference to the best member, with standard errors over bags, from the mean losses of both.
+
+    ``se`` and ``gap_se`` are the standard errors of the loss and of what it is above that of the best.
+    """
+    if metric == "mae":
+        return {"error": loss, "error_se": se, "difference": loss - best, "difference_se": gap_se}
+    error, level = float(np.sqrt(loss)), float(np.sqrt(best))
     # d√m = dm / 2√m, between the two
-    slope = 1.0 if cv.metric == "mae" else (error + level) or 1.0
-    difference_se = (loss - best).std() / np.sqrt(len(loss)) / slope
-    errors = {"error": error, "error_se": se, "difference": error - level, "difference_se": float(difference_se)}
-    return row | errors | seconds
-
-
-def _error(loss: np.ndarray, metric: str) -> tuple[float, float]:
-    """The metric, and its standard error over bags."""
-    mean, se = float(loss.mean()), float(loss.std() / np.sqrt(len(loss)))
-    return (mean, se) if metric == "mae" else (float(np.sqrt(mean)), se / (2 * np.sqrt(mean) or 1.0))
+    columns = {"error": error, "error_se": se / (2 * error or 1.0), "difference": error - level}
+    return columns | {"difference_se": gap_se / ((error + level) or 1.0)}
 
 
 def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation) -> dict:
@@ -227,8 +231,13 @@ def _setting(model) -> str:
         f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
         f"{sklearn.__version__}, seed {model.random_state}): {tried} methods of multiple instance regression were "
         f"compared on {data['bags']:,} training bags ({data['instances']:,} instances, {data['features']:,} features) "
-        f"by {model.fold_.max() + 1}-fold cross-validation over bags{groups}."
+        f"by {_count_folds(model)}-fold cross-validation over bags{groups}."
     )
+
+
+def _count_folds(model) -> int:
+    """Of a model of a scan, the folds of single bags are not known."""
+    return model.n_folds_ if hasattr(model, "n_folds_") else model.fold_.max() + 1
 
 
 def _chosen(model) -> str:

@@ -82,7 +82,6 @@ def fit(
             raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
-            method = scans.method_for(context, method, messages)
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 treatment = "impute" if missing == "impute" else "refuse"
                 unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)

@@ -142,7 +142,8 @@ def predict(
             scans.refuse_options(context, *in_memory)
             with scans.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
-                columns = scans.predict(fitted, table, asked, where, out, executor, messages, level=level)
+                shown = {"level": level, "shown": as_json}
+                columns = scans.predict(fitted, table, asked, where, out, executor, messages, **shown)
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one

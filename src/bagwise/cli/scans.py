@@ -13,7 +13,6 @@ from bagwise.cli import options as o
 # What a scan takes of the columns.
 COLUMNS = ("bag", "target", "features", "ignore", "groups", "weights", "bag_features", "categories", "dates")
 COLUMNS += ("missing", "fill_values")
-METHOD = "instance-kme:ridge"
 # Options of fit that need the whole table in memory.
 IN_MEMORY = ("time_budget", "metric", "work", "report", "decimal", "keep", "targets")
 
@@ -73,20 +72,17 @@ def _given(context: typer.Context, name: str) -> bool:
     return context.get_parameter_source(name).name == "COMMANDLINE"
 
 
-def method_for(context: typer.Context, name: str, messages) -> str:
-    """The method asked for; by default one that is fitted from sums, for auto is not."""
-    if _given(context, "method"):
-        return name
-    messages.show(f"Fitting {METHOD}: auto needs the table in memory.")
-    return METHOD
-
-
 def fit(unfitted, name: str, scan, executor, *, seed: int) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
     from bagwise.cli.fit import summarise_fit, with_interval_text
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed)
+    if hasattr(model, "leaderboard"):
+        scores = {"rmse": model.scores_["rmse"], "r2": model.scores_["explained"]}
+        scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}
+        texts = {"paragraph": model.paragraph(), "summary": model.summary()}
+        return model, found.describe(), {"method": name, "bags": found.n_bags, "held_out": scores} | texts
     summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
     return model, found.describe(), with_interval_text(summary, model)
 
@@ -100,9 +96,13 @@ def predict(
     executor,
     messages,
     *,
-    level: float | None = None,
+    level: float | None,
+    shown: bool,
 ) -> dict:
-    """A row per bag, with its interval if the model has any; to a folder of Parquet files if ``out`` has no ending."""
+    """A row per bag, with its interval if the model has any.
+
+    To a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``.
+    """
     import bagwise as bw
     from bagwise.io.table_output import own_name
 
@@ -116,6 +116,8 @@ def predict(
         found = bw.predict_scan(model, scan, level=level, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
+        if not shown:  # they need not fit into memory
+            return {}
     known = {"prediction": found.values, "lower": found.lower, "upper": found.upper}
     lists = {name: values.tolist() for name, values in known.items() if values is not None}
     return {own_name(columns.get("bag"), "bag", list(lists)): found.ids.tolist()} | lists

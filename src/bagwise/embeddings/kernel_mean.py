@@ -116,6 +116,10 @@ ROUNDING = 64 * np.finfo(float).eps
 LEAST_TOLERANCE = 1e-6
 
 
+class NarrowKernelError(ValueError):
+    """A kernel that no short series of polynomials follows."""
+
+
 class KernelMean(Embedding):
     r"""The mean of k(·, x) over the instances x of a bag, as a row of numbers.
 
@@ -304,7 +308,7 @@ class KernelMean(Embedding):
         self._set_range(*(np.array([one]) / self.spread_ for one in (low, high, mean, spread)))
         self.kernel_ = self._kernel
         if not self._try_series(1):
-            raise ValueError(
+            raise NarrowKernelError(
                 f"{self.kernel_} is too narrow for predictions from {low:.4g} to {high:.4g}, their spread being "
                 f"{spread:.4g}; widen the bandwidth, or look for outliers"
             )

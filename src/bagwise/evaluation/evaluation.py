@@ -128,8 +128,8 @@ LARGEST = 2**28  # numbers in the training rows of one group of cells whose netw
 
 def evaluate(
     bags,
-    y,
-    methods,
+    y=None,
+    methods=None,
     *,
     repeats: int | None = None,
     folds: int = 5,
@@ -158,7 +158,11 @@ def evaluate(
     Parameters
     ----------
     bags, y : Bags and one target per bag
-        Bags that carry groups are split by group.
+        Bags that carry groups are split by group. A scan (`bagwise.scan`) has its targets: ``evaluate(scan,
+        methods=[...])`` compares methods of `fit_scan` by RMSE, MAE and R², one deal of folds unless ``repeats`` says
+        more. Heads are fitted without each fold, and choose their settings on the other folds; what goes before them
+        (scales, bandwidths, out-of-fold predictions) is fitted once to all bags. No predictions of single bags are
+        kept.
     methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
     repeats, folds, fold, split, random_state : the protocol, see `make_splits`
         Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
@@ -212,6 +216,14 @@ def evaluate(
     >>> results.summary()["cells"].to_list()
     [5]
     """
+    if type(bags).__module__.startswith("bagwise.out_of_core"):
+        from bagwise.evaluation.scan_evaluation import evaluate_scan  # here: a table in memory needs none of it
+
+        how = {"repeats": repeats, "folds": folds, "metric": metric, "random_state": random_state, "name": name}
+        others = {"y": y, "fold": fold, "split": split, "by": by, "out": out, "origin": origin, "device": device}
+        return evaluate_scan(bags, methods, executor=executor or executor_for(n_jobs), **how, **others)
+    if y is None or methods is None:
+        raise TypeError("evaluate needs bags, their targets and methods: evaluate(bags, y, ['aggregated'])")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     bags = compared(bags)  # a held-out bag far from the others is expected here: no warning
     missing = "impute" if bags.has_missing else "refuse"  # of methods that are given by name

@@ -425,9 +425,9 @@ class Results:
         numbers: dict[tuple, int] = {}
 
         def scored(split: tuple) -> tuple:
-            """The bags that any of its cells scores; the split itself where every cell failed or is to come."""
+            """The bags that any of its cells scores; the split itself where they are not known (of a scan)."""
             cells = (self.cell(method, split) for method in self.methods)
-            return next((tuple(cell["bags"]) for cell in cells if cell), split)
+            return next((tuple(cell["bags"]) for cell in cells if cell and cell["bags"]), split)
 
         return np.array([numbers.setdefault(scored(split), len(numbers)) for split in self.splits])
 

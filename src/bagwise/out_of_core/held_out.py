@@ -189,7 +189,8 @@ class ErrorSums(NamedTuple):
     squares: np.ndarray
 
     def merge(self, other: ErrorSums) -> ErrorSums:
-        return ErrorSums(*(a + b for a, b in zip(self, other, strict=True)))
+        arrays = (a + b for a, b in zip(self[1:], other[1:], strict=True))
+        return ErrorSums(self.n + other.n, *arrays)
 
 
 def error_sums(passes: Passes, columns: list[str]) -> dict[int, ErrorSums]:

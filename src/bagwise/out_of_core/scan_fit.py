@@ -99,10 +99,12 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     scan : Scan
         By `bagwise.scan`, with a target.
     name : str or estimator
-        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own; or
-        `Intervals` of one, of kind "cv+" (a fit per fold, and one of all bags) or "split" (one fit). Scores are of at
-        most 10,000 bags, drawn by a hash of their ids; where there are no more, the intervals are those of a fit in
-        memory (for "split" with ``scale="none"``; the scale "bag" is fitted on half of the bags that were held out).
+        A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. "auto"
+        compares them on folds of bags, all in passes of one fit, and blends those that earn their place; what it
+        returns is an `AutoRegressor`, with ``summary()`` and ``leaderboard()``. Or `Intervals` of a method, of kind
+        "cv+" (a fit per fold, and one of all bags) or "split" (one fit). Scores are of at most 10,000 bags, drawn by a
+        hash of their ids; where there are no more, the intervals are those of a fit in memory (for "split" with
+        ``scale="none"``; the scale "bag" is fitted on half of the bags that were held out).
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -139,6 +141,10 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, wo
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
         fit = partial(fit_and_survey, executor=executor, random_state=random_state, work=work)
         return fit_intervals(scan, name, fit, executor=executor, work=work)
+    if isinstance(name, str) and name == "auto":
+        from bagwise.out_of_core.scan_auto import fit_auto  # it is made of what is here
+
+        return fit_auto(scan, executor=executor, random_state=random_state, work=work)
     whole: Any = made(name, random_state, scan)
     imputation, model = without_imputation(whole)
     with ExitStack() as stack:
@@ -237,7 +243,7 @@ def made(name, random_state: int, scan: Scan | None = None):
     if not _summable(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
-            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}"
+            f"{what} cannot be fitted from sums over rows; methods that can are {', '.join(summable_methods())}, auto"
         )
     return model
 

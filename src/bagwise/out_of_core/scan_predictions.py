@@ -13,6 +13,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from bagwise.auto import AutoRegressor
+from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.bags.validation import name_bags
@@ -105,8 +107,9 @@ def predict_scan(
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
-    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes. An interval is no sum:
-    it is made of whole bags, for which a chunk is held at once, and the rows of bags that lie in more than one chunk.
+    `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes. Members of `auto` are
+    predicted together, and blended. An interval is no sum: it is made of whole bags, for which a chunk is held at once,
+    and the rows of bags that lie in more than one chunk.
 
     Parameters
     ----------
@@ -154,15 +157,14 @@ def predict_scan(
                 raise ValueError(
                     f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first"
                 )
-        stages, last = _steps(model)
         if intervals is not None:
             values, firsts = _predict_whole(passes, intervals, level)
         else:
-            if stages and isinstance(stages[0], Imputation):
-                compare_columns(_columns(scan), stages[0])
-                seen, stages = impute(stages[0], passes), stages[1:]
-                passes = stack.enter_context(Passes(seen, executor, work=work))
-            values, firsts = _predict(passes, stages, last)
+            if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Imputation):
+                compare_columns(_columns(scan), model.steps[0][1])
+                passes = stack.enter_context(Passes(impute(model.steps[0][1], passes), executor, work=work))
+                model = model[1:]
+            values, firsts = _predict(passes, model)
         _warn_of_far(passes, firsts)
         scan.warn_of_new_files()
         if out is None:
@@ -215,13 +217,6 @@ def _of_bounds(shard: Shard) -> tuple[np.ndarray, ...]:
     return values, np.asarray(shard["sizes"]), lower, upper
 
 
-def _steps(model) -> tuple[list, Any]:
-    """The stages of a fitted model, and the regressor at the end."""
-    if not isinstance(model, Pipeline):
-        return [], model
-    return [step for _, step in model.steps[:-1]], unwrapped(model.steps[-1][1])
-
-
 def _columns(scan: Scan) -> Bags:
     """A bag with the columns of the scan, to be compared with those of training."""
     names, beside = list(scan.feature_names), {}
@@ -230,19 +225,132 @@ def _columns(scan: Scan) -> Bags:
     return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
-def _predict(passes: Passes, stages: list, last) -> tuple[Callable, list]:
+class Term(NamedTuple):
+    """A part of a prediction: that of one model, kept within limits, times a weight."""
+
+    weight: float
+    model: Any
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
+    @property
+    def stages(self) -> list:
+        return list(self.model[:-1]) if isinstance(self.model, Pipeline) else []
+
+    @property
+    def last(self):
+        return unwrapped(self.model[-1]) if isinstance(self.model, Pipeline) else self.model
+
+    @property
+    def kind(self) -> str | None:
+        """How it is known of a scan."""
+        stages, last = self.stages, self.last
+        if isinstance(last, MeanTarget):
+            return "constant"
+        linear = isinstance(last, AggregateGP) or getattr(last, "additive_", False)
+        if all(by_rows(stage) for stage in stages) and linear:
+            return "sum"
+        return "moments" if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last) else None
+
+
+def _terms(model) -> list[Term]:
+    """The models of a blend by auto, or the model itself."""
+    if not isinstance(model, AutoRegressor):
+        return [Term(1.0, model)]
+    if getattr(model, "imputation_", None) is not None or len(model.routing_.columns):
+        raise ValueError(
+            "this model of auto fills in missing values, or takes columns as covariates, which is not done piece by "
+            "piece; load the table and use model.predict"
+        )
+    models = [(model.weights_[name] / len(some), one) for name, some in model.models_.items() for one in some]
+    return [Term(weight, unwrapped(one), model.range_) for weight, one in models]
+
+
+def _predict(passes: Passes, model) -> tuple[Callable, list]:
     """How a shard makes predictions of what it keeps; and the far values of every chunk."""
-    if all(by_rows(stage) for stage in stages) and (isinstance(last, AggregateGP) or getattr(last, "additive_", False)):
-        names = list(passes.scan.feature_names), list(passes.scan.covariates)
-        firsts = list(passes.meet(_alone, stages, last, names))
-        passes.by_shard(keep_tally)
-        return partial(_total, mean=getattr(last, "aggregate", "mean") == "mean"), firsts
-    if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last):
-        return _from_statistics(passes, stages[0], last)
-    raise ValueError(
-        "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
-        "load the table and use model.predict, or fit a model with bagwise.fit_scan"
-    )
+    terms, scan = _terms(model), passes.scan
+    kinds = [term.kind for term in terms]
+    if None in kinds:
+        raise ValueError(
+            "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
+            "load the table and use model.predict, or fit a model with bagwise.fit_scan"
+        )
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    columns = _columns(scan)
+    compare_columns(columns.spread() if _sees_spread(first) else columns, first)
+    alone = [term.model for term, kind in zip(terms, kinds, strict=True) if kind == "sum"]
+    names = list(scan.feature_names), list(scan.covariates)
+    firsts = list(passes.meet(_alone, alone, first, names))
+    passes.by_shard(_keep_sums)
+    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
+        if kind == "moments":
+            (stage,), head = term.stages, term.last
+            sum_statistics(head.embedding_, passes, Prepare(stage))
+            view = View(kept=np.flatnonzero(head.embedding_.varies_))
+            if head.beside_ is not None:
+                passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
+                view = view._replace(beside=head.beside_, covariates="scaled")
+            passes.by_shard(_by_head, head.head_, view, f"term-{number}")
+    return partial(_blended, parts=_parts(terms, kinds)), firsts
+
+
+def _sees_spread(first) -> bool:
+    """Whether covariates of the bags were columns of the instances to what new bags are given to first."""
+    return not first.n_covariates_in_
+
+
+class Part(NamedTuple):
+    """Where a shard finds a part of the prediction of a bag."""
+
+    weight: float
+    limits: tuple[float, float]
+    column: str | None = None
+    place: int | None = None  # among the sums over instances
+    mean: bool = True
+    constant: float = 0.0
+
+    def __call__(self, shard: Shard) -> np.ndarray:
+        if self.place is not None:
+            values = shard["alone"][:, self.place] / (shard["totals"] if self.mean else 1)
+        else:
+            values = np.full(len(shard), self.constant) if self.column is None else np.asarray(shard[self.column])
+        return self.weight * np.clip(values, *self.limits)
+
+
+def _parts(terms: list[Term], kinds: list[str | None]) -> list[Part]:
+    parts = []
+    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
+        part = Part(term.weight, term.limits)
+        if kind == "constant":
+            part = part._replace(constant=term.last.mean_)
+        elif kind == "moments":
+            part = part._replace(column=f"term-{number}")
+        else:
+            mean = getattr(term.last, "aggregate", "mean") == "mean"
+            part = part._replace(place=kinds[:number].count("sum"), mean=mean)
+        parts.append(part)
+    return parts
+
+
+def _keep_sums(shard: Shard) -> None:
+    keep_tally(shard)
+    shard.keep("alone", shard.gather("alone"))
+
+
+def _blended(shard: Shard, *, parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
+    return np.sum([part(shard) for part in parts], axis=0), np.asarray(shard["sizes"])
+
+
+def _by_head(shard: Shard, head, view: View, column: str) -> None:
+    shard.keep(column, head.predict(view(shard)))
+
+
+def _keep_covariates(shard: Shard, scaler, names) -> None:
+    def differ(ids, mask):
+        raise ValueError(
+            f"{name_bags(ids, mask)} more than one value in a column of bag features ({', '.join(names)}); {ONE_IN_ALL}"
+        )
+
+    shard.keep("scaled", scaler.transform(shard.agree("covariates", differ)))
 
 
 def _has_moments(head) -> bool:
@@ -271,11 +379,6 @@ def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     columns = dict(zip((bag, *COLUMNS[: len(found) - 1]), found, strict=True))
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
-
-
-def _total(shard: Shard, *, mean: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions that are means or totals over instances, and sizes."""
-    return shard.gather("alone") / (shard["totals"] if mean else 1), np.asarray(shard["sizes"])
 
 
 class _FirstFar(NamedTuple):
@@ -309,16 +412,15 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
             firsts.setdefault(int(lowest), found)
 
 
-def _alone(chunk: Chunk, stages: list, last, names) -> Met:
+def _alone(chunk: Chunk, models: list, first, names) -> Met:
     """Of the bags of a chunk: how much there is of each, Σ of what every row is predicted alone, and far values.
 
     The predictions are summed by the weights of the rows.
     """
     ids, bag = chunk.bags()
-    tally, sums, marked = np.zeros((len(ids), 4)), np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
+    tally, sums, marked = np.zeros((len(ids), 4)), np.zeros((len(ids), len(models))), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
-    first, (features, covariates) = [*stages, last][0], names
-    exposed = getattr(last, "with_exposure_", False) and last.counts_exposure
+    features, covariates = names
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag, covariates=True):
         refuse_unusable(block, ids, chunk)
         tally += tally_of(block, len(ids))
@@ -326,60 +428,28 @@ def _alone(chunk: Chunk, stages: list, last, names) -> Met:
         if not len(block.bag):
             continue
         beside = {} if block.covariates is None else {"covariates": block.covariates, "covariate_names": covariates}
-        alone = Bags(block.X, np.arange(len(block.X) + 1), feature_names=features, **beside)
-        if exposed:  # what is predicted is proportional to the weight, and is no more to be multiplied by it
-            alone = alone if block.weight is None else alone.with_weights(block.weight)
-        found: Any = compared(alone)
-        for stage in stages:
-            found = stage.transform(found)
-        values = last.predict(found)
-        seen = alone if first.n_covariates_in_ else alone.spread()  # after predict, which has compared the columns
+        singles = compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=features, **beside))
+        seen = singles.spread() if _sees_spread(first) else singles
         _far(seen.instances, block.bag, first, list(seen.feature_names or ()), marked, firsts)
-        sums += sum_rows(block.bag, values[:, None], len(ids), None if exposed else block.weight)[:, 0]
-    return _met(ids, {"alone": sums, "tally": tally}, marked, firsts)
+        if models:
+            values = np.column_stack([_weighted(model, singles, block.weight) for model in models])
+            sums += sum_rows(block.bag, values, len(ids))
+    rows = {"alone": sums, "tally": tally}
+    if covariates and len(ids):
+        rows["covariates"] = chunk.of_bags(ids, bag).covariates
+    return _met(ids, rows, marked, firsts)
+
+
+def _weighted(model, singles: Bags, weight: np.ndarray | None) -> np.ndarray:
+    """What instances are predicted alone, times their weights."""
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if weight is None:
+        return model.predict(singles)
+    if getattr(last, "with_exposure_", False) and last.counts_exposure:  # what it predicts is proportional to them
+        return model.predict(singles.with_weights(weight))
+    return model.predict(singles) * weight
 
 
 def _met(ids, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
     far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
     return Met(ids, None, rows | {"far": marked}, far)
-
-
-def _from_statistics(passes: Passes, stage, head) -> tuple[Callable, list]:
-    names = list(passes.scan.feature_names)
-    compare_columns(_columns(passes.scan), stage)
-    firsts = list(passes.meet(_count, stage, names))
-    passes.by_shard(keep_tally)
-    sum_statistics(head.embedding_, passes, Prepare(stage))
-    view = View(kept=np.flatnonzero(head.embedding_.varies_))
-    if head.beside_ is not None:
-        passes.by_shard(_keep_covariates, stage.covariate_scaler_, passes.scan.covariates)
-        view = view._replace(beside=head.beside_)
-    return partial(_by_head, head=head.head_, view=view), firsts
-
-
-def _keep_covariates(shard: Shard, scaler, names) -> None:
-    def differ(ids, mask):
-        raise ValueError(
-            f"{name_bags(ids, mask)} more than one value in a column of bag features ({', '.join(names)}); {ONE_IN_ALL}"
-        )
-
-    shard.keep("covariates", scaler.transform(shard.agree("covariates", differ)))
-
-
-def _by_head(shard: Shard, *, head, view: View) -> tuple[np.ndarray, np.ndarray]:
-    return head.predict(view(shard)), np.asarray(shard["sizes"])
-
-
-def _count(chunk: Chunk, stage, names) -> Met:
-    ids, bag = chunk.bags()
-    if not len(ids):
-        return Met(ids)
-    tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
-    firsts: dict[int, FarValue] = {}
-    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        refuse_unusable(block, ids, chunk)
-        tally += tally_of(block, len(ids))
-        _far(block.X, block.bag, stage, names, marked, firsts)
-    covariates = chunk.of_bags(ids, bag).covariates
-    rows = {"tally": tally} | ({} if covariates is None else {"covariates": covariates})
-    return _met(ids, rows, marked, firsts)

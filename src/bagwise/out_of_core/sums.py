@@ -282,7 +282,7 @@ class View(NamedTuple):
     beside: CovariatesBeside | None = None
     covariates: str = "covariates"
 
-    def __call__(self, shard: Shard, bags: Any = slice(None)) -> np.ndarray:
+    def __call__(self, shard: Shard, bags: slice | np.ndarray = slice(None)) -> np.ndarray:
         rows = np.asarray(shard[self.column][bags])[:, self.kept]
         rows = rows if self.matrix is None else rows @ self.matrix
         return rows if self.beside is None else self.beside.join(rows, np.asarray(shard[self.covariates][bags]))
