@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
 from tests.helpers.cut_tables import METHODS, SHARED, cut, small
@@ -201,6 +202,17 @@ def test_a_bag_has_one_of_it_in_all_files(rows, chunk_rows, column, options, wor
         fit_scan(bw.scan(odd, bag="bag", target="y", features=["x0"], **options, chunk_rows=chunk_rows), "aggregated")
 
 
+def test_the_file_in_which_a_bag_differs_is_named(rows, tmp_path):
+    some = rows.slice(230, 40)
+    for name, part in (("a", some.slice(0, 20)), ("b", some.slice(20, 20))):
+        odd = part if name == "a" else change(part, "sun", 0, 7.0)
+        pq.write_table(odd.slice(0, 1) if name == "b" else odd, tmp_path / f"{name}.parquet")
+    source = bw.scan(tmp_path, bag="bag", target="y", features=["x0"], bag_features="sun")
+    bag = some["bag"][20].as_py()
+    with pytest.raises(ValueError, match=f"bag '{bag}' has more than one value .*sun.*. Another one is in .*b.parquet"):
+        fit_scan(source, "aggregated")
+
+
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_weights_that_are_none_are_named(rows, value):
     bag = rows["bag"][250].as_py()
@@ -246,6 +258,15 @@ def test_a_bag_without_a_row_that_counts_is_named(rows):
 def test_options_that_mean_nothing_to_a_scan(rows, options, words):
     with pytest.raises(ValueError, match=words):
         bw.scan(rows, bag="bag", target="y", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"bag_features": "sun"}, "covariates of bags"), ({"missing": "impute"}, "missing values")],
+)
+def test_auto_says_what_it_does_not_take(rows, options, words):
+    with pytest.raises(ValueError, match=f"auto on a scan takes no {words}; name a method that does"):
+        fit_scan(bw.scan(rows, bag="bag", target="y", features=["x0"], **options), "auto")
 
 
 def test_bags_drop_nothing(rows):

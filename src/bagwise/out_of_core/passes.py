@@ -470,7 +470,8 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
         named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
     if scan.bag_weights is not None:
         named["weight"] = f"bag weight in column {scan.bag_weights!r}"
-    facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
+    with naming_chunks(scan):
+        facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
     if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
     if facts.weight is not None:
@@ -595,10 +596,7 @@ class _Some(NamedTuple):
 
 def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
     def agreed(name: str) -> np.ndarray:
-        def differ(ids, mask):
-            raise ValueError(f"{name_bags(ids, mask)} more than one {named[name]}; {ONE_IN_ALL}")
-
-        return shard.agree(name, differ)
+        return one_in_all(shard, name, named[name])
 
     y, sizes = agreed("y"), keep_tally(shard)
     means = shard.gather("sums") / shard["totals"][:, None]
@@ -626,6 +624,32 @@ def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
 
 def _keep_importance(shard: Shard, mean: float) -> None:
     shard.keep("importance", shard["importance"] / mean)
+
+
+class Disagreement(ValueError):
+    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def one_in_all(shard: Shard, name: str, what: str) -> np.ndarray:
+    """The value of every bag, in which all chunks agree."""
+
+    def differ(ids, mask, chunk):
+        raise Disagreement(f"{name_bags(ids, mask)} more than one {what}; {ONE_IN_ALL}", chunk)
+
+    return shard.agree(name, differ)
+
+
+@contextmanager
+def naming_chunks(scan: Scan) -> Iterator[None]:
+    """Where a disagreement is known by the number of a chunk, say which it is: workers know no other."""
+    try:
+        yield
+    except Disagreement as error:
+        text, chunk = error.args
+        raise ValueError(f"{text}. Another one is in {scan.chunks[chunk].name}") from None
 
 
 def _agree_on_groups(shard: Shard, groups: str) -> None:

@@ -17,7 +17,6 @@ from bagwise.auto import AutoRegressor
 from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
-from bagwise.bags.validation import name_bags
 from bagwise.embeddings.summaries import Statistics
 from bagwise.execution.tasks import in_order
 from bagwise.explanations.explanation import by_rows, unwrapped
@@ -28,10 +27,11 @@ from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import (
     BLOCK_ROWS,
-    ONE_IN_ALL,
     Met,
     Passes,
     keep_tally,
+    naming_chunks,
+    one_in_all,
     refuse_unusable,
     sum_rows,
     tally_of,
@@ -287,7 +287,8 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
             sum_statistics(head.embedding_, passes, Prepare(stage))
             view = View(kept=np.flatnonzero(head.embedding_.varies_))
             if head.beside_ is not None:
-                passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
+                with naming_chunks(scan):
+                    passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
                 view = view._replace(beside=head.beside_, covariates="scaled")
             passes.by_shard(_by_head, head.head_, view, f"term-{number}")
     return partial(_blended, parts=_parts(terms, kinds)), firsts
@@ -345,12 +346,8 @@ def _by_head(shard: Shard, head, view: View, column: str) -> None:
 
 
 def _keep_covariates(shard: Shard, scaler, names) -> None:
-    def differ(ids, mask):
-        raise ValueError(
-            f"{name_bags(ids, mask)} more than one value in a column of bag features ({', '.join(names)}); {ONE_IN_ALL}"
-        )
-
-    shard.keep("scaled", scaler.transform(shard.agree("covariates", differ)))
+    what = f"value in a column of bag features ({', '.join(names)})"
+    shard.keep("scaled", scaler.transform(one_in_all(shard, "covariates", what)))
 
 
 def _has_moments(head) -> bool:
@@ -434,7 +431,7 @@ def _alone(chunk: Chunk, models: list, first, names) -> Met:
         if models:
             values = np.column_stack([_weighted(model, singles, block.weight) for model in models])
             sums += sum_rows(block.bag, values, len(ids))
-    rows = {"alone": sums, "tally": tally}
+    rows: dict[str, Any] = {"alone": sums, "tally": tally}
     if covariates and len(ids):
         rows["covariates"] = chunk.of_bags(ids, bag).covariates
     return _met(ids, rows, marked, firsts)
