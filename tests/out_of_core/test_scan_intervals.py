@@ -7,10 +7,13 @@ from numpy.testing import assert_allclose
 from tests.helpers.cut_tables import METHODS, cut, scanned, small
 
 import bagwise as bw
+from bagwise.bags import bag_folds
 from bagwise.execution import Serial
 from bagwise.instances import Imputation
 from bagwise.intervals import Intervals
+from bagwise.kernels import Gaussian
 from bagwise.out_of_core import fit_scan, predict_scan, scan_intervals, whole_bags
+from bagwise.regressors import RidgePath
 
 KINDS = [{"kind": "cv+", "folds": 3}, {"kind": "split", "scale": "none"}]
 
@@ -65,6 +68,33 @@ def test_missing_values_weights_and_covariates(table):
     assert_allclose(mine.predict_interval(bags), wanted, rtol=1e-7)
     found = predict_scan(mine, source)
     assert_allclose(np.column_stack([found.lower, found.upper]), wanted, rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["aggregated", pytest.param("instance-kme:ridge", marks=pytest.mark.slow)])
+def test_ridge_heads_from_sums_of_folds(name, table, tmp_path):
+    """The naive reference: rows of all bags, and a ridge on those of the other folds."""
+    how = {"bag": "bag", "target": "y", "features": ["x0", "x1", "x2"]}
+    bags, y = bw.load(table, **how)
+    method = small(name).set_params(head__head=RidgePath(penalties=(0.01,)), head__grid=None)
+    if name != "aggregated":
+        method.set_params(head__grid={"kernel": [Gaussian(2.0)]})
+    mine = fit_scan(bw.scan(table, **how, chunk_rows=500), Intervals(method, folds=4, level=0.6, refit=False))
+    fold = bag_folds(bags, 4)
+    whole = method.fit(bags, y)
+    rows, offset = whole["head"].embedding_.fit_transform(seen := whole[:-1].fit_transform(bags, y)), 0.0
+    if name != "aggregated":
+        offset = np.add.reduceat(seen.instances[:, 0], seen.offsets[:-1]) / seen.sizes
+    expected = np.empty(len(y))
+    for k in range(4):
+        ridge = RidgePath(penalties=(0.01,)).fit(rows[fold != k], (y - offset)[fold != k])
+        expected[fold == k] = ridge.predict(rows[fold == k])
+    assert_allclose(np.sort(mine.residuals_), np.sort(y - offset - expected), rtol=1e-6, atol=1e-9)
+    assert len(mine.left_out_.models) == 4
+    assert bw.intervals.coverage(y, mine.predict_interval(bags)) > 0.5
+    bw.save_model(mine, tmp_path / "m.bagwise")
+    assert (bw.load_model(tmp_path / "m.bagwise").predict_interval(bags) == mine.predict_interval(bags)).all()
+    with pytest.raises(ValueError, match="refit=False takes ridge heads from sums of folds, and EvidenceRidge is none"):
+        fit_scan(bw.scan(table, **how), Intervals("blr:rows", refit=False))
 
 
 def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):

@@ -90,7 +90,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
     refit : {"auto", True, False}
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
-        more than its penalty (see Notes).
+        more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold, from
+        sums of one fit.
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional

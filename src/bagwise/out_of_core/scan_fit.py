@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -102,9 +103,10 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. "auto"
         compares them on folds of bags, all in passes of one fit, and blends those that earn their place; what it
         returns is an `AutoRegressor`, with ``summary()`` and ``leaderboard()``. Or `Intervals` of a method, of kind
-        "cv+" (a fit per fold, and one of all bags) or "split" (one fit). Scores are of at most 10,000 bags, drawn by a
-        hash of their ids; where there are no more, the intervals are those of a fit in memory (for "split" with
-        ``scale="none"``; the scale "bag" is fitted on half of the bags that were held out).
+        "cv+" (a fit per fold, and one of all bags; with ``refit=False`` one fit, for ridge heads) or "split" (one fit).
+        Scores are of at most 10,000 bags, drawn by a hash of their ids; where there are no more, the intervals are
+        those of a fit in memory (for "split" with ``scale="none"``: the scale "bag" is fitted on half of the bags that
+        were held out).
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -134,8 +136,14 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     return fit_and_survey(scan, name, executor=executor, random_state=random_state, work=work)[0]
 
 
-def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, work=None) -> tuple[object, Survey]:
-    """The model of `fit_scan`, and what was found of the bags on the way."""
+def fit_and_survey(
+    scan: Scan, name, *, executor=None, random_state: int = 0, work=None, after: Callable | None = None
+) -> tuple[object, Survey]:
+    """The model of `fit_scan`, and what was found of the bags on the way.
+
+    ``after`` is for `Intervals` from sums of folds: ``after(passes, survey)`` gives a `HeldOut`, which is told the
+    heads without each fold.
+    """
     if isinstance(name, Intervals):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
@@ -154,7 +162,10 @@ def fit_and_survey(scan: Scan, name, *, executor=None, random_state: int = 0, wo
         seen = seen.spread() if sees_spread(model) else seen
         passes = stack.enter_context(Passes(seen, executor, seed=fold_seed(model), work=work))
         found = survey(passes, *samplings(model))
-        model = fit_surveyed(model, passes, found)
+        held_out = None if after is None else after(passes, found)
+        model = fit_surveyed(model, passes, found, held_out)
+        if held_out is not None:
+            held_out.finish()
     if imputation is not None:
         model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
         n = len(imputation.medians_)  # without the share of missing values

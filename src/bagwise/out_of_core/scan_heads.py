@@ -68,7 +68,7 @@ def _ridges(
             sums, without = _sums(passes, one.view, job, held_out)
             if held_out is not None:
                 heads = {k: Linear(*ridge.path(own).coefficient_path()) for k, own in without.items()}
-                held_out.take([Candidates(one.view, heads, plus=offset)], keep=True)
+                held_out.take([Candidates(one.view, heads, plus=offset, embedding=one.embedding)], keep=True)
             yield from _judged(passes, [(one, ridge, ridge.path(sums))], job)
         return
     settings = list(embedded)
@@ -117,11 +117,10 @@ def _sums(passes: Passes, view: View, job: _Judge, held_out: HeldOut | None) -> 
 
 def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], offset: str | None) -> Candidates:
     """The candidates of a setting whose rows are a product, for the rows before it."""
-    ridge, matrix, heads = head.fresh_head(), np.asarray(one.view.matrix), {}
-    for k, sums in without.items():
-        coef, intercept = ridge.path(sums.through(matrix)).coefficient_path()
-        heads[k] = Linear(matrix @ coef, intercept)
-    return Candidates(one.view._replace(matrix=None), heads, plus=offset)
+    ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
+    heads = {k: Linear(*ridge.path(sums.through(matrix)).coefficient_path()) for k, sums in without.items()}
+    before = {k: Linear(matrix @ coef, intercept) for k, (coef, intercept) in heads.items()}
+    return Candidates(one.view._replace(matrix=None), before, plus=offset, embedding=one.embedding, heads=heads)
 
 
 def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +17,17 @@ from sklearn.base import clone
 
 from bagwise.bags.checks import compared, remember_columns, remember_range
 from bagwise.bags.folds import count_folds
-from bagwise.intervals.calibration import Calibration, FoldModels
+from bagwise.intervals.calibration import Calibration, FoldModels, with_last
 from bagwise.intervals.conformal import FEWEST, Intervals, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
 from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.held_out import FOLD, Candidates, Folds, HeldOut
 from bagwise.out_of_core.passes import Met, Passes, Survey, refuse_no_target
 from bagwise.out_of_core.shards import Deal, Shard, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.out_of_core.whole_bags import MOST_VALUES, SelectedChunk, gather_pieces, number_bags
+from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors.pipeline import last_step
 
 MOST_BAGS = 10_000  # with a score; the quantile of so many has a standard error of 0.3 % of coverage at level 0.9
 FEW_BAGS = 500  # have a score, however many instances they have
@@ -37,6 +41,12 @@ def fit_intervals(scan: Scan, intervals: Intervals, fit, *, executor=None, work=
     if intervals.kind == "jackknife+":
         raise ValueError("kind='jackknife+' leaves out every bag by itself, a fit for each; take 'cv+' or 'split'")
     split = intervals.kind == "split"
+    if intervals.refit is False and not split:
+        last = last_step(replace_method(intervals, scan).method)
+        if not isinstance(last, EmbeddingRidge):
+            raise ValueError(
+                f"refit=False takes ridge heads from sums of folds, and {type(last).__name__} is none; leave it out"
+            )
     if split and intervals.scores == "quantile":
         raise ValueError("scores='quantile' with kind='split' looks at all bags at once; take kind='cv+'")
     method_of(replace_method(intervals, scan))  # refused before any pass
@@ -57,11 +67,16 @@ def fit_intervals(scan: Scan, intervals: Intervals, fit, *, executor=None, work=
         numbers, bags, y = found.bags(scan)
         part = _parts_of(passes, numbers)
         bags = compared(bags)
-        without = [] if split else range(n_parts)
-        models = [fit(_without(passes, k), method)[0] for k in without]
-        fitted, survey = fit(_without(passes, 0) if split else scan, method)
-    held_out = FoldModels(tuple(models or [fitted])).held_out(bags, np.zeros(len(bags), int) if split else part)
-    calibration = Calibration(fitted, FoldModels(tuple(models or [fitted])), np.arange(len(bags)), part, held_out)
+        if not split and intervals.refit is False:
+            names = passes.by_shard(_own_names, add=_merged)
+            keys = np.array([names[one] for one in numbers.tolist()], dtype=np.uint64)
+            fitted, survey, left_out, part, held_out = _by_fold_sums(scan, method, fit, n_parts, keys)
+        else:
+            models = [] if split else [fit(_without(passes, k), method)[0] for k in range(n_parts)]
+            fitted, survey = fit(_without(passes, 0) if split else scan, method)
+            left_out = FoldModels(tuple(models or [fitted]))
+            held_out = left_out.held_out(bags, np.zeros(len(bags), int) if split else part)
+    calibration = Calibration(fitted, left_out, np.arange(len(bags)), part, held_out)
     remember_columns(intervals, bags)
     intervals.n_bags_in_ = n_bags
     n = intervals.n_features_in_
@@ -70,6 +85,64 @@ def fit_intervals(scan: Scan, intervals: Intervals, fit, *, executor=None, work=
     intervals.lacking_ = lacking(intervals.level, _units(bags), noun, intervals.kind)
     intervals.keep(calibration, bags, np.asarray(y))
     return intervals, survey
+
+
+def _by_fold_sums(scan: Scan, method, fit, n_parts: int, keys: np.ndarray) -> tuple:
+    """One fit, and the heads without each fold from the sums of the others.
+
+    Model, survey and fold models; and of the bags with these hashes of their ids, the fold and the prediction. What
+    comes before the head is that of all bags; instances of training bags are predicted out of fold there, too.
+    """
+    told: list[Any] = []
+
+    def after(passes: Passes, survey: Survey) -> _Told:
+        told.append(_Told(passes, Folds(passes, survey, n_parts, clipped=False), keys))
+        return told[0]
+
+    fitted, survey = fit(scan, method, after=after)
+    found = told[0]
+    models = tuple(_with_head(fitted, *found.head_of(k)) for k in sorted(found.chosen))
+    part, held_out = zip(*(found.held[key] for key in keys.tolist()), strict=True)
+    return fitted, survey, FoldModels(models), np.array(part), np.array(held_out)
+
+
+class _Told(HeldOut):
+    """Held-out predictions, of which those of some bags, by the hashes of their ids, come here."""
+
+    def __init__(self, passes: Passes, folds: Folds, keys: np.ndarray):
+        super().__init__(passes, folds, "held")
+        self.keys = np.sort(keys)
+
+    def finish(self) -> None:
+        super().finish()
+        self.held = self.passes.by_shard(_held_of, self.keys, add=_merged)
+
+
+def _held_of(shard: Shard, keys: np.ndarray) -> dict[int, tuple[int, float]]:
+    own, fold, held = _id_hashes(shard), np.asarray(shard[FOLD]), np.asarray(shard["held"])
+    rows = np.flatnonzero(np.isin(own, keys))
+    return dict(zip(own[rows].tolist(), zip(fold[rows].tolist(), held[rows].tolist(), strict=True), strict=True))
+
+
+def _own_names(shard: Shard) -> dict[int, int]:
+    numbers = np.asarray(shard["shown"])
+    rows = np.flatnonzero(numbers >= 0)
+    return dict(zip(numbers[rows].tolist(), _id_hashes(shard)[rows].tolist(), strict=True))
+
+
+def _id_hashes(shard: Shard) -> np.ndarray:
+    """The part of the names that is of the ids."""
+    names = np.array(shard["names"]).view(np.uint8).reshape(len(shard), -1)
+    return names[:, 8:16].copy().view(">u8")[:, 0].astype(np.uint64)
+
+
+def _with_head(fitted, candidates: Candidates, coef: np.ndarray, intercept: float):
+    """The model with another head; all else is shared."""
+    ridge = copy(last_step(fitted))
+    head = copy(ridge.head_)
+    head.coef_, head.intercept_ = coef, intercept
+    ridge.embedding_, ridge.beside_, ridge.head_ = candidates.embedding, candidates.view.beside, head
+    return with_last(fitted, ridge)
 
 
 def replace_method(intervals: Intervals, scan: Scan) -> Intervals:
