@@ -21,6 +21,7 @@ class Rates:
     worker_bytes: float
     network_bytes: float  # from and to the driver, in a fit, per instance
     fold_bytes: float  # the sums of a chunk
+    row_bytes: float  # the row of a bag
     file_bytes: float  # per instance
     bags: float  # per instance
     chunk_rows: int
@@ -43,6 +44,7 @@ class Rates:
             worker_bytes=max(large["workers_mb"]) * 1e6,
             network_bytes=sum(one["sent"] + one["received"] for one in passes) / n,
             fold_bytes=large["passes"]["fold_sums"]["received"],
+            row_bytes=8 * (large.get("length") or 192),
             file_bytes=large["folder_mb"] * 1e6 / n,
             bags=large["bags"] / n,
             chunk_rows=found["machine"]["chunk_rows"],
@@ -64,6 +66,9 @@ class Rates:
         yield "memory of a worker", waiting, lambda N, M: size(r.worker_bytes + r.fold_bytes * log2(N / r.measured))
         held = f"{size(r.base_bytes)} + B x {r.driver_bytes:,.0f} bytes"
         yield "memory of the driver", held, lambda N, M: size(r.base_bytes + N * r.bags * r.driver_bytes)
+        # from two chunks, for files are cut in two, and once whole
+        kept = f"B x 3 x {r.row_bytes:,.0f} bytes"
+        yield "the folder `work`, a fit", kept, lambda N, M: size(N * r.bags * 3 * r.row_bytes)
         moved = f"N x {r.network_bytes:.1f} bytes"
         yield "network of the driver, a fit", moved, lambda N, M: size(N * r.network_bytes)
         yield "the same at 10 Gbit/s", "/ 1.25 GB/s", lambda N, M: duration(N * r.network_bytes / LINK)

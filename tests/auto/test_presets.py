@@ -179,6 +179,12 @@ def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
     whole = (tmp_path / "m.bagwise").stat().st_size
     assert table.iloc[0] == table.iloc[1:].sum() and 0.3 * whole < table.iloc[0] < whole
     assert {name for name in table.index[1:] if table[name] > 0} == set(model.models_)
+    before, predicted = table.iloc[0], model.predict(bags)
+    model.forget_folds()
+    np.testing.assert_array_equal(model.predict(bags), predicted)
+    assert model.leaderboard()["file_bytes"].iloc[0] < 0.5 * before
+    with pytest.raises(ValueError, match="let go of its fold models"):
+        model.predict_folds(bags)
     own = AutoRegressor(TWO, folds=3).fit(bags, y).leaderboard().set_index("member")["file_bytes"]
     assert own["first"] != own["first"]  # no model file can hold it
 

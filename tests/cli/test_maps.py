@@ -110,7 +110,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
         assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
     for match, arguments in (
         ("both name groups; give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
-        ("in degrees, which are no lengths; project them first", ("--blocks", "10", "--out", tmp_path / "a.csv")),
+        ("in degrees, which are not lengths; project them first", ("--blocks", "10", "--out", tmp_path / "a.csv")),
         ("'a.tif' should end in .parquet or .csv", ("--out", tmp_path / "a.tif")),
         ("two columns would be called 'red'", ("--id", "red", "--out", tmp_path / "a.csv")),
     ):

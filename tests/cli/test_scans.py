@@ -67,7 +67,8 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
 
 
 def test_unasked_the_method_is_auto(lake, tmp_path):
-    result = run("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "m.bagwise")
+    options = ("--engine", "stream", "--n-jobs", 1, "--paper", "--out", tmp_path / "m.bagwise")
+    result = run("fit", lake, *COLUMNS, *options)
     assert result.exit_code == 0, result.output
     assert "by 5-fold cross-validation over bags" in result.output
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"

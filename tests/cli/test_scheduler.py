@@ -79,4 +79,4 @@ def test_a_scheduler_that_is_not_there_is_told_in_one_line_before_any_work(table
     assert result.exit_code == 1 and not list(tmp_path.iterdir())
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in " ".join(result.stderr.split())
     wrong = run(*command, "--scheduler", "here")
-    assert wrong.exit_code == 1 and "'here' is no address of a Dask scheduler" in " ".join(wrong.stderr.split())
+    assert wrong.exit_code == 1 and "'here' is not the address of a Dask scheduler" in " ".join(wrong.stderr.split())

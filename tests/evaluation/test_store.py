@@ -246,7 +246,7 @@ def test_a_damaged_plan_is_named_and_written_again(tmp_path, ran, damage):
     path = tmp_path / "plan.json"
     path.write_text(damage(path.read_text()) if callable(damage) else damage, encoding="latin-1")
     with pytest.raises(
-        ValueError, match=r"plan\.json is no plan of an evaluation, or is damaged; the command that made"
+        ValueError, match=r"plan\.json is not a plan of an evaluation, or is damaged; the command that made"
     ):
         Results.load(tmp_path)
     with pytest.warns(UserWarning, match=r"plan\.json is damaged, or no plan; it is written again") as caught:

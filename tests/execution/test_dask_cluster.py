@@ -19,7 +19,9 @@ def enter(*arguments, **options):
 
 @pytest.mark.parametrize("address", ["nonsense", "", "http://here:1", "tcp://here", "tcp://a b:1"])
 def test_no_address(address):
-    with pytest.raises(ValueError, match=r"is no address of a Dask scheduler; one looks like tcp://10\.0\.0\.1:8786"):
+    with pytest.raises(
+        ValueError, match=r"is not the address of a Dask scheduler; one looks like tcp://10\.0\.0\.1:8786"
+    ):
         enter(address)
 
 

@@ -105,7 +105,7 @@ REFUSED = [pytest.param(name, marks=[pytest.mark.slow] * (name != "statistics"))
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_methods_are_refused(name):
     model = bw.method(name).fit(BAGS, Y)
-    with pytest.raises(ValueError, match="is no sum over instances.* methods that can: aggregated, instance-mean"):
+    with pytest.raises(ValueError, match="is not a sum over instances.* methods that can: aggregated, instance-mean"):
         bw.predict_subset(model, BAGS, "age > 40")
 
 

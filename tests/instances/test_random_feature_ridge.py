@@ -201,10 +201,10 @@ def test_many_rows_without_groups_are_dealt_to_ten_folds(monkeypatch):
     X, y, _ = make_bags(UNEQUAL)
     monkeypatch.setattr(module, "MANY_ROWS", 100)
     ridge = RandomFeatureRidge(FourierFeatures(20))
-    fold = ridge._row_folds(X)
+    fold = ridge._row_folds(X, y)
     assert np.ptp(np.bincount(fold)) <= 1 and len(np.bincount(fold)) == 10
     order = np.random.default_rng(3).permutation(len(y))
-    np.testing.assert_array_equal(ridge._row_folds(X[order]), fold[order])
+    np.testing.assert_array_equal(ridge._row_folds(X[order], y[order]), fold[order])
     assert ridge.fit(X, y).penalty_ == ridge.fit(X[order], y[order]).penalty_
 
 

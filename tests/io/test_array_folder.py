@@ -103,7 +103,7 @@ def test_every_misuse_names_the_way_out(tmp_path, arrays, clinical):
         bw.from_folder(folder, clinical, **how, unmatched="keep")
     with pytest.raises(ValueError, match="missing must be 'refuse', 'impute' or 'keep', not 'drop-instances'"):
         bw.from_folder(folder, clinical, **how, missing="drop-instances")
-    with pytest.raises(ValueError, match=r"S0\.npz is no table; give a \.csv"):
+    with pytest.raises(ValueError, match=r"S0\.npz is not a table; give a \.csv"):
         bw.from_folder(folder, folder / "S0.npz", **how)
 
 

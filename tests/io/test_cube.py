@@ -215,6 +215,12 @@ def test_every_misuse_names_the_way_out(cube, zones):
         bw.from_cube("none.nc", zones)
 
 
+def test_an_archive_is_no_table_of_targets(tmp_path, cube, zones):
+    np.savez(tmp_path / "yields.npz", yields=np.ones(3))
+    with pytest.raises(ValueError, match="yields.npz is not a table with named columns; give a .csv or .parquet"):
+        bw.from_cube(cube, zones, time="year", id="zone", target="yield", targets=tmp_path / "yields.npz")
+
+
 def test_a_bag_without_a_value_is_refused_or_dropped(cube, zones):
     cube["ndvi"][1] = np.nan
     how = {"time": "year", "id": "zone", "variables": "ndvi"}

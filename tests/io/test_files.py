@@ -85,7 +85,7 @@ def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library
         bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
 
 
-@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+@pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library):
     monkeypatch.setattr(reading, "find_spec", only(library))
@@ -99,7 +99,7 @@ def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library)
 # Lines of more than a megabyte by long values, and by many: to have 60,000 columns takes seconds in every library.
 @pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 @pytest.mark.parametrize("sites", [["7", "8", "7"], ["a", "b", "a"]], ids=["whole ids", "text ids"])
-@pytest.mark.parametrize("columns", [600, pytest.param(60_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("columns", [600, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, monkeypatch, library, sites, columns):
     """Ids that look like numbers are read twice, and the second reading called such a file damaged."""
     monkeypatch.setattr(reading, "find_spec", only(library))
@@ -357,7 +357,7 @@ def test_matlab_files_of_version_4(tmp_path):
     for content, words in [
         (whole[:-1], "a matrix claims 288 bytes, and 287 are left"),
         (struct.pack("<5i", 0, 10**9, 10**9, 0, 0), "claims 8,000,000,000,000,000,000 bytes, and 0 are left"),
-        (struct.pack("<5i", 60, 1, 3, 0, 0), "type 60, of 1 x 3 numbers, is none that MATLAB writes"),
+        (struct.pack("<5i", 60, 1, 3, 0, 0), "type 60, of 1 x 3 numbers, is not one that MATLAB writes"),
         (struct.pack("<5i", 0, -1, 3, 0, 0), "of -1 x 3 numbers"),
     ]:
         path.write_bytes(content)
@@ -503,7 +503,7 @@ def test_archives_cut_short(tmp_path, kept):
         bw.load(tmp_path / "t.npz")
 
 
-@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+@pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_the_first_call_of_the_readme(frame, expected):
     bags, y = bw.load(frame, bag="site", target="aod")
     assert len(bags) == 8 and y.tolist() == expected[1].tolist()

@@ -110,7 +110,7 @@ def test_single_precision_is_compared_in_single_precision():
     assert bags.dtype == np.float32 and np.isnan(bags.instances).sum() == 4
 
 
-@pytest.mark.filterwarnings("ignore:.*(and left out|and were dropped)")
+@pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_fill_values_in_lists_in_the_target_and_in_archives(tmp_path):
     lists = pd.DataFrame({"site": [0, 1], "red": [[0.1, -9999.0], [0.3, 0.2]], "aod": [0.5, -9999.0]})
     with pytest.raises(ValueError, match="target"):

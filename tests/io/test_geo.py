@@ -58,7 +58,7 @@ def test_misuse_of_blocks_names_the_way_out(rng):
     for size in (0, -5.0, np.nan, "10 km", None):
         with pytest.raises(ValueError, match="size must be a length above zero, in the units of the zones, not"):
             bw.geo.blocks(zones, size)
-    with pytest.raises(ValueError, match=r"in degrees, which are no lengths; project them first: zones\.to_crs\("):
+    with pytest.raises(ValueError, match=r"in degrees, which are not lengths; project them first: zones\.to_crs\("):
         bw.geo.blocks(zones.to_crs("EPSG:4326"), 0.1)
     zones.loc[1, "geometry"] = None
     with pytest.raises(ValueError, match=r"zone 1 \(and 0 others\) has no polygon, so it lies in no block"):

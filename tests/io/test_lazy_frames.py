@@ -38,11 +38,11 @@ def test_a_lazy_frame_gives_the_bags_of_the_table_without_its_other_columns(tabl
 
 
 def test_without_named_features_texts_and_ignored_columns_are_not_computed(table):
-    with pytest.warns(UserWarning, match=r"column 'note' \(String\) is not numbers, and left out"):
+    with pytest.warns(UserWarning, match=r"column 'note' \(String\) is not numeric and was left out"):
         expected, _ = bw.load(table, bag="site", target="aod", ignore=["area"])
     lazy = table.lazy().with_columns(*refused("area"))
     lazy = lazy.with_columns(pl.col("area").cast(pl.String).alias("note"))
-    with pytest.warns(UserWarning, match=r"column 'note' \(String\) is not numbers, and left out"):
+    with pytest.warns(UserWarning, match=r"column 'note' \(String\) is not numeric and was left out"):
         bags, _ = bw.load(lazy, bag="site", target="aod", ignore=["area"])
     assert bags == expected and bags.feature_names == ("red", "nir", "wet")
 

@@ -298,7 +298,7 @@ def test_stored_bags_are_checked_like_those_of_a_user(tmp_path):
 def test_another_protocol_of_skops_is_refused(tmp_path):
     for protocol in (0, 1, 3, True, None):
         refused(resealed(small_file(), lambda plan, arrays, p=protocol: plan.update(protocol=p)), "protocol", tmp_path)
-    refused(resealed(small_file(), lambda plan, arrays: [plan]), "its plan is no plan of a model", tmp_path)
+    refused(resealed(small_file(), lambda plan, arrays: [plan]), "its plan is not that of a model", tmp_path)
 
     def only_the_pool(plan, arrays):
         pool = {**steps_of(plan)[0], "protocol": 2}

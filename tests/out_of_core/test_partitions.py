@@ -119,7 +119,7 @@ def test_urls(dataset, protocol):
 def test_urls_that_lead_nowhere():
     with pytest.raises(ValueError, match="nowhere://dataset names no file system that fsspec knows"):
         scan("nowhere://dataset", bag="site")
-    with pytest.raises(ValueError, match="memory:///t.csv is no Parquet file; folders, URLs and"):
+    with pytest.raises(ValueError, match="memory:///t.csv is not a Parquet file; folders, URLs and"):
         bw.load("memory://t.csv", bag="site")
 
 
@@ -260,7 +260,9 @@ def test_folders_without_parquet(tmp_path):
     for read in (scan, bw.load):
         with pytest.raises(FileNotFoundError, match=r"has no Parquet file .*, but 1 other, such as .*a.csv; tables of"):
             read(tmp_path, bag="site")
-    with pytest.raises(ValueError, match=r"a.csv is no Parquet file; .* polars.scan_csv\('table.csv'\).sink_parquet"):
+    with pytest.raises(
+        ValueError, match=r"a.csv is not a Parquet file; .* polars.scan_csv\('table.csv'\).sink_parquet"
+    ):
         scan(tmp_path / "a.csv", bag="site")
     with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file; .* is not one"):
         part(0).to_parquet(tmp_path / "a.parquet")

@@ -53,6 +53,6 @@ def test_the_benchmark_runs(tmp_path):
     assert "passes of a fit" in done.stdout
     found = json.loads(out.read_text())
     assert max(found["agreement"].values()) < 1e-9
-    assert [row["instances"] for row in found["rows"]] == [20_000, 20_000, 40_000, 40_000, *[20_000] * 4]
+    assert [row["instances"] for row in found["rows"]] == [20_000, 20_000, 40_000, 40_000, *[20_000] * 5]
     assert all(row["same"] for row in found["rows"] if row["engine"] == "dask")
     assert all(row["r2"] > 0.5 and 100 < row["workers_mb"][0] < 900 for row in found["rows"])

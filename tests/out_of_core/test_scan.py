@@ -13,7 +13,7 @@ import bagwise as bw
 from bagwise.out_of_core import Scan, scan
 
 # `load`, with which scans are compared, names the columns of text that it leaves out.
-pytestmark = pytest.mark.filterwarnings("ignore:.*not numbers, and left out")
+pytestmark = pytest.mark.filterwarnings("ignore:.*not numeric and w")
 
 RNG = np.random.default_rng
 

@@ -1,4 +1,4 @@
-"""`AutoRegressor`: many methods on the same folds of bags, and an honest blend of those that earn their place."""
+"""`AutoRegressor`: many methods on the same folds of bags, and a blend of those that lower the held-out error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PREDICTORS = ("refit", "fold-mean")
 
 
 class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""Try a small, diverse set of methods on folds of bags, and blend those that earn their place.
+    r"""Try a small, diverse set of methods on folds of bags, and blend those that lower the held-out error.
 
     No single method wins: which one does depends on how the target arises (a mean, a shape, one key instance, noisy
     views of one thing). Every member m is fitted without each fold of bags in turn (groups stay together, in all inner
@@ -199,9 +199,19 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
         bags = self.prepare(bags)
-        if not hasattr(self, "fold_models_"):
-            raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory to have them")
+        if not getattr(self, "fold_models_", None):
+            if hasattr(self, "n_folds_"):
+                raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory for them")
+            raise ValueError(
+                "this model has let go of its fold models (forget_folds, fit --no-intervals); fit it again"
+            )
         return self._blended(self.fold_models_, bags)
+
+    def forget_folds(self) -> AutoRegressor:
+        """Let go of the models without each fold, which intervals alone need: a file of the model is then a sixth."""
+        check_is_fitted(self)
+        self.fold_models_ = {}
+        return self
 
     def summary(self) -> str:
         """What was tried, how well it did, what was chosen, and what would probably help: a text to print."""

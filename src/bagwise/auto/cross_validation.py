@@ -160,28 +160,23 @@ class CrossValidation:
 
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
-        return [
-            fit[0] for fit in self._fits([(member, np.zeros(len(self.y), dtype=bool), False) for member in members])
-        ]
+        none = np.zeros(len(self.y), dtype=bool)
+        return [model for model, *_ in self._fits([(member, none, False) for member in members])]
 
     def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
         """Fill in the trial, and tell what became of it: status and reason."""
         member = trial.member
-        if member.lacks:
-            return "skipped", member.lacks
-        pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
-        racing = bool(member.costly and self.race and rivals)
-        if not self._has(member, pairs[:1], racing) and (why := self._too_long(member, reserve)):
+        if why := self._too_long(member, reserve):
             return "skipped", why
+        pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
         predictions = np.full(self.deals.shape, np.nan)
-        if racing:
+        if member.costly and self.race and rivals:
             self._fit_pairs(trial, pairs[:1], predictions, first=True)
             if why := self.useless(predictions[0], rivals):
                 return "dropped", why
             if member.make_first is None:
                 del pairs[0]
-                known = self._has(member, pairs)
-                if not known and (why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1)):
+                if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1):
                     return "skipped", why
             else:
                 trial.models.clear()
@@ -234,11 +229,14 @@ class CrossValidation:
         none = np.zeros(len(self.y), dtype=bool)
         return self.kept is not None and all(self.kept.has(self.kept.key(member, none)) for member in members)
 
-    def _has(self, member: Member, pairs: list[tuple[int, int]], first=False) -> bool:
-        """Whether its fits without these folds are kept: then they take no time, and were let in before."""
+    def _is_kept(self, member: Member, *, begun: bool) -> bool:
+        """Whether the first fit of a member is kept, or all of them if it is begun: they were let in before."""
         if self.kept is None:
             return False
-        return all(self.kept.has(self.kept.key(member, self.deals[deal] == k, first)) for deal, k in pairs)
+        kept, folds = self.kept, [deal == k for deal in self.deals for k in range(self.folds)]
+        if begun:
+            return all(kept.has(kept.key(member, held_out)) for held_out in folds)
+        return any(kept.has(kept.key(member, folds[0], first)) for first in (False, True))
 
     def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
         """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
@@ -256,10 +254,8 @@ class CrossValidation:
         found = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
         for *_, elapsed in found.values():
             self.clock.advance(elapsed)
-        left, step = (
-            [pair for pair in zip(keys, tasks, strict=True) if pair[0] not in found],
-            effective_n_jobs(self.n_jobs),
-        )
+        left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
+        step = effective_n_jobs(self.n_jobs)
         for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
             some = left[at : at + step]
             for (key, _), fit in zip(some, run([task for _, task in some]), strict=True):
@@ -273,12 +269,12 @@ class CrossValidation:
             return Parallel(n_jobs=self.n_jobs)(tasks)
 
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
-        """Why the member does not fit into what is left of the budget; empty if it does.
+        """Why the member is not tried: it lacks a package, or does not fit into what is left of the budget.
 
         ``each`` are the seconds of one fit. If they are not known, a fit to a few bags tells.
         """
-        if self.clock.budget is None or member.always:
-            return ""
+        if member.lacks or self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
+            return member.lacks
         if self.clock.left <= reserve:
             return "no time was left"
         if each is None:

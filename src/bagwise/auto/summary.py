@@ -122,7 +122,7 @@ def _file_bytes(model, name: str) -> float:
     """What the models of a member take in a model file, those without each fold included; NaN if none can hold them."""
     from bagwise.model_files.plan_nodes import write  # for this alone
 
-    models = {id(one): one for one in (*model.models_[name], *model.fold_models_[name])}
+    models = {id(one): one for one in (*model.models_[name], *model.fold_models_.get(name, ()))}
     try:
         return sum(len(part) for one in models.values() for part in write(one).values())
     except ValueError:

@@ -67,6 +67,33 @@ def count_units(bags: Bags) -> int:
     return int(units_of(bags).max()) + 1
 
 
+def some_of(chosen, X, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple:
+    """Some samples (bags or rows), their targets and their weights, if any: what a model without a fold learns from.
+
+    Examples
+    --------
+    >>> some_of([0, 2], np.eye(3), np.array([1.0, 2.0, 3.0]), None)[1:]
+    (array([1., 3.]), None)
+    """
+    return X[chosen], y[chosen], None if sample_weight is None else sample_weight[chosen]
+
+
+def row_units(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The unit of every row, which is left out as one: rows that are the same, with the same target, are one unit.
+
+    A copy that stays would tell the target of the one left out; so a row of weight two is a row that came twice.
+
+    Examples
+    --------
+    >>> row_units(np.array([[1.0], [2.0], [1.0]]), np.array([0.5, 0.5, 0.5])).tolist()
+    [0, 1, 0]
+    """
+    if len(np.unique(y)) == len(y):
+        return np.arange(len(y))
+    place: dict[bytes, int] = {}
+    return np.array([place.setdefault(row.tobytes(), len(place)) for row in np.column_stack([X, y])])
+
+
 def count_folds(folds: int | str, n_units: int, noun: str) -> int:
     if folds == "each":
         folds = n_units

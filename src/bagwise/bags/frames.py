@@ -125,7 +125,7 @@ class ArrayColumns:
     of_bags: tuple = ()
     siblings: dict = {}
 
-    def __init__(self, arrays: dict[str, np.ndarray], fill_values=()):
+    def __init__(self, arrays: dict[Any, np.ndarray], fill_values=()):
         self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
         self.names = list(arrays)
         self.n_rows = len(next(iter(arrays.values())))

@@ -48,13 +48,15 @@ class TrainingProfile:
     """
 
     def __init__(self, bags: Bags, *, means_within: tuple | None = None):
+        from bagwise.bags.folds import units_of  # here, for it imports scikit-learn: loading stays light
+
         bags = _counting(bags.spread())
         self.names = None if bags.feature_names is None else list(bags.feature_names)
         self.of_means = means_within is not None
         lows, highs = _bag_ranges(bags)
         extremes = means_within or (np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0))
         self.range = np.array(extremes)
-        unit = _units(bags)
+        unit = units_of(bags)
         self.n_bags, self.n_units = len(bags), int(unit.max()) + 1
         if self.n_units < FEWEST:
             return
@@ -154,12 +156,6 @@ def _counting(bags: Bags) -> Bags:
     kept = bags.weights > 0
     offsets = np.concatenate([[0], np.cumsum(segment_sum(kept.astype(np.int64), bags.offsets))])
     return bags._with(instances=bags.instances[kept], offsets=offsets, weights=bags.weights[kept], kept=None)
-
-
-def _units(bags: Bags) -> np.ndarray:
-    from bagwise.bags.folds import units_of  # here, for it imports scikit-learn: loading stays light
-
-    return units_of(bags)
 
 
 def _some_bags(bags: Bags) -> np.ndarray:

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
-from bagwise.cli.check import check
-from bagwise.cli.data_files import arrays, datasets, raster
+from bagwise.cli.data_files import arrays, check, datasets, raster
 from bagwise.cli.evaluate import demo, evaluate, learning_curve, report
 from bagwise.cli.fit import fit
 from bagwise.cli.methods import methods
@@ -38,7 +37,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Multiple instance regression: bags of feature vectors in, one number per bag out."""

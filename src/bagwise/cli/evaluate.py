@@ -117,7 +117,9 @@ def evaluate(
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
     metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
-    by: Annotated[str | None, typer.Option(help="Column to score apart by, and no feature. Example: --by site")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Column to score separately by; not a feature. Example: --by site")
+    ] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
@@ -295,7 +297,10 @@ def demo(
         if results.failures:
             raise ValueError("{0}, fold {2}: {3}".format(*results.failures[0]))
         print_scores(results, console)
-        held_out = {name: _by_bag(results.prediction_rows(name), data.ids) for name in METHODS}
+        held_out = {}
+        for name in METHODS:
+            found = {row["bag"]: row["prediction"] for row in results.prediction_rows(name)}
+            held_out[name] = [found[bag] for bag in data.ids.tolist()]
         columns = {"bag": data.ids.tolist(), "instances": data.sizes.tolist(), "target": y.tolist()}
         write_table(out / "predictions.csv", columns | held_out)
         console.print(f"\nWrote {out / 'predictions.csv'}")
@@ -307,11 +312,6 @@ def demo(
         model = bw.method("instance-kme:single", random_state=seed, n_jobs=-1).fit(data, y)
         replace_file(out / "demo.png", lambda path: demo_picture(path, data, y, held_out["instance-kme"], model))
         console.print(f"Wrote {out / 'demo.png'}")
-
-
-def _by_bag(rows: list[dict], ids) -> list[float]:
-    found = {row["bag"]: row["prediction"] for row in rows}
-    return [found[bag] for bag in ids.tolist()]
 
 
 def report(
@@ -349,7 +349,8 @@ def learning_curve(
         str, typer.Option(callback=o.known_methods, help="A method, or method:preset. Example: --method instance-kme")
     ] = "aggregated",
     over: Annotated[
-        Literal["bags", "instances"], typer.Option(help="What there would be more of. Example: --over instances")
+        Literal["bags", "instances"],
+        typer.Option(help="More bags, or more instances per bag. Example: --over instances"),
     ] = "bags",
     size: Annotated[
         list[float] | None,
@@ -364,9 +365,9 @@ def learning_curve(
     weights: o.Weights = None,
     bag_feature: o.BagFeatures = None,
     decimal: o.Decimal = None,
-    repeats: Annotated[int, typer.Option(min=1, help="More narrow the interval. Example: --repeats 10")] = 5,
+    repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
-    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error that falls.")] = "rmse",
+    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error metric.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

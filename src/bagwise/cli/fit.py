@@ -30,13 +30,13 @@ def fit(
     ] = True,
     scores: Annotated[
         Literal["absolute", "quantile"],
-        typer.Option(help="What intervals are made of; quantile: asymmetric ones. Example: --scores quantile"),
+        typer.Option(help="quantile gives asymmetric intervals. Example: --scores quantile"),
     ] = "absolute",
     time_budget: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
     metric: Annotated[
-        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto makes small; default rmse.")
+        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto minimises; default rmse.")
     ] = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
@@ -107,6 +107,9 @@ def fit(
             model = model if y.ndim == 1 else bw.MultiTarget(model)
             with messages.fit_progress(model, method):
                 model.fit(bags, y)
+            if not intervals:
+                for one in getattr(model, "estimators_", [model]):
+                    getattr(one, "forget_folds", lambda: None)()
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
             training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)
@@ -254,9 +257,10 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
         known = ~np.isnan(y)
         parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
         of = {target: summarise(one, name, column[here]) for target, one, column, here in parts}
-        texts = {
-            what: _titled(of, what) for what in ("paragraph", "summary") if any(what in one for one in of.values())
-        }
+        texts = {}
+        for what in ("paragraph", "summary"):
+            titled = [f"{target}: {one[what]}" for target, one in of.items() if what in one]
+            texts |= {what: "\n\n".join(titled)} if titled else {}
         return {"method": name, "bags": len(y), "targets": of} | texts
     found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
@@ -305,10 +309,6 @@ def with_interval_text(summary: dict, model) -> dict:
         f"of bags, {_SCORES[model.scores]}."
     )
     return summary | {"level": model.level, "paragraph": summary["paragraph"] + text}
-
-
-def _titled(summaries: dict[str, dict], what: str) -> str:
-    return "\n\n".join(f"{target}: {one[what]}" for target, one in summaries.items() if what in one)
 
 
 def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:

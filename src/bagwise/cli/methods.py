@@ -6,7 +6,6 @@ To import the catalogue itself means to import scikit-learn, a second and more, 
 
 from __future__ import annotations
 
-import inspect
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,21 +97,18 @@ def _row(card: Card) -> str:
 
 
 def _card(card: Card) -> str:
+    from bagwise.methods.catalogue import first_sentence
+
     lines = [f"## {card.name}", "", card.idea, "", f"- Assumes: {card.assumes}.", f"- Source: {card.cites}."]
     lines.append(f"- Cost: {card.cost}.")
     if card.needs:
         lines.append(f"- Needs the extra `{card.needs}`: `pip install 'bagwise[{card.needs}]'`.")
     lines.append("- Presets:")
-    lines += [f"  - `{name}`: {_first_sentence(factory)}" for name, factory in card.presets.items()]
+    lines += [f"  - `{name}`: {first_sentence(factory)}" for name, factory in card.presets.items()]
     if card.search_space:
         lines.append("- Worth searching from outside:")
         lines += [f"  - `{name}`: {_values(values)}" for name, values in card.search_space.items()]
     return "\n".join(lines) + "\n"
-
-
-def _first_sentence(factory) -> str:
-    text = inspect.getdoc(getattr(factory, "func", factory)) or ""
-    return " ".join(text.split("\n\n")[0].split())
 
 
 def _values(values: list) -> str:

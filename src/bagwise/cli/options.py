@@ -22,16 +22,14 @@ Targets = Annotated[
     Path | None,
     typer.Option(help="A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"),
 ]
-Categories = Annotated[
-    list[str] | None, typer.Option(help="Column of levels, such as a crop; or auto. Example: --categories crop")
-]
+Categories = Annotated[list[str] | None, typer.Option(help="Categorical column, or auto. Example: --categories crop")]
 Dates = Annotated[list[str] | None, typer.Option(help="Column of dates, as season and year. Example: --dates sown")]
-Groups = Annotated[str | None, typer.Option(help="Column of what bags share. Example: --groups patient")]
+Groups = Annotated[str | None, typer.Option(help="Column of groups, kept together in folds. Example: --groups patient")]
 Features = Annotated[
     list[str] | None,
     typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),
 ]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column that is no feature. Example: --ignore year")]
+Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out of the features. Example: --ignore year")]
 Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
 Missing = Annotated[
     Treatment, typer.Option(help="What happens to rows with missing values; impute: the method fills them in.")
@@ -43,13 +41,11 @@ FillValues = Annotated[
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
 Exposure = Annotated[
     str | None,
-    typer.Option(
-        help="Column of what an instance adds to a sum, or how many it stands for. Example: --exposure people"
-    ),
+    typer.Option(help="Column of exposures, such as the people an instance stands for. Example: --exposure people"),
 ]
 Aggregate = Annotated[
     Literal["mean", "sum"] | None,
-    typer.Option(help="What a target is of its instances, for aggregate-gp. Example: --aggregate sum"),
+    typer.Option(help="How a target aggregates its instances, for aggregate-gp. Example: --aggregate sum"),
 ]
 Likelihood = Annotated[
     Literal["gaussian", "poisson", "binomial"] | None,
@@ -57,7 +53,7 @@ Likelihood = Annotated[
 ]
 Keep = Annotated[
     list[str] | None,
-    typer.Option(help="Column that goes into --instances, and is no feature. Example: --keep barcode"),
+    typer.Option(help="Column to carry along to --instances; not a feature. Example: --keep barcode"),
 ]
 Decimal = Annotated[
     Literal[".", ","] | None, typer.Option(help="The decimal sign of numbers in text. Example: --decimal ,")
@@ -123,7 +119,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no message
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Resume = Annotated[
     bool,
-    typer.Option("--resume", help="Refuse if nothing was begun in --out; the same command goes on without it, too."),
+    typer.Option("--resume", help="Fail if --out has no run to go on with."),
 ]
 
 

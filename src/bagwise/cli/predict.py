@@ -72,7 +72,7 @@ def predict(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
     table: o.Tables,
-    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
+    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if its name differs from fit.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Predictions as .csv, .parquet or .gpkg, or a folder; default: csv on stdout.")
     ] = None,
@@ -89,7 +89,7 @@ def predict(
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
     novelty: Annotated[
-        bool, typer.Option("--novelty", help="Columns that tell how much every bag is like those of training.")
+        bool, typer.Option("--novelty", help="Add columns that compare every bag with the training bags.")
     ] = False,
     quantile: Annotated[
         list[float] | None,
@@ -97,12 +97,12 @@ def predict(
     ] = None,
     target: Annotated[list[str] | None, typer.Option(help="Column of known targets, to score against.")] = None,
     targets: o.Targets = None,
-    missing: Annotated[o.Treatment | None, typer.Option(help="As for fit, if not the same.")] = None,
+    missing: Annotated[o.Treatment | None, typer.Option(help="As in fit, if it differs.")] = None,
     fill_value: o.FillValues = None,
     keep: o.Keep = None,
     decimal: o.Decimal = None,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="In csv, an apostrophe before ids such as =1+1: no formulas.")
+        bool, typer.Option("--spreadsheet-safe", help="In csv, put an apostrophe before ids such as =1+1.")
     ] = False,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -317,7 +317,7 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
             raise
     frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
     if frame is None:
-        raise ParameterError("targets", f"{path.name} is no table with named columns; give a .csv or .parquet")
+        raise ParameterError("targets", f"{path.name} is not a table with named columns; give a .csv or .parquet")
     wanted = {how.get("bag"), *_of_bag(how)}
     needed = frame.select([name for name in frame.columns if name in wanted])
     bags, y = bw.load(o.sources(tables), **how, **({"targets": needed} if len(needed.columns) > 1 else {}))
@@ -347,8 +347,8 @@ def _print(columns: dict) -> None:
 def importance(
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
     table: o.Tables,
-    target: Annotated[str | None, typer.Option(help="Column of targets, if called otherwise than at fit.")] = None,
-    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if called otherwise than at fit.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column of targets, if its name differs from fit.")] = None,
+    bag: Annotated[str | None, typer.Option(help="Column of bag ids, if its name differs from fit.")] = None,
     group: Annotated[
         list[str] | None,
         typer.Option(help="Columns that are exchanged together. Example: --group angles=sza,vza"),
@@ -357,12 +357,12 @@ def importance(
         list[str] | None,
         typer.Option(help="What is exchanged: whole, mean or spread; default all three. Example: --part whole"),
     ] = None,
-    metric: Annotated[Literal["rmse", "mae"], typer.Option(help="The error that rises.")] = "rmse",
-    repeats: Annotated[int, typer.Option(min=1, help="Exchanges of every column.")] = 5,
+    metric: Annotated[Literal["rmse", "mae"], typer.Option(help="The error metric.")] = "rmse",
+    repeats: Annotated[int, typer.Option(min=1, help="How often every column is exchanged.")] = 5,
     out: Annotated[
         Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")
     ] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of what bags share, if not that of fit.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of groups, if not that of fit.")] = None,
     decimal: o.Decimal = None,
     n_jobs: o.Jobs = None,
     seed: o.Seed = 0,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from bagwise.first_use import exported
 
 if TYPE_CHECKING:
-    from bagwise.datasets.aerosol import make_aerosol
     from bagwise.datasets.published import (
         LawPosterior,
         law_bayes_optimal,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
         make_modes,
         make_outlier2,
     )
-    from bagwise.datasets.simulations import make_districts, make_instance_map, make_problem
+    from bagwise.datasets.simulations import make_aerosol, make_districts, make_instance_map, make_problem
 
 __all__ = [
     "LawPosterior",
@@ -39,8 +38,8 @@ __all__ = [
 __getattr__, __dir__ = exported(
     __name__,
     {
-        "aerosol": ("make_aerosol",),
         "simulations": (
+            "make_aerosol",
             "make_districts",
             "make_instance_map",
             "make_problem",

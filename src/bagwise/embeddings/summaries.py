@@ -190,7 +190,7 @@ class Statistics(Pool):
             if name not in known or known[name][0] not in (bags.feature_names or ()):
                 there = ", ".join(map(repr, known)) or "none"
                 raise ValueError(
-                    f"by={name!r} is no category of the instances (there is {there}); load the bags with "
+                    f"by={name!r} is not a category of the instances (there is {there}); load the bags with "
                     f"categories=[{name!r}]"
                 )
         return [known[name] for name in wanted]

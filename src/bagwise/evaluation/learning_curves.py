@@ -121,7 +121,9 @@ def learning_curve(
     if len(entries) != 1:
         raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
     entries = [on_device(entries[0], device)]
-    _refuse_no_uncertainty(entries[0].make(random_state), metric)
+    estimator = entries[0].make(random_state)
+    if metric == "crps" and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
+        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
     if over == "bags":
         unit = units_of(bags)
         wanted = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
@@ -129,7 +131,11 @@ def learning_curve(
     else:
         wanted = _shares(sizes, bags)
         data, target = thinned(bags, wanted, random_state), np.tile(y, len(wanted))
-        parts = [_moved(split, share, at * len(bags)) for split in splits for at, share in enumerate(wanted)]
+        parts = [
+            Split(split.repeat, f"{split.fold} of share {share:g}", split.train + by, split.test + by)
+            for split in splits
+            for by, share in zip(range(0, len(wanted) * len(bags), len(bags)), wanted, strict=True)
+        ]
     how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
     plan = make_plan(data, target, entries, parts, **how)
     plan.record["learning_curve"] = {"over": over, "sizes": wanted}
@@ -140,11 +146,6 @@ def learning_curve(
     if out is not None:
         write_table(Folder(out).path / "learning_curve.csv", curve.as_dict())
     return curve
-
-
-def _refuse_no_uncertainty(estimator, metric: str) -> None:
-    if metric == "crps" and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
-        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
 
 
 def _named(method):
@@ -203,10 +204,6 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
             train = np.sort(order[: ends[np.searchsorted(ends, size)]])
             parts.append(Split(split.repeat, f"{split.fold} of {size} bags", train, split.test))
     return parts
-
-
-def _moved(split: Split, share: float, by: int) -> Split:
-    return Split(split.repeat, f"{split.fold} of share {share:g}", split.train + by, split.test + by)
 
 
 def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:

@@ -83,8 +83,8 @@ class Results:
         record = Folder(folder).read_plan()
         if record is None:
             raise ValueError(
-                f"{Path(folder) / 'plan.json'} is no plan of an evaluation, or is damaged; the command that made the "
-                "folder writes it again and keeps what is finished"
+                f"{Path(folder) / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made "
+                "the folder writes it again and keeps what is finished"
             )
         found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in found if cell is not None])

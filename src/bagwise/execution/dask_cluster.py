@@ -96,7 +96,7 @@ def _of_this_machine(distributed, n_workers):
 
 def _opened(distributed, address: str):
     if not ADDRESS.fullmatch(address):  # Dask would wait for it, or with none start workers here
-        raise ValueError(f"{address!r} is no address of a Dask scheduler; one looks like tcp://10.0.0.1:8786")
+        raise ValueError(f"{address!r} is not the address of a Dask scheduler; one looks like tcp://10.0.0.1:8786")
     try:
         return closing(distributed.Client(address, timeout=WAIT, set_as_default=False))
     except OSError as error:

@@ -46,7 +46,7 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     last, bags, column = _last_step(unwrapped(model), bags)
     if not isinstance(bags, Bags):
         return dict.fromkeys(VALUES)
-    if _is_average(last):
+    if isinstance(last, VotingRegressor) or all(hasattr(last, name) for name in BLEND):  # an average
         return dict.fromkeys(VALUES) | {"contributions": _averaged(last, bags), "instance_predictions": column}
     known = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
     if getattr(last, "additive_", None) is False:
@@ -88,10 +88,6 @@ def _predicts(stage) -> bool:
 
 def _ask(step, name: str, bags: Bags):
     return getattr(step, name)(bags) if hasattr(step, name) else None
-
-
-def _is_average(model) -> bool:
-    return isinstance(model, VotingRegressor) or all(hasattr(model, name) for name in BLEND)
 
 
 def _averaged(model, bags: Bags) -> np.ndarray | None:

@@ -216,7 +216,8 @@ def _predicted(model, bags: Bags) -> tuple[np.ndarray, np.ndarray | None]:
 
 def _refusal(model) -> str:
     return (
-        f"the prediction of this {type(model).__name__} is no sum over instances, each of which counts by itself (it "
-        "may look at the bag as a whole, or fill in missing values from it), so it says nothing of a part of a bag; "
+        f"the prediction of this {type(model).__name__} is not a sum over instances, each of which counts by itself "
+        "(it may look at the bag as a whole, or fill in missing values from it), so it says nothing of a part of a "
+        "bag; "
         f"methods that can: {', '.join(ADDITIVE)}"
     )

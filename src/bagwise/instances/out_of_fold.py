@@ -22,7 +22,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared, within_range
-from bagwise.bags.folds import bag_folds
+from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.threads import one_thread
 
@@ -431,11 +431,9 @@ def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> C
 
 
 def _without(regressor, X, y, fold, k, sample_weight):
-    train, test = fold != k, fold == k
-    weights = None if sample_weight is None else sample_weight[train]
-    model = fit_rows(regressor, X[train], y[train], weights)
+    model = fit_rows(regressor, *some_of(fold != k, X, y, sample_weight))
     with one_thread():
-        return model, model.predict(X[test])
+        return model, model.predict(X[fold == k])
 
 
 def _refuse_lost_weights(regressor, asked: bool) -> None:

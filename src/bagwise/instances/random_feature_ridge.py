@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bagwise.bags.folds import row_units
 from bagwise.execution.threads import one_thread
 from bagwise.instances.out_of_fold import CrossFit, fit_options
 from bagwise.kernels.random_features import FLOATS, FourierFeatures, row_keys
@@ -213,15 +214,15 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     def fit(self, X, y, sample_weight=None, groups=None) -> RandomFeatureRidge:
         """Fit with the penalty of least squared error when each group (the bag of every row) is left out in turn.
 
-        Without groups every row is left out by itself, or a tenth of them at a time if they are many: right for
-        independent rows, optimistic for the rows of bags.
+        Without groups every row is left out by itself (with its copies, if it has some), or a tenth of them at a time
+        if they are many: right for independent rows, optimistic for the rows of bags.
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
         features = self.fresh_features()
         features.fit(X, **fit_options(features, sample_weight=sample_weight))
         if self.penalty is not None:
             return self._fit_fixed(features, X, y, sample_weight)
-        fold = self._row_folds(X) if groups is None else groups
+        fold = self._row_folds(X, y) if groups is None else groups
         result = self._cross_fit(features, X, y, fold, sample_weight, None)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
         self.penalties_ = np.array([candidate["penalty"] for candidate in result.candidates])
@@ -316,9 +317,9 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         """The unfitted map."""
         return FourierFeatures(random_state=self.random_state) if self.features is None else clone(self.features)
 
-    def _row_folds(self, X) -> np.ndarray:
+    def _row_folds(self, X, y) -> np.ndarray:
         if len(X) <= MANY_ROWS:
-            return np.arange(len(X))
+            return row_units(X, y)
         fold = np.empty(len(X), dtype=np.int64)
         seed = np.random.default_rng(self.random_state).integers(2**63)
         fold[np.argsort(row_keys(X, seed), kind="stable")] = np.arange(len(X)) % 10

@@ -18,7 +18,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, weights_or_ones
-from bagwise.bags.folds import units_of
+from bagwise.bags.folds import some_of, units_of
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
@@ -65,7 +65,7 @@ def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration |
 def by_split(method, bags: Bags, y, weights, fold) -> Calibration:
     """For "split": a model trained on all folds but the first, which is held out."""
     held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    model = fit_once(method, bags[train], y[train], None if weights is None else weights[train])
+    model = fit_once(method, *some_of(train, bags, y, weights))
     nought = np.zeros(len(held_out), dtype=np.int64)
     return Calibration(model, FoldModels((model,)), held_out, nought, model.predict(bags[held_out]))
 
@@ -102,13 +102,9 @@ def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
 
 def fit_without_folds(method, bags: Bags, y, fold: np.ndarray, weights, n_jobs) -> FoldModels:
     """One model per fold, trained on the bags of the others."""
-    jobs = (delayed(_fit_without)(method, bags, y, fold, weights, k) for k in range(fold.max() + 1))
+    others = (np.flatnonzero(fold != k) for k in range(fold.max() + 1))
+    jobs = (delayed(fit_once)(method, *some_of(seen, bags, y, weights)) for seen in others)
     return FoldModels(tuple(Parallel(n_jobs=n_jobs)(jobs)))
-
-
-def _fit_without(method, bags: Bags, y, fold: np.ndarray, weights, k: int):
-    part = np.flatnonzero(fold != k)
-    return fit_once(method, bags[part], y[part], None if weights is None else weights[part])
 
 
 def keeps_folds(model, bags: Bags) -> bool:

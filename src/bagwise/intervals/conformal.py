@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.bags.folds import units_of
+from bagwise.bags.folds import some_of, units_of
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
@@ -90,8 +90,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
     refit : {"auto", True, False}
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
-        more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold, from
-        sums of one fit.
+        more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold,
+        from sums of one fit.
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional
@@ -339,9 +339,10 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if self.kind != "split":
             return quantiles_without_folds(self.level, bags, self.residuals_, found.held_out, found.fold)
         train = np.setdiff1d(np.arange(len(bags)), found.positions)
-        weights = None if weights is None else weights[train]
-        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-        return quantiles_within_training(self.level, method, bags[train], y[train], weights, **options)
+        training = some_of(train, bags, y, weights)
+        return quantiles_within_training(
+            self.level, method, *training, random_state=self.random_state, n_jobs=self.n_jobs
+        )
 
     def _score_quantiles(self, bags, held_out: np.ndarray) -> None:
         self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
@@ -359,9 +360,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if self.kind != "split":
             return without_folds(scale, bags, self.residuals_, found.fold)
         train = np.setdiff1d(np.arange(len(bags)), found.positions)
-        weights = None if weights is None else weights[train]
-        options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-        return within_training(scale, method, bags[train], y[train], weights, **options)
+        training = some_of(train, bags, y, weights)
+        return within_training(scale, method, *training, random_state=self.random_state, n_jobs=self.n_jobs)
 
     def _scale_is(self, name: str) -> bool:
         return isinstance(self.scale, str) and self.scale == name

@@ -88,7 +88,7 @@ def from_anndata(
         order = known.instances[:, 0].astype(np.int64)
         matrix, names = _matrix(cells, use)
         instances = _read(matrix, order, _columns(names, features, use))
-        kept = known.kept | {CELL: cells.obs_names.to_numpy()[order]}
+        kept = (known.kept or {}) | {CELL: cells.obs_names.to_numpy()[order]}
     bags = Bags(
         instances,
         known.offsets,

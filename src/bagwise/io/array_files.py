@@ -52,7 +52,7 @@ def _version_4(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
         code, rows, columns, is_complex, n_name = struct.unpack_from(f"{order}5i", content, at)
         number = _VERSION_4.get(code % 1000 // 10)
         if number is None or code not in range(2000) or min(rows, columns, n_name) < 0:
-            raise ValueError(f"a matrix of type {code}, of {rows} x {columns} numbers, is none that MATLAB writes")
+            raise ValueError(f"a matrix of type {code}, of {rows} x {columns} numbers, is not one that MATLAB writes")
         start, dtype = at + 20 + n_name, np.dtype(order + number)
         length = rows * columns * dtype.itemsize * (2 if is_complex else 1)
         if start + length > len(content):
@@ -70,7 +70,7 @@ def _version_5(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
         raise ValueError("its header does not say in which order bytes stand")
     for kind, data in _elements(content[_HEADER:], order, padded=False):
         if kind == _COMPRESSED:
-            kind, data = next(_elements(_inflated(data, order), order), (None, data))
+            kind, data = next(_elements(_inflated(data, order), order), (_COMPRESSED, data))
         if kind == _MATRIX:
             yield from _matrix(data, order)
 
@@ -189,7 +189,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
 
     def write(whole: Path) -> None:
         with whole.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
-            np.savez(stream, **arrays)
+            np.savez(stream, **arrays)  # type: ignore[arg-type]  # for its other parameter
 
     replace_file(path, write)
 
@@ -314,7 +314,7 @@ def _flat(arrays: dict) -> tuple[np.ndarray, np.ndarray]:
 
 def _as_columns(path: Path, arrays: dict) -> dict:
     """Arrays of one length by name; a 2-D array is several columns."""
-    columns = {}
+    columns: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         if array.ndim == 2:
             columns |= {f"{name}_{j + 1}": column for j, column in enumerate(array.T)}
@@ -364,7 +364,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         targets=roles.targets,
         labels={what: _name_of(column, names) for what, column in roles.labels.items()},
     )
-    columns = dict(zip(names, matrix.T, strict=True))
+    columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)
     if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
         columns[roles.bag] = ids.astype(np.int64)

@@ -137,13 +137,13 @@ def _rows(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
     if names_files(table):
         frame = read_files(table, roles)
         if frame is None:
-            raise ValueError(f"{table} is no table; give a .csv, .tsv, .parquet, .feather or .arrow file")
+            raise ValueError(f"{table} is not a table; give a .csv, .tsv, .parquet, .feather or .arrow file")
     else:
         frame = as_frame(table)
     covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"
     named = [name for name in (roles.bag, roles.target, roles.groups) if name is not None]
     refuse_unknown(frame.columns, [*named, *(covariates or ())])
-    ids = frame.get_column(roles.bag)
+    ids = frame.get_column(roles.bag)  # type: ignore[arg-type]  # a name of any type
     twice = ids.is_duplicated().to_numpy() & ~ids.is_null().to_numpy()
     if twice.any():
         raise ValueError(
@@ -177,7 +177,8 @@ def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray
 
 def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
     """All instances, file after file; the shapes are looked at first, so that there is one copy."""
-    shapes, single = [], True
+    shapes: list[tuple[int, ...]] = []
+    single = True
     for path in paths:
         with _opened(path, array) as values:
             if values.ndim != 2 or values.dtype.kind not in "fiu" or 0 in values.shape:

@@ -34,7 +34,15 @@ SAMPLE = 1000  # values that show the usual ones
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
-_TAKEN = ("row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects")
+_TAKEN: tuple[str, ...] = (
+    "row",
+    "instance",
+    "instance_predictions",
+    "instance_std",
+    "contributions",
+    "weights",
+    "effects",
+)
 _TAKEN += ("prediction", "contribution", "weight", "effect")
 
 
@@ -364,14 +372,14 @@ CHECKS = {
     ),
     "missing": (
         "note",
-        Message("missing values; ", Parameter("missing"), " says whether to refuse, drop or keep those rows"),
+        Message("missing values; ", Parameter("missing"), " chooses whether to refuse, drop or keep those rows"),
     ),
-    "empty": ("error", "not a single value; ignore it"),
-    "constant": ("note", "one value throughout, which says nothing"),
-    "target": ("warning", "equal to the target, and gives the answer away; ignore it if it is a copy"),
-    "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if that is not meant"),
-    "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if that is not meant"),
-    "counter": ("warning", "counts the rows, and would be a feature; ignore it if that is not meant"),
+    "empty": ("error", "no values; ignore it"),
+    "constant": ("note", "one value throughout, so it carries no information"),
+    "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
+    "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if you do not want that"),
+    "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if you do not want that"),
+    "counter": ("warning", "counts the rows, and would be a feature; ignore it if you do not want that"),
     "bag-level": ("note", "constant within every bag: a property of the bag, and can be given as a bag feature"),
 }
 
@@ -406,7 +414,7 @@ def doubtful_texts(table, used) -> dict:
     """Columns, of those that are not used, that are text though most of their values are numbers; and what to say."""
     others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
     found = {name: _doubt(table.column(name)) for name in others}
-    return {name: f"column {name!r} is text, and left out: " + text for name, text in found.items() if text}
+    return {name: f"column {name!r} is text and was left out: " + text for name, text in found.items() if text}
 
 
 DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
@@ -433,19 +441,20 @@ def left_out(table, roles: Roles, names: list) -> list[Message]:
     texts = [name for name in others if name not in dates]
     notes = list(doubts.values())
     if texts:
-        what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numbers", "are not numbers"))
-        way = (Parameter("categories", texts[:1]), " takes what has levels, ", Parameter("ignore", texts[:1]))
-        notes.append(Message(what, *way, " leaves it out unsaid"))
+        what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
+        way = (Parameter("categories", texts[:1]), " uses it as a category, ", Parameter("ignore", texts[:1]))
+        notes.append(Message(what, *way, " silences this"))
     if dates:
         what = _left([repr(name) for name in dates], ("is a date", "are dates"))
-        notes.append(Message(what, Parameter("dates", dates[:1]), " takes the season and the year"))
+        notes.append(Message(what, Parameter("dates", dates[:1]), " uses its season and year"))
     return notes
 
 
 def _left(names: list[str], verbs: tuple[str, str]) -> str:
     several = len(names) > 1
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]}, and left out; "
+    left = ("and was", "and were")[several]
+    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {left} left out; "
 
 
 def _doubt(series: nw.Series) -> Message | None:
@@ -560,7 +569,7 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     return found
 
 
-def warn_of_suspects(columns: Iterable[tuple[str, np.ndarray]]) -> None:
+def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
     """One warning, if some columns hold what looks like fill values."""
     found = {str(name): own for name, values in columns if (own := suspects(values))}
     if found:

@@ -174,7 +174,9 @@ def _holds(one: tuple, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         raise ValueError(f"where: there is no column {name!r}; there are {', '.join(columns)}")
     values = np.asarray(columns[name])
     wanted = [_as_kind(v, values, one) for v in (value if isinstance(value, list) else [value])]
-    known = np.array([v is not None and v == v for v in values.tolist()]) if values.dtype.kind not in "iub" else True
+    known = np.ones(len(values), dtype=bool)
+    if values.dtype.kind not in "iub":
+        known = np.array([v is not None and v == v for v in values.tolist()], dtype=bool)
     if sign in _COMPARED:
         compare = _COMPARED[sign]
         if values.dtype.kind != "O":
@@ -186,7 +188,7 @@ def _holds(one: tuple, columns: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _as_kind(value, values: np.ndarray, one: tuple):
     """The value as it can be compared with those of a column; refused where it cannot."""
-    kind = values.dtype.kind
+    kind: str = values.dtype.kind
     if kind == "M" and not isinstance(value, int | float):
         try:
             return np.datetime64(value)

@@ -178,7 +178,7 @@ class TimedPixels(Pixels):
 
 def read_times(polygon, grid: Grid, wanted, *, all_touched: bool, weighted: bool, missing: str) -> list[TimedPixels]:
     """The instances under a polygon at the wanted labels of time; its coverage is computed once for all."""
-    labels = np.flatnonzero(wanted)
+    labels = np.flatnonzero(wanted).tolist()
     width, reason = len(grid.names), no_shape(polygon)
     start = np.empty((0, width), dtype=grid.dtype), np.empty(0), np.empty((0, 3))
     parts: dict[int, list] = {k: [start] for k in labels}
@@ -189,7 +189,7 @@ def read_times(polygon, grid: Grid, wanted, *, all_touched: bool, weighted: bool
         reason = "holding no pixel centre"
         if not inside.any():
             continue
-        n_inside += np.count_nonzero(inside)
+        n_inside += int(np.count_nonzero(inside))
         values, middles = grid.read(window, inside), centres(window, inside, grid.transform)
         for k in labels:
             for step in np.flatnonzero(grid.label_of_step == k):
@@ -364,11 +364,13 @@ def _refuse_other_longitudes(grid: Grid, polygons) -> None:
         )
 
 
-def _targets(targets, ids: np.ndarray, id, component: str, target) -> tuple[np.ndarray, np.ndarray | None]:
+def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarray, np.ndarray | None]:
     """Which bags have a row in the table, and their targets in the order of the bags."""
     if id is None:
         raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
     frame = as_frame(targets) if not names_files(targets) else read_files(targets, Roles(id, target))
+    if frame is None:
+        raise ParameterError("targets", f"{targets} is not a table with named columns; give a .csv or .parquet")
     refuse_unknown(frame.columns, [one for one in (id, component, target) if one is not None], parameter="targets")
     keys = [f"{a} {_text(b)}" for a, b in zip(*(frame[name].to_list() for name in (id, component)), strict=True)]
     if len(set(keys)) < len(keys):

@@ -42,6 +42,7 @@ def encode(table, roles: Roles) -> tuple:
     """The table with columns for categories and dates, roles that name these, the levels by column, and notes."""
     vocabularies, dates = asked_levels(table.names, roles)
     categories = roles.categories
+    wanted: dict[str, tuple[str, ...] | None]
     if isinstance(categories, dict):
         wanted = {name: tuple(map(str, levels)) for name, levels in categories.items()}
     elif isinstance(categories, str) and categories == "auto":
@@ -60,11 +61,12 @@ def encode(table, roles: Roles) -> tuple:
     if not (vocabularies or dates or wanted or days):
         said = "no column of text has few enough levels" if roles.categories == "auto" else ""
         return table, roles, {}, [Message(said)] if said else []
-    more, notes, columns = {}, [], {}
+    more: dict[str, MadeColumn] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+    notes: list[str] = []
     for name, levels in (vocabularies | wanted).items():
-        made, names, note = _indicators(table, name, levels)
+        made, columns[name], note = _indicators(table, name, levels)
         more |= made
-        columns[name] = names
         notes += [note] if note else []
     if roles.categories == "auto" and wanted:
         named = ", ".join(f"{name!r} ({len(columns[name]) - 1} levels)" for name in wanted)
@@ -74,7 +76,7 @@ def encode(table, roles: Roles) -> tuple:
         made = _date_parts(table, name, roles)
         more |= made
         parts[name] = tuple(made)
-    names = {**{name: columns[name] for name in wanted}, **{name: parts[name] for name in days}}
+    replaced = {**{name: columns[name] for name in wanted}, **{name: parts[name] for name in days}}
     clash = [name for name in more if name in table.names]
     if clash:
         raise ParameterError("categories", f"there is a column {clash[0]!r} already; rename it")
@@ -82,7 +84,7 @@ def encode(table, roles: Roles) -> tuple:
     of_bags = [one for name, some in made_of.items() if name in table.of_bags for one in some]
     siblings = {one: some for some in made_of.values() for one in some}
     table = ExtendedColumns(table, more, of_bags=of_bags, siblings=siblings)
-    return table, _with_names(table, roles, names, list(more)), columns, notes
+    return table, _with_names(table, roles, replaced, list(more)), columns, notes
 
 
 def asked_levels(names, roles: Roles) -> tuple[dict, list]:
@@ -123,7 +125,7 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
 
 
-def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | None]:
+def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, ...], str | None]:
     """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
     codes, labels = table.factorise(name)
     texts = _level_texts(labels)
@@ -142,7 +144,8 @@ def _indicators(table, name, levels) -> tuple[dict, tuple[str, ...], Message | N
         return MadeColumn(lambda: (level_of == k).astype(np.float32))
 
     made = {one: indicator(k) for k, one in enumerate(names)}
-    return made, names, f"{' and '.join(notes)} {_verb(notes)} as {names[-1]!r}" if notes else None
+    verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
+    return made, names, f"{' and '.join(notes)} {verb} as {names[-1]!r}" if notes else None
 
 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple[str, ...], list[str]]:
@@ -150,7 +153,7 @@ def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple
     texts, notes = _level_texts(labels), []
     known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
     if not known:
-        raise ParameterError("categories", f"column {name!r} holds not a single value; leave it out")
+        raise ParameterError("categories", f"column {name!r} has no values; leave it out")
     kept = [texts[k] for k in known[:MOST_LEVELS]]
     if len(known) > MOST_LEVELS:
         notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
@@ -166,10 +169,6 @@ def _level_texts(labels: np.ndarray) -> list[str | None]:
 
 def _rows(n: int) -> str:
     return f"{n:,} row" + "s" * (n != 1)
-
-
-def _verb(notes: list[str]) -> str:
-    return "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
 
 
 def _absent(labels: np.ndarray) -> np.ndarray:
@@ -224,7 +223,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
         raise ParameterError(
             "dates",
             f"{name_bags(ids, any_row(odd[codes], rows, ids))} {label(labels[odd.argmax()])} in column {name!r}, which "
-            "is no date that is read; write dates as 2019-04-23",
+            "cannot be read as a date; write dates as 2019-04-23",
         )
     angle, year = np.full(len(days), np.nan), np.full(len(days), np.nan)
     for k, day in enumerate(days):
@@ -266,7 +265,7 @@ def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tupl
     lists = {name: table.frame.get_column(name) for name in names if table.kind(name) == "list"}
     sizes = _sizes(lists, codes, ids) if lists else np.ones(len(codes), dtype=np.int64)
     codes_of_instances = np.repeat(codes, sizes)
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for name in names:
         if name in lists:
             block = _instances(name, lists[name], codes_of_instances, ids)
@@ -310,14 +309,14 @@ def _instances(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np
     if cells.dtype != nw.Object:
         return _features(name, _flatten(cells), codes, ids)
     arrays = [_as_array(cell) for cell in cells.to_list()]
-    model = next((array for array in arrays if array is not None), None)
-    odd = np.array([array is None or array.shape[1:] != model.shape[1:] for array in arrays])
+    known = [array for array in arrays if array is not None]
+    odd = np.array([array is None or array.shape[1:] != known[0].shape[1:] for array in arrays])
     if odd.any():
         raise ValueError(
             f"{name_bags(ids, odd)} in column {name!r} what is not a list of numbers, "
             "nor of equally long lists of numbers, as in the other bags"
         )
-    return np.concatenate(arrays)
+    return np.concatenate(known)
 
 
 def _as_array(cell) -> np.ndarray | None:
@@ -348,7 +347,7 @@ def _lengths(series: nw.Series) -> np.ndarray:
     """The length of every list; -1 for null."""
     if series.dtype == nw.Object:
         return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in series.to_list()])
-    if series.dtype == nw.Array:
+    if isinstance(series.dtype, nw.Array):
         return np.where(series.is_null().to_numpy(), -1, series.dtype.shape[0])
     return series.list.len().cast(nw.Int64).fill_null(-1).to_numpy()
 

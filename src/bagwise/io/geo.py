@@ -50,7 +50,7 @@ def blocks(zones, size) -> np.ndarray:
     frame = as_zones(zones)
     if frame.crs is not None and frame.crs.is_geographic:
         raise ValueError(
-            "these zones are in degrees, which are no lengths; project them first: "
+            "these zones are in degrees, which are not lengths; project them first: "
             "zones.to_crs(zones.estimate_utm_crs()), and give size in metres"
         )
     middles = frame.geometry.centroid

@@ -394,7 +394,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
 
 def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
     """The rows that are instances, bag after bag (a slice for all, as they are), and the offsets of the bags."""
-    rows = slice(None)
+    rows: slice | np.ndarray = slice(None)
     if missing == "drop-instances":
         finite = np.ones(len(codes), dtype=bool)
         for name in names:

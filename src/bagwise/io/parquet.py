@@ -71,7 +71,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
     odd = next((part.name for part in parts if part.name.lower().endswith(_OTHERS)), None)
     if odd is not None:
         raise ValueError(
-            f"{odd} is no Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
+            f"{odd} is not a Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
             "once, for example with polars.scan_csv('table.csv').sink_parquet('table.parquet'), or load it whole"
         )
 

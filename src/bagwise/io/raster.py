@@ -135,7 +135,7 @@ def _choose(bands, names: list[str], alpha: list[bool]) -> list[int]:
     bands = as_list(bands)
     if not bands:
         raise ValueError("bands is empty; name at least one band, or leave it out to take all")
-    known = {**{name: k for k, name in enumerate(names)}, **{k + 1: k for k in range(len(names))}}
+    known: dict = {**{name: k for k, name in enumerate(names)}, **{k + 1: k for k in range(len(names))}}
     for band in bands:
         if band not in known:
             raise ValueError(f"there is no band {band!r}; the bands are {', '.join(names)}, or 1 to {len(names)}")
@@ -392,7 +392,7 @@ def _read_strip(stack, window, shares: np.ndarray, missing: str, coordinates: bo
     instances = values[kept]
     if coordinates:
         instances = np.column_stack([instances, centres(window, kept, stack.transform)])
-    return Pixels(instances, shares[kept], np.count_nonzero(inside))
+    return Pixels(instances, shares[kept], int(np.count_nonzero(inside)))
 
 
 def complete(values: np.ndarray, missing: str) -> np.ndarray:

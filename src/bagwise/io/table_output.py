@@ -63,7 +63,14 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
     path.parent.mkdir(parents=True, exist_ok=True)
     if spreadsheet_safe and path.suffix == ".csv":
         columns = without_formulas(columns)
-    replace_file(path, lambda place: (_write_csv if path.suffix == ".csv" else _write_parquet)(place, columns))
+
+    def write(place: Path) -> None:
+        if path.suffix == ".parquet":
+            return _write_parquet(place, columns)
+        with place.open("w", newline="", encoding="utf-8") as file:
+            write_csv(file, columns)
+
+    replace_file(path, write)
     return path
 
 
@@ -86,11 +93,6 @@ def write_csv(file, columns: dict[str, list]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
-
-
-def _write_csv(path: Path, columns: dict[str, list]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        write_csv(file, columns)
 
 
 def _write_parquet(path: Path, columns: dict[str, list]) -> None:

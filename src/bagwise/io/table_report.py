@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,7 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
     return found
 
 
-def _columns(source, bag, target, options):
+def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     """The columns of a source and their roles; archives are spread out into columns."""
     columns = {
         name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable", "decimal")
@@ -259,7 +260,7 @@ def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
         way = Parameter("categories", texts[:1]), " takes what has levels"
         found.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
     if dates:
-        way = Parameter("dates", dates[:1]), " takes the season and the year"
+        way = Parameter("dates", dates[:1]), " uses its season and year"
         found.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
 
 

@@ -5,6 +5,7 @@ A second table with a row per bag (targets, groups, bag features) is joined to i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -95,7 +96,7 @@ def _read(path: Path, ending: str, ids: list, asked: list, only: bool, decimal: 
     return frame.drop([name for name in names if is_row_number(name) and name not in asked])
 
 
-def stack(frames: list[nw.DataFrame], paths: list[Path]) -> nw.DataFrame:
+def stack(frames: list[nw.DataFrame], paths: Sequence[Path | str]) -> nw.DataFrame:
     """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
     names = frames[0].columns
     for frame, path in zip(frames[1:], paths[1:], strict=True):
@@ -128,7 +129,7 @@ def _one_text(tables: list) -> list:
     return tables
 
 
-def _common_number(name, frames: list[nw.DataFrame], paths: list[Path]):
+def _common_number(name, frames: list[nw.DataFrame], paths: Sequence[Path | str]):
     """The type that holds the whole numbers, or numbers, of all files exactly."""
     whole = all(frame.schema[name].is_integer() for frame in frames)
     limit = 2**63 - 1 if whole else 2**53
@@ -141,7 +142,7 @@ def _common_number(name, frames: list[nw.DataFrame], paths: list[Path]):
     return nw.Int64 if whole else nw.Float64
 
 
-def _refuse_other_columns(columns, names, path: Path, first: Path) -> None:
+def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -> None:
     lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
     if lost or added:
         what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
@@ -197,19 +198,20 @@ def _common(kinds: list):
 
 def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:
     """Refuse 7 in one file and 7.0 or 007 in another: one bag, or two, who knows."""
-    whole = {}
+    whole: dict[Decimal, Path] = {}
     for column, path in zip(columns, paths, strict=True):
         if column.dtype != nw.String:
             whole |= dict.fromkeys(_distinct(column), path)
     for column, path in zip(columns, paths, strict=True):
         texts = _distinct(column) if column.dtype == nw.String else []
-        twice = [text for text in texts if (number := _number(text)) in whole and text != str(int(number))]
+        forms = {text: number for text in texts if (number := _number(text)) is not None and number in whole}
+        twice = [text for text, number in forms.items() if text != str(int(number))]
         if twice:
-            number = int(_number(twice[0]))
+            number = forms[twice[0]]
             others = f" (and {len(twice) - 1} more such)" if len(twice) > 1 else ""
             raise ValueError(
-                f"column {column.name!r} has {number} in {whole[number]} and {twice[0]} in {path}{others}: one number "
-                "in two forms, which as text are two ids; write it in one form in all files"
+                f"column {column.name!r} has {int(number)} in {whole[number]} and {twice[0]} in {path}{others}: one "
+                "number in two forms, which as text are two ids; write it in one form in all files"
             )
 
 
@@ -325,9 +327,9 @@ def join(table, roles: Roles) -> tuple:
     at = row_of_bag[codes]
     unused = [name for name in others if name not in roles.asked() and roles.bag_features != "auto"]
     if unused:
-        more = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
+        others_unused = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
         numeric = [name for name in unused if second.kind(name) in ("number", "boolean")]
-        named = ", ".join(map(repr, unused[:5])) + more
+        named = ", ".join(map(repr, unused[:5])) + others_unused
         notes.append(
             Message(
                 f"column{'s' if len(unused) > 1 else ''} {named} of {what} {'are' if len(unused) > 1 else 'is'} not "
@@ -370,7 +372,7 @@ def _read_second(source, roles: Roles, table) -> tuple[FrameColumns, str]:
     frame = read_files(source, replace(roles, targets=None), decimal=decimal)
     what = Path(source).name if not isinstance(source, list | tuple) else "targets"
     if frame is None:
-        raise ParameterError("targets", f"{what} is no table with named columns; give a .csv or .parquet")
+        raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
     return FrameColumns(frame, table.fill_values, decimal), what
 
 

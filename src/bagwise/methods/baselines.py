@@ -143,7 +143,7 @@ register(
         name="statistics",
         idea="Summarise every feature of a bag by mean, deviation, quartiles, extremes and the size of the bag, and "
         "fit boosted trees.",
-        assumes="the target depends on the distribution of single features, not on how they go together",
+        assumes="the target depends on the distribution of single features, not on their dependence",
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
         presets={"default": boosting, "forest": forest, "linear": linear, "moments": moments},
@@ -156,7 +156,7 @@ register(
         name="miles",
         idea="Describe a bag by how close its nearest instance comes to each of many prototypes, and fit a "
         "linear model.",
-        assumes="the presence of instances of some kind moves the target",
+        assumes="the target depends on the presence of instances of some kind",
         cites="Chen, Bi, Wang (2006); El-Manzalawy (2009), MILESReg",
         cost="O(N P), P = 500 prototypes",
         presets={

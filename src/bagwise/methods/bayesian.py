@@ -6,7 +6,7 @@ from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
-from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.catalogue import Card, first_sentence, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
@@ -68,12 +68,8 @@ PRIORS = {
 
 def _priors(factory, *names) -> dict:
     """A preset per prior: the first is the default, the others go by their name."""
-    found = {name: variant(f"{_about(factory)} {PRIORS[name]}", factory, name) for name in names}
+    found = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
     return {"default": found.pop(names[0]), **found}
-
-
-def _about(factory) -> str:
-    return " ".join(factory.__doc__.split("\n\n")[0].split())
 
 
 register(
@@ -100,7 +96,7 @@ register(
 register(
     Card(
         name="shrinkage",
-        idea="Shrink the embedding of a bag the more, and trust it the less, the fewer instances it has.",
+        idea="Shrink the embedding of a bag, and widen its uncertainty, the more the fewer instances it has.",
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="O(N s) for s landmarks and O(s³), times bandwidths tried",
@@ -127,7 +123,7 @@ register(
     Card(
         name="instance-kme-shrinkage",
         idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
-        assumes="instance predictions carry the target, and a small bag shows little of their distribution",
+        assumes="instances predict the target, and a small bag shows little of their distribution",
         cites=f"Uriot (2019), future work; {LAW}",
         cost="D networks on N instances; then O(N s), s = 20",
         presets=_priors(instance_kme_shrinkage, "kernel", "between"),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -69,6 +70,12 @@ def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable
 
     make.__doc__ = text
     return make
+
+
+def first_sentence(factory) -> str:
+    """What a preset is, from the beginning of its docstring."""
+    text = inspect.getdoc(getattr(factory, "func", factory)) or ""
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def register(card: Card) -> None:
@@ -224,7 +231,7 @@ class NamedMethod:
 
 
 def auto(*, random_state=0, n_jobs=None, **options):
-    """A dozen methods on the same folds of bags, and an honest blend of those that earn their place."""
+    """A dozen methods on the same folds of bags, and a blend of those that lower the held-out error."""
     from bagwise.auto import AutoRegressor  # its members are methods of the catalogue, so it is imported late
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs, **options)
@@ -233,7 +240,7 @@ def auto(*, random_state=0, n_jobs=None, **options):
 register(
     Card(
         name="auto",
-        idea="Try a diverse set of methods on the same folds of bags, and blend those that earn their place.",
+        idea="Try a diverse set of methods on the same folds of bags, and blend those that lower the held-out error.",
         assumes="nothing: which assumption fits is found out on held-out bags",
         cites="Wolpert (1992); Breiman (1996), Stacked regressions",
         cost="that of all members times the number of folds; a time_budget limits it",

@@ -127,7 +127,7 @@ register(
     Card(
         name="phase",
         idea="Describe a bag by the phases of its characteristic function, which symmetric noise does not change.",
-        assumes="instances carry independent symmetric noise, which may differ from bag to bag; bags are not tiny",
+        assumes="instances have independent symmetric noise, which may differ from bag to bag; bags are not tiny",
         cites="Law, Yau, Sejdinovic (2017)",
         cost="O(N m), m = 500",
         presets={"default": phase},
@@ -140,7 +140,7 @@ register(
         name="quantile",
         idea="Describe a bag by the quantiles of its out-of-fold instance predictions, and fit kernel ridge regression "
         "on the Wasserstein distance.",
-        assumes="instance predictions carry the target; how they are distributed in the bag says how to read them",
+        assumes="instances predict the target; how to combine them depends on their distribution in the bag",
         cites="Kolouri, Zou, Rohde (2016), on the predictions of Uriot (2019)",
         cost="D networks on N instances; then O(N log L)",
         presets={

@@ -71,7 +71,7 @@ def readings() -> dict[str, EmbeddingRidge]:
 
 
 def default(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """What we would use ourselves: three learners, each read in three ways, blended.
+    """The recommended one: three learners, each read in three ways, blended.
 
     A network, a ridge on random features and a linear ridge predict the instances out of fold, on the same ten folds of
     bags, every bag of equal weight; the average of the fold models predicts new bags. Each column of predictions is
@@ -161,7 +161,7 @@ register(
     Card(
         name="instance-kme",
         idea="Embed the distribution of each bag's out-of-fold instance predictions with a kernel, then fit ridge.",
-        assumes="instance predictions carry the target; their distribution in the bag says how to read them",
+        assumes="instances predict the target; how to combine them depends on their distribution in the bag",
         cites="Uriot (2019)",
         cost="D networks on N instances; then O(N r), r about 50",
         presets={

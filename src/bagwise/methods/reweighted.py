@@ -41,7 +41,7 @@ register(
     Card(
         name="cluster",
         idea="Cluster all instances; a bag has one exemplar per cluster; regress on those of the most telling cluster.",
-        assumes="one kind of instance carries the target, the others do not",
+        assumes="one kind of instance determines the target",
         cites="Wagstaff, Lane, Roper (2008)",
         cost="k-means on N instances, one ridge per cluster",
         presets={
@@ -153,7 +153,7 @@ register(
     Card(
         name="prime",
         idea="Choose of every bag the instance that is best predicted, refit on those, and repeat.",
-        assumes="one instance of every bag makes the target, linearly; the others say nothing",
+        assumes="one instance of every bag determines the target, linearly",
         cites="Ray and Page (2001)",
         cost="about 100 linear fits on B instances",
         presets={"default": prime, "network": prime_network},
@@ -165,7 +165,7 @@ register(
     Card(
         name="pruning",
         idea="Fit all instances, drop from every bag those predicted farthest from its median, and repeat.",
-        assumes="most instances of a bag carry the target; outlying predictions betray the others",
+        assumes="most instances of a bag predict the target; the others are outliers",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="about 10 small networks on N instances",
         presets={"default": pruning, "linear": pruning_linear},
@@ -194,7 +194,7 @@ register(
     Card(
         name="bmir",
         idea="Draw the primary instance of every bag and the plane by Gibbs; a forest learns to tell it in new bags.",
-        assumes="one instance of every bag makes the target, linearly, and its features set it apart",
+        assumes="one instance of every bag determines the target, linearly, and its features identify it",
         cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
         cost="1,500 sweeps of O(N d), and a forest on N instances",
         presets={"default": bmir, "paper": paper_bmir},
@@ -242,7 +242,7 @@ def weighted_embedding(*, random_state=0, n_jobs=None) -> AttentionWeighted:
 register(
     Card(
         name="attention",
-        idea="Let a network weigh the instances of a bag, several times over, add them up, and predict from the sum.",
+        idea="A network weights the instances of a bag, several times, sums them, and predicts from the sums.",
         assumes="some instances matter more than others, and their features tell which",
         cites="Uriot (2019a); Vinyals, Bengio, Kudlur (2016); Ilse, Tomczak, Welling (2018)",
         cost="5 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
@@ -258,7 +258,7 @@ register(
     Card(
         name="instance-kme-attention",
         idea="instance-kme, with the instances of a bag weighed by an attention network that never saw its target.",
-        assumes="instance predictions carry the target, and some instances deserve more trust",
+        assumes="instances predict the target, and some are more reliable than others",
         cites="Uriot (2019), future work",
         cost="3 times instance-kme, and 2 attention networks per fold",
         presets={"default": weighted_kme, "loss": weighted_loss, "embedding": weighted_embedding},

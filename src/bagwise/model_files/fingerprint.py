@@ -116,12 +116,10 @@ def definitions(source: str) -> list[str]:
 
 def _exports(node: ast.stmt) -> bool:
     """Whether a statement says what a module or package exports: that follows the layout."""
-    names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
-    return bool(names) and set(names) <= {"__all__", "__getattr__", "__dir__"} or _is_for_type_checkers(node)
-
-
-def _is_for_type_checkers(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return True
+    names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    return bool(names) and names <= {"__all__", "__getattr__", "__dir__"}
 
 
 @cache

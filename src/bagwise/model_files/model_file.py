@@ -145,7 +145,7 @@ def load(parts: dict[str, bytes]):
 def _load(parts: dict[str, bytes]):
     schema = json.loads(parts[PLAN])
     if not isinstance(schema, dict):
-        raise Refused(f"its plan is no plan of a model; {AGAIN}")
+        raise Refused(f"its plan is not that of a model; {AGAIN}")
     names = examine(schema, parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, for the whole file

@@ -58,6 +58,35 @@ def check_tree_sizes(node: dict, parts: dict[str, bytes]) -> None:
         raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
 
 
+# A node of a tree in a file, 21 bytes for 72: what is compared at a split, or what is predicted at a leaf.
+_SHORT = np.dtype([("left", "<i4"), ("right", "<i4"), ("feature", "<i4"), ("missing", "u1"), ("number", "<f8")])
+_COLUMNS = {"left_child": "left", "right_child": "right", "feature": "feature", "missing_go_to_left": "missing"}
+
+
+def short_tree(state: dict) -> dict:
+    """The state of a tree of one output without what no prediction needs: impurities and counts of nodes."""
+    nodes, values = state["nodes"], state["values"]
+    if values.shape[1:] != (1, 1) or not set(_COLUMNS) | {"threshold"} <= set(nodes.dtype.names):
+        return state
+    short = np.empty(len(nodes), _SHORT)
+    for name, column in _COLUMNS.items():
+        short[column] = nodes[name]
+    short["number"] = np.where(nodes["left_child"] == -1, values[:, 0, 0], nodes["threshold"])
+    return {name: value for name, value in state.items() if name != "values"} | {"nodes": short}
+
+
+def whole_tree(state: dict, tree) -> dict:
+    """The state as this version of scikit-learn wants it; what the file does not have is NaN."""
+    short, leaf = state["nodes"], state["nodes"]["left"] == -1
+    nodes = np.zeros(len(short), tree.__getstate__()["nodes"].dtype)
+    for name, column in _COLUMNS.items():
+        nodes[name] = short[column]
+    nodes["threshold"] = np.where(leaf, -2.0, short["number"])
+    nodes["impurity"] = nodes["weighted_n_node_samples"] = np.nan
+    values = np.where(leaf, short["number"], np.nan).reshape(-1, 1, 1)
+    return state | {"nodes": nodes, "values": values}
+
+
 def check_tree(tree, holder) -> None:
     """A tree of a decision tree or a forest."""
     left = tree.children_left
@@ -294,6 +323,7 @@ class Writer:
         make, arguments, *state = value.__reduce__()
         arguments = arguments if make is kind else arguments[2] or ()
         content = state[0] if state and state[0] else {}
+        content = short_tree(content) if loader == "TreeNode" else content
         return node | {"__reduce__": {"args": self.node(arguments)}, "content": self.node(content)}
 
 
@@ -392,7 +422,7 @@ class Builder:
         state = self.value(node["content"]["bit_generator"])
         name = state["bit_generator"]
         if name not in BIT_GENERATORS:
-            raise ValueError(f"numpy.random.{name} is no generator of bits")
+            raise ValueError(f"numpy.random.{name} is not a bit generator")
         made = getattr(np.random, name)(np.random.SeedSequence(**self.value(node["content"]["seed_seq"])))
         made.state = state
         return np.random.Generator(made)
@@ -404,8 +434,8 @@ class Builder:
         return type_of(node)(*self.value(node["__reduce__"]["args"]))
 
     def _tree(self, node):
-        made = self._loss(node)
-        made.__setstate__(self.value(node["content"]))
+        made, state = self._loss(node), self.value(node["content"])
+        made.__setstate__(state if "values" in state else whole_tree(state, made))
         return made
 
     def _object(self, node):
@@ -512,7 +542,7 @@ def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
     for node in nodes(schema):
         loader, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
         if not (isinstance(loader, str) and isinstance(module, str) and isinstance(name, str)):
-            raise Refused(f"a part of its plan is no node; {AGAIN}")
+            raise Refused(f"a part of its plan is not a node; {AGAIN}")
         if module.partition(".")[0] == OURS:
             place = place_of(module, name)
             if place is None:

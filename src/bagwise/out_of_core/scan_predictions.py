@@ -271,7 +271,7 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
     kinds = [term.kind for term in terms]
     if None in kinds:
         raise ValueError(
-            "the predictions of this model are no sums over instances, so bags cannot be predicted piece by piece; "
+            "the predictions of this model are not sums over instances, so bags cannot be predicted piece by piece; "
             "load the table and use model.predict, or fit a model with bagwise.fit_scan"
         )
     first = model.steps[0][1] if isinstance(model, Pipeline) else model

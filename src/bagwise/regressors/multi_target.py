@@ -102,18 +102,15 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
                 f"y must be numbers of shape (bags, targets), not {y.dtype} of shape {y.shape}; one target needs no "
                 "MultiTarget",
             )
-        names = [str(name) for name in given or ()] or list(_known_names(bags, y.shape[1]))
+        known = bags.target_name if isinstance(bags.target_name, tuple) else ()
+        known = known if len(known) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
+        names = [str(name) for name in given or known]
         columns = [_column(column, bags, name) for name, column in zip(names, y.T, strict=True)]
     y = np.column_stack(columns)
     unknown = np.isnan(y).all(axis=1)
     if unknown.any():
         raise ParameterError("y", f"{name_bags(bags.ids, unknown)} no target at all; drop such bags before fitting")
     return y, names
-
-
-def _known_names(bags: Bags, n: int):
-    named = bags.target_name
-    return named if isinstance(named, tuple) and len(named) == n else [f"target {k + 1}" for k in range(n)]
 
 
 def _column(column, bags: Bags, name: str) -> np.ndarray:

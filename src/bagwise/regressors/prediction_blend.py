@@ -10,6 +10,7 @@ from sklearn.base import RegressorMixin, clone
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.folds import some_of
 
 ROUNDS = 30  # of reweighted least squares, for absolute errors
 
@@ -223,7 +224,7 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
         fold, out = bag_folds(bags, "auto", random_state=self.random_state), np.empty(len(y))
         for k in range(fold.max() + 1):
             seen = fold != k
-            out[~seen] = Z[~seen] @ blend_weights(Z[seen], y[seen], None if weight is None else weight[seen])
+            out[~seen] = Z[~seen] @ blend_weights(*some_of(seen, Z, y, weight))
         return out
 
 

@@ -17,6 +17,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags.folds import row_units
 from bagwise.bags.segments import pooled, segment_sum
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
@@ -95,7 +96,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
         Bag i counts w_i times in the squares and in the left-out error, w being ``sample_weight`` divided by its mean
         over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
-        twice, and a weight of 0 one that never came.
+        twice, and a weight of 0 one that never came: without groups, copies of a row that have the same target are left
+        out together when the penalty is chosen.
         """
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
         y, penalties = y.astype(np.float64, copy=False), self._check()
@@ -104,12 +106,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
         w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
-        residuals = _left_out(path, penalties * scale, w, groups).T
+        alone = residuals = _left_out(path, penalties * scale, w, groups).T
+        if groups is None and len(penalties) > 1 and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
+            residuals = _left_out(path, penalties * scale, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
         best = self._choose(penalties, errors, partial(_gaps, (w * residuals**2)[:, w > 0]))
         self._keep(path, penalties, scale, errors, best)
-        self.residuals_ = residuals[best]
+        self.residuals_ = alone[best]
         out = w == 0  # the fit is the one without them
         self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
         return self
@@ -403,22 +407,25 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
     # y - ŷ without subtracting near-equal numbers: the shrunk part, and what no component explains.
     outside = path.centred - path.U @ path.projected
     residual = path.U @ (shrunk * path.projected[:, None]) + outside[:, None]
+    unit = np.arange(len(w)) if groups is None else _distinct(np.asarray(groups))
     with np.errstate(divide="ignore", invalid="ignore"):
-        if groups is None:
+        if unit.max() == len(unit) - 1:  # each alone
             gap = (1.0 - np.einsum("ij,ij->i", path.U, path.U))[:, None] + path.U**2 @ shrunk
             if path.ones is not None:
                 gap -= path.ones[:, None] ** 2
             left_out = np.where(gap > SMALLEST_GAP, residual / gap, np.nan)
         else:
-            left_out = _groups_left_out(path, residual, 1.0 - shrunk, groups)
+            left_out = _groups_left_out(path, residual, 1.0 - shrunk, unit)
         return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
 
 
-def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, groups) -> np.ndarray:
+def _distinct(groups: np.ndarray) -> np.ndarray:
+    return np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)[1]
+
+
+def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """(I - H_g)⁻¹ r_g for every group g and penalty; H_g = V diag(kept) Vᵀ, V its rows of U and of the ones."""
     left_out = np.empty_like(residual)
-    groups = np.asarray(groups)
-    _, unit = np.unique(groups.astype(str) if groups.dtype == object else groups, return_inverse=True)
     order = np.argsort(unit, kind="stable")
     V, kept = path.U, kept.T
     if path.ones is not None:
@@ -487,7 +494,7 @@ class AdditiveMixin:
         parts, whole = self.predict_instances(bags) * bags.shares(), self.predict(bags)
         if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
             raise ValueError(
-                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is no sum of "
+                f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is not a sum of "
                 "contributions; use a linear embedding such as KernelMean"
             )
         return parts
@@ -615,7 +622,10 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         if bags.covariates is not None and not reads_covariates(embedding):
             beside = CovariatesBeside.of(bags.covariates, rows, gram)
             rows = beside.join(rows, bags.covariates)
-        return beside, head.fit(rows, y, sample_weight=weights, groups=bags.groups)
+        groups = bags.groups
+        if groups is None and isinstance(head, RidgePath):
+            groups = np.arange(len(bags))  # each bag alone, a copy of another too: as where bags are elsewhere (a scan)
+        return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
