@@ -97,7 +97,10 @@ def test_rows_can_be_chosen(lake, tmp_path):
         (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),
-        (("--engine", "stream", "--bag-feature", "a"), "has more than one value in column 'a'; a bag feature is the"),
+        (
+            ("--engine", "stream", "--method", "aggregated", "--bag-feature", "a"),
+            "has more than one value in column 'a'; a bag feature is the",
+        ),
         (("--engine", "stream", "--missing", "keep"), "missing must be 'refuse', 'drop-instances' or 'impute'"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
         (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),

@@ -287,7 +287,7 @@ def test_dates_that_are_none_are_named(rows):
         "sown",
         pa.array(["2019-04-23", "soon"] * (rows.num_rows // 2 + 1))[: rows.num_rows],
     )
-    with pytest.raises(ValueError, match="'soon' in column 'sown', which is no date that is read"):
+    with pytest.raises(ValueError, match="'soon' in column 'sown', which cannot be read as a date"):
         fit_scan(bw.scan(odd, bag="bag", target="y", features=["x0"], dates="sown"), "aggregated")
 
 

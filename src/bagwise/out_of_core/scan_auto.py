@@ -100,6 +100,7 @@ def _assembled(models: dict, rows: dict, errors: dict[int, ErrorSums], found: Su
     model.weights_ = dict.fromkeys(rows, 0.0) | weights
     model.kind_, model.n_folds_, model.predictor_ = blended.kind, folds.n, "refit"
     model.models_ = {name: [models[name]] for name in names if weights[name] > 0}
+    model.fold_models_ = {}
     model.range_, model.routing_, model.imputation_ = limits_of(found.y), Routing(np.empty(0, dtype=np.int64)), None
     model.transform_, model.transforms_, model.curve_ = None, [], None
     features = len(found.names)
