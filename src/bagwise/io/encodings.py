@@ -129,7 +129,7 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
     """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
     codes, labels = table.factorise(name)
     texts = _level_texts(labels)
-    notes = []
+    notes: list[str] = []
     if levels is None:
         levels, notes = frequent_levels(name, labels, np.bincount(codes, minlength=len(labels)))
     elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
@@ -151,10 +151,10 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple[str, ...], list[str]]:
     """The levels of a column, the most frequent of many, by its labels and how often each occurs; and what to note."""
     texts, notes = _level_texts(labels), []
-    known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
+    known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], str(texts[k])))
     if not known:
         raise ParameterError("categories", f"column {name!r} has no values; leave it out")
-    kept = [texts[k] for k in known[:MOST_LEVELS]]
+    kept = [str(texts[k]) for k in known[:MOST_LEVELS]]
     if len(known) > MOST_LEVELS:
         notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
     missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
