@@ -123,7 +123,8 @@ def cost_row(train, test) -> dict[str, float]:
 
 def cost(draws: int, names=None, console=None) -> None:
     """The table of cost ratios over four simulated kinds and the aerosol simulation, a draw a row, and its median."""
-    bw.method("instance-kme").fit(*bw.datasets.make_problem("mean", 30))  # imports and compiled kernels are had by then
+    for warm in ("instance-kme", "attention"):  # imports and compiled kernels are had by then
+        bw.method(warm).fit(*bw.datasets.make_problem("mean", 30))
     rows = {}
     for name in names or ("noisy", "mean", "shape", "prime", "aerosol"):
         make = bw.datasets.make_aerosol if name == "aerosol" else partial(bw.datasets.make_problem, name)

@@ -9,8 +9,8 @@ from tests.helpers.toy_members import Broken, Column, Wild
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.cross_validation import Clock, CrossValidation, Trial
-from bagwise.auto.members import Member, plan
+from bagwise.auto.cross_validation import BEGUN, Clock, CrossValidation, Trial
+from bagwise.auto.members import Member, mean_member, plan
 
 
 def problem(n=60, seed=0, noise=0.3):
@@ -59,6 +59,10 @@ def test_the_additive_preset_is_an_exact_sum_far_from_the_targets_as_well():
     assert model.transform_ is None
 
 
+def begun(name, predictions):
+    return Trial(Member(name, None, costly=True), status=BEGUN, predictions=predictions[None])
+
+
 def test_the_race_is_a_regression_through_zero():
     """y - b on z - b, b the blend of the rivals: the slope must be above zero."""
     bags, y = problem(100)
@@ -69,7 +73,7 @@ def test_the_race_is_a_regression_through_zero():
     for _ in range(40):
         rival = y + rng.normal(size=100)
         z = np.where(fold == 0, rival + rng.uniform(-0.5, 0.5) * (y - rival) + rng.normal(size=100), np.nan)
-        found = cv.useless(z, [Trial(Member("rival", None), held_out=rival, averaged=rival)])
+        (found,) = cv.useless([begun("z", z)], [Trial(Member("rival", None), held_out=rival, averaged=rival)])
         x, r = (z - rival)[fold == 0], (y - rival)[fold == 0]
         line = LinearRegression(fit_intercept=False).fit(x[:, None], r)
         assert bool(found) == (line.coef_[0] <= 0)
@@ -77,15 +81,31 @@ def test_the_race_is_a_regression_through_zero():
     assert min(seen.values()) > 0
 
 
+def test_costly_members_race_each_other():
+    """A member that would be of use beside the rival is of none beside one that is right."""
+    bags, y = problem(100)
+    rng = np.random.default_rng(0)
+    fold = np.arange(100) % 5
+    cv = CrossValidation(bags, y, fold[None], None, 0, None, Clock(None))
+    rival, fair = y + rng.normal(size=100), y + rng.normal(size=100)
+    rivals = [Trial(Member("rival", None), held_out=rival, averaged=rival)]
+    right, fair = (begun(name, np.where(fold == 0, z, np.nan)) for name, z in (("right", y), ("fair", fair)))
+    assert cv.useless([fair], rivals) == [""]
+    first, second = cv.useless([right, fair], rivals)
+    assert first == "" and "of no use on the first fold: RMSE" in second
+
+
 def test_best_races_nobody():
     bags, y = problem(100)
-    trials = {}
-    for race in (True, False):
-        cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None), race=race)
-        rival = cv.try_member(Member("first", lambda seed: Column(0)))
-        trials[race] = cv.try_member(Member("wild", lambda seed: Wild(2), costly=True), [rival])
-    assert trials[True].status == "dropped" and trials[True].fits == 1
-    assert trials[False].status == "tried" and trials[False].fits == 5
+    fits = {}
+    for members in ("auto", "best"):
+        model = AutoRegressor(members, folds=5, transforms=False)
+        cv = CrossValidation(
+            bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None), race_costly=members != "best"
+        )
+        some = [Member("first", lambda seed: Column(0)), Member("wild", lambda seed: Wild(2), costly=True)]
+        fits[members] = [(trial.status, trial.fits) for trial in model._try(cv, [mean_member(), *some])[1:]]
+    assert fits == {"auto": [("tried", 5), ("dropped", 1)], "best": [("tried", 5), ("tried", 5)]}
 
 
 def test_a_cheaper_estimator_decides_on_the_first_fold_and_is_gone_then():
@@ -94,7 +114,7 @@ def test_a_cheaper_estimator_decides_on_the_first_fold_and_is_gone_then():
     rival = cv.try_member(Member("first", lambda seed: Column(0)))
     good = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Column(1))
     bad = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Wild(2))
-    kept, gone = (cv.try_member(member, [rival]) for member in (good, bad))
+    (kept,), (gone,) = (cv.race([member], [rival]) for member in (good, bad))
     assert gone.status == "dropped" and gone.fits == 1
     assert kept.status == "tried" and kept.fits == 6 and len(kept.models) == 5
     plain = cv.try_member(Member("second", lambda seed: Column(1)))
@@ -208,6 +228,8 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     assert skipped.status == "skipped" and skipped.why == "no time was left"
     assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
     assert cv.try_member(member, reserve=91.0).why == "no time was left to see how long it takes"
+    clock.longest_probe = 50.0  # another such fit would take all that is left
+    assert cv.try_member(member).why == "no time was left to see how long it takes"
 
 
 def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):

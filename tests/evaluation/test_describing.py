@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import FunctionTransformer
+from tests.helpers.breaking import ENVIRONMENT
 from tests.helpers.toy_estimators import TrainMean
 
 import bagwise as bw
@@ -265,7 +266,8 @@ print([describe(make(k)) for make in t.MAKERS.values() for k in (1, 5)], describ
 @pytest.mark.slow
 def test_the_same_in_every_process():
     def shown(seed):
-        seeded = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.path.dirname(__file__)}
+        paths = os.pathsep.join([os.path.dirname(__file__), ENVIRONMENT["PYTHONPATH"]])
+        seeded = ENVIRONMENT | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths}
         done = subprocess.run([sys.executable, "-c", SHOWN], env=seeded, capture_output=True, text=True, check=True)
         return done.stdout
 

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 from joblib import parallel_config
+from numba import njit
 from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -15,7 +16,7 @@ from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
 
-from bagwise.regressors.attention.network import Split, cut  # noqa: E402
+from bagwise.regressors.attention.network import Split, attention_kernels, cut  # noqa: E402
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
@@ -125,6 +126,37 @@ def test_a_network_is_the_same_in_any_company():
     for one, same in zip(few, many, strict=False):
         for name, value in one.parameters.items():
             np.testing.assert_allclose(same.parameters[name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"looks": 3, "moments": 2}, {"looks": 1, "batch_size": 4}], ids=str)
+def test_compiled_training_is_that_of_torch(options, monkeypatch):
+    """Weights of bags, among them zero, bags of several sizes, a part of a vector's worth of features and bags."""
+    weight = np.random.default_rng(0).integers(0, 3, size=30)
+    settings = {**QUICK, "read": (16,), "keep": 0, **options}
+    ours = AttentionRegressor(**settings).fit(BAGS, Y, weight).members_
+    monkeypatch.setattr("bagwise.regressors.attention.network.compiled", lambda *_: False)
+    theirs = AttentionRegressor(**settings).fit(BAGS, Y, weight).members_
+    for one, same in zip(ours, theirs, strict=True):
+        assert one.epochs == same.epochs > 0 and one.error == pytest.approx(same.error, rel=1e-4)
+        for name, value in one.parameters.items():
+            np.testing.assert_allclose(same.parameters[name], value, rtol=1e-3, atol=1e-4)
+
+
+def test_functions_of_the_kernels_are_those_of_numpy():
+    kernels = attention_kernels()
+    exponential, tanh = kernels.exponential, kernels.tanh
+
+    @njit
+    def both(x, exp_x, tanh_x):
+        for i in range(x.size):
+            exp_x[i], tanh_x[i] = exponential(x[i]), tanh(x[i])
+
+    x = np.linspace(-90, 90, 1001, dtype=np.float32)
+    exp_x, tanh_x = np.empty_like(x), np.empty_like(x)
+    both(x, exp_x, tanh_x)
+    inside = np.clip(x, -87, 87).astype(np.float64)  # beyond, they stay at the edge of single precision
+    np.testing.assert_allclose(exp_x, np.exp(inside), rtol=1e-6)
+    np.testing.assert_allclose(tanh_x, np.tanh(x), atol=5e-7)
 
 
 def test_keep_goes_from_the_best_alone_to_all():

@@ -19,6 +19,7 @@ from bagwise.auto.cross_validation import (
     Trial,
     choose_transform,
     learning_curve,
+    refit_seconds,
     transformed,
 )
 from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
@@ -170,7 +171,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             self.n_jobs,
             clock,
             metric=self.metric,
-            race=self.members != "best",
+            race_costly=self.members != "best",
             clipped=self.members != "additive",
             kept=self._kept(bags, y, weight),
         )
@@ -301,11 +302,12 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         with live_line(self.progress, len(members), cv) as show:
 
             def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
-                trials = list(so_far)
+                trials, racing = list(so_far), [member for member in some if member.costly and cv.race_costly]
                 for member in some:
-                    show(member.name, trials)
-                    trials.append(cv.try_member(member, trials, reserve=_refit_seconds(trials)))
-                return trials
+                    if member not in racing:
+                        show(member.name, trials)
+                        trials.append(cv.try_member(member, reserve=refit_seconds(trials)))
+                return [*trials, *cv.race(racing, trials, show)]
 
             trials, rest = run(members[: 1 + TRANSFORMED], []), members[1 + TRANSFORMED :]
             tried = self.transforms and self.members != "additive"
@@ -335,7 +337,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         """The models of the members in the blend; the others are let go."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
         members = [trial.member for trial in chosen]
-        in_time = _refit_seconds(chosen) <= cv.clock.left or cv.has_whole(members)
+        in_time = refit_seconds(chosen) <= cv.clock.left or cv.has_whole(members)
         self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
             fits = cv.fit_whole(members)
@@ -377,8 +379,3 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def _predicted(self, model, bags: Bags) -> np.ndarray:
         return np.clip(model.predict(bags), *self.range_)
-
-
-def _refit_seconds(trials: list[Trial]) -> float:
-    """Seconds of a fit of every member that may be chosen to all bags."""
-    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)

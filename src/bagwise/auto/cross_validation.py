@@ -1,7 +1,7 @@
 """Cross-validation of members on the same folds of bags: held-out predictions, models, seconds; or why there are none.
 
-Members run one after the other, in order of cost. A costly one is fitted without the first fold and goes on only if the
-blend of those before it would want it there (`CrossValidation.useless`). A learning curve says what more bags, or more
+Members run one after the other, in order of cost. The costly ones are all fitted without the first fold, and those go
+on that a blend of all would want there (`CrossValidation.race`). A learning curve says what more bags, or more
 instances, would bring: one member fitted again to half of either. A transform of the targets is kept if it helps on the
 same folds.
 """
@@ -34,6 +34,7 @@ PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
+BEGUN = "begun"  # status of a member of which only the first fold is known
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
 
@@ -48,6 +49,7 @@ class Trial:
     member: Member
     status: str = "tried"
     why: str = ""
+    predictions: np.ndarray | None = None  # (deals, bags), NaN where there are none yet
     held_out: np.ndarray | None = None
     averaged: np.ndarray | None = None
     models: list = field(default_factory=list)
@@ -68,11 +70,16 @@ class Trial:
         return self.fit_seconds / max(self.fits, 1)
 
 
+def refit_seconds(trials: Sequence[Trial]) -> float:
+    """Seconds of a fit of every member that may be chosen to all bags."""
+    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
+
+
 class Clock:
-    """How long it has been, and how much of the budget is left."""
+    """How long it has been, how much of the budget is left, and how long the longest fit to a few bags was."""
 
     def __init__(self, budget: float | None):
-        self.budget, self.started = budget, time.perf_counter()
+        self.budget, self.started, self.longest_probe = budget, time.perf_counter(), 0.0
 
     @property
     def passed(self) -> float:
@@ -99,7 +106,7 @@ class CrossValidation:
     n_jobs: int | None
     clock: Clock
     metric: str = "rmse"
-    race: bool = True
+    race_costly: bool = True
     clipped: bool = True
     kept: KeptFits | None = None
 
@@ -144,14 +151,35 @@ class CrossValidation:
         if number > 1:
             self._parallel(delayed(_ready)(k) for k in range(number))
 
-    def try_member(self, member: Member, rivals: Sequence[Trial] = (), reserve: float = 0.0) -> Trial:
+    def try_member(self, member: Member, reserve: float = 0.0) -> Trial:
         """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing.
 
         ``reserve`` are seconds of the budget that must be left for the fits of others to all bags.
         """
-        trial = Trial(member)
+        return self._guarded(self._all_folds, Trial(member), reserve)
+
+    def race(self, members: Sequence[Member], rivals: Sequence[Trial], show=lambda name, trials: None) -> list[Trial]:
+        """Fit all members without the first fold, and those that are of use there without the others."""
+        trials: list[Trial] = []
+
+        def finished() -> list[Trial]:
+            return [*rivals, *(trial for trial in trials if trial.status != BEGUN)]
+
+        for member in members:
+            show(member.name, finished())
+            trials.append(self._guarded(self._first_fold, Trial(member), refit_seconds(rivals)))
+        begun = [trial for trial in trials if trial.status == BEGUN]
+        for trial, why in zip(begun, self.useless(begun, [rival for rival in rivals if rival.done]), strict=True):
+            trial.status, trial.why = ("dropped", why) if why else (BEGUN, "")
+        for trial in begun:
+            if trial.status == BEGUN:
+                show(trial.member.name, finished())
+                self._guarded(self._other_folds, trial, refit_seconds([*rivals, *trials]))
+        return trials
+
+    def _guarded(self, work, trial: Trial, reserve: float) -> Trial:
         try:
-            trial.status, trial.why = self._cross_fit(trial, [rival for rival in rivals if rival.done], reserve)
+            trial.status, trial.why = work(trial, reserve)
         except ConnectionError:  # a cluster is gone, for which no member is to blame
             raise
         except Exception as error:  # whatever it is, the others go on
@@ -163,30 +191,42 @@ class CrossValidation:
         none = np.zeros(len(self.y), dtype=bool)
         return [model for model, *_ in self._fits([(member, none, False) for member in members])]
 
-    def _cross_fit(self, trial: Trial, rivals: list[Trial], reserve: float) -> tuple[str, str]:
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Every deal and fold."""
+        return [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
+
+    def _all_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
         """Fill in the trial, and tell what became of it: status and reason."""
-        member = trial.member
-        if why := self._too_long(member, reserve):
+        if why := self._too_long(trial.member, reserve):
             return "skipped", why
-        pairs = [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
-        predictions = np.full(self.deals.shape, np.nan)
-        if member.costly and self.race and rivals:
-            self._fit_pairs(trial, pairs[:1], predictions, first=True)
-            if why := self.useless(predictions[0], rivals):
-                return "dropped", why
-            if member.make_first is None:
-                del pairs[0]
-                if why := self._too_long(member, reserve, each=trial.seconds, fits=len(pairs) + 1):
-                    return "skipped", why
-            else:
-                trial.models.clear()
-        self._fit_pairs(trial, pairs, predictions)
-        trial.held_out = predictions[0]
-        trial.averaged = predictions.mean(axis=0) if len(predictions) > 1 else predictions[0]
+        return self._complete(trial, self._pairs)
+
+    def _first_fold(self, trial: Trial, reserve: float) -> tuple[str, str]:
+        if why := self._too_long(trial.member, reserve):
+            return "skipped", why
+        self._fit_pairs(trial, self._pairs[:1], first=True)
+        return BEGUN, ""
+
+    def _other_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
+        pairs = self._pairs
+        if trial.member.make_first is not None:
+            trial.models.clear()
+            return self._complete(trial, pairs)
+        if why := self._too_long(trial.member, reserve, each=trial.seconds, fits=len(pairs)):
+            return "skipped", why
+        return self._complete(trial, pairs[1:])
+
+    def _complete(self, trial: Trial, pairs: list[tuple[int, int]]) -> tuple[str, str]:
+        found = self._fit_pairs(trial, pairs)
+        trial.held_out = found[0]
+        trial.averaged = found.mean(axis=0) if len(found) > 1 else found[0]
         return "tried", ""
 
-    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], predictions: np.ndarray, first=False) -> None:
-        """Fit without fold k of a deal, for every pair (deal, k), and predict that fold."""
+    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], first=False) -> np.ndarray:
+        """Fit without fold k of a deal, for every pair (deal, k), and predict that fold; all predictions so far."""
+        if trial.predictions is None:
+            trial.predictions = np.full(self.deals.shape, np.nan)
         fits = self._fits([(trial.member, self.deals[deal] == k, first) for deal, k in pairs])
         for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
             trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
@@ -194,35 +234,40 @@ class CrossValidation:
             if not np.isfinite(found).all():
                 raise ValueError("a prediction is not finite")
             at = self.deals[deal] == k
-            predictions[deal, at] = np.clip(found, *self.limits(~at))
+            trial.predictions[deal, at] = np.clip(found, *self.limits(~at))
             if deal == 0:  # the models of further deals serve the weights alone
                 trial.models.append(model)
+        return trial.predictions
 
-    def useless(self, predictions: np.ndarray, rivals: list[Trial]) -> str:
-        r"""Why not to go on with a member of which some held-out predictions are known (others NaN), or "".
+    def useless(self, begun: Sequence[Trial], rivals: Sequence[Trial]) -> list[str]:
+        """For every member of which the first fold is known, why not to go on with it, or "".
 
-        Let b be the blend of the rivals, z the member, r = y - b and d = z - b. The blend (1 - a) b + a z has the least
-        squared error at a = ⟨r, d⟩ / ⟨d, d⟩, the slope of a regression through zero. The member is wanted if a is
-        above zero. To ask for more, such as a standard error, gives up good members: one fold says little of them.
+        Let b be the blend of the rivals, weighed on all bags. Of b and the members the best blend on the first fold is
+        taken; a member goes on if it has a weight there. That is so if and only if, b being the blend without it, z the
+        member and y the targets, the slope of y - b on z - b is above zero. To ask for more, such as a standard error,
+        gives up good members: one fold says little of them.
         """
-        at = self.counted & np.isfinite(predictions)
+        if not begun or not rivals:
+            return [""] * len(begun)
+        first = np.column_stack([trial.predictions[0] for trial in begun])
+        at = self.counted & np.isfinite(first).all(axis=1)
         if at.sum() < FEWEST:
-            return ""
+            return [""] * len(begun)
+        weight = np.ones(at.sum()) if self.sample_weight is None else self.sample_weight[at]
         Z = np.column_stack([rival.averaged for rival in rivals])
         blended = Z @ blend_weights(Z[self.counted], self.y[self.counted], self.weight, self.metric)
-        weight = (
-            np.ones(at.sum()) if self.sample_weight is None else self.sample_weight[at] / self.sample_weight[at].mean()
-        )
-        rest, step = (self.y - blended)[at], (predictions - blended)[at]
-        total = (weight * step**2).sum()
-        if total > 0:
-            slope = (weight * rest * step).sum() / total
-            if slope > 0:
-                return ""
-        own, other = (losses(values, self.y, self.metric)[at] * weight for values in (predictions, blended))
-        own, other = (value.mean() if self.metric == "mae" else np.sqrt(value.mean()) for value in (own, other))
+        columns = np.column_stack([blended, first])[at]
+        weights = blend_weights(columns, self.y[at], weight / weight.mean(), self.metric)
+        best, *own = (self._mean_error(column, at, weight) for column in (columns @ weights, *columns[:, 1:].T))
         name = self.metric.upper()
-        return f"of no use on the first fold: {name} {own:.4g} there, {other:.4g} for the blend of those before it"
+        return [
+            "" if share > 0 else f"of no use on the first fold: {name} {error:.4g} there, {best:.4g} for a blend of all"
+            for share, error in zip(weights[1:], own, strict=True)
+        ]
+
+    def _mean_error(self, predictions: np.ndarray, at: np.ndarray, weight: np.ndarray) -> float:
+        mean = float(np.average(losses(predictions, self.y[at], self.metric), weights=weight))
+        return mean if self.metric == "mae" else float(np.sqrt(mean))
 
     def has_whole(self, members: Sequence[Member]) -> bool:
         """Whether fits of the members to all bags are kept."""
@@ -278,7 +323,9 @@ class CrossValidation:
         if self.clock.left <= reserve:
             return "no time was left"
         if each is None:
-            if member.costly and self.clock.left - reserve <= FEWEST_SECONDS * self.clock.budget:
+            # Members come in order of cost: another such fit takes about as long as the longest so far, or longer.
+            fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
+            if self.clock.left - reserve <= fewest:
                 return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
@@ -294,7 +341,9 @@ class CrossValidation:
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
-        return (time.perf_counter() - started) * len(order) / len(some) * (1 - 1 / self.folds)
+        took = time.perf_counter() - started
+        self.clock.longest_probe = max(self.clock.longest_probe, took)
+        return took * len(order) / len(some) * (1 - 1 / self.folds)
 
 
 def fit_without(
@@ -341,6 +390,7 @@ def _ready(number: int) -> int:
 
 
 FEWEST_BAGS = 40
+COSTLY_FOLDS = 2  # that a learning curve of a costly member looks at
 SMALL = 0.05  # a rise of the error below which more of the same hardly helps
 
 
@@ -364,8 +414,9 @@ class Curve:
 
     def _sentence(self, what: str) -> str:
         rise, se = self.rise[what], self.se[what]
+        shown = round(rise, 2) + 0.0  # no -0 %
         noun = "bags" if what == "bags" else "instances a bag"
-        measured = f"with half of them the error of {self.member} changed by {rise:+.0%} (± {se:.0%})".replace(
+        measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})".replace(
             "%", " %"
         )
         if rise > 2 * se:
@@ -376,38 +427,44 @@ class Curve:
 
 
 def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
-    """The curve of a member whose held-out predictions with all the data are known; None for too few bags."""
+    """The curve of a member whose held-out predictions with all the data are known; None for too few bags.
+
+    A costly member is fitted again without two of the folds: a hint is not worth twice its time.
+    """
     if len(cv.bags) < FEWEST_BAGS:
         return None
     halves = {"bags": _with_half_the_bags}
     if np.median(cv.bags.sizes) >= 2:
         halves["instances"] = _with_half_the_instances
-    whole = cv.loss(held_out)
+    folds = min(cv.folds, COSTLY_FOLDS) if member.costly else cv.folds
+    seen = (cv.fold < folds)[cv.counted]
+    whole = cv.loss(held_out)[seen]
     level = max(float(whole.mean()), np.finfo(float).tiny)
     rise, se = {}, {}
     for what, halve in halves.items():
-        worse = cv.loss(halve(cv, member)) - whole
+        worse = cv.loss(halve(cv, member, folds))[seen] - whole
         ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
         # d√m / √m = dm / 2m
         rise[what], se[what] = (ratio - 1.0, error) if cv.metric == "mae" else (np.sqrt(ratio) - 1.0, error / 2)
     return Curve(member.name, *({what: float(v) for what, v in part.items()} for part in (rise, se)))
 
 
-def _with_half_the_bags(cv: CrossValidation, member: Member) -> np.ndarray:
+def _with_half_the_bags(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
-    return _cross_fit(cv, member, cv.bags, lambda k: (cv.fold != k) & half)
+    return _cross_fit(cv, member, cv.bags, lambda k: (cv.fold != k) & half, folds)
 
 
-def _with_half_the_instances(cv: CrossValidation, member: Member) -> np.ndarray:
+def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Half of every bag, in training and in the bags predicted."""
     sizes = (cv.bags.sizes + 1) // 2
-    return _cross_fit(cv, member, thin(cv.bags, sizes, cv.random_state), lambda k: cv.fold != k)
+    return _cross_fit(cv, member, thin(cv.bags, sizes, cv.random_state), lambda k: cv.fold != k, folds)
 
 
-def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, seen_without) -> np.ndarray:
-    out = np.empty(len(cv.y))
-    for k in range(cv.fold.max() + 1):
+def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, seen_without, folds: int) -> np.ndarray:
+    """Predictions of the bags in the first folds; NaN for the others."""
+    out = np.full(len(cv.y), np.nan)
+    for k in range(folds):
         seen, tested = np.flatnonzero(seen_without(k)), np.flatnonzero(cv.fold == k)
         weight = None if cv.sample_weight is None else cv.sample_weight[seen]
         model = fit_member(member, bags[seen], cv.y[seen], weight, cv.random_state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -22,8 +23,8 @@ class Embedding(BaseEstimator):
         Whether it takes the covariates of bags into its rows itself.
     """
 
-    columns = "features"
-    is_mean = False
+    columns: Any = "features"
+    is_mean: Any = False
     reads_covariates = False
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
@@ -75,7 +76,7 @@ class CovariatesBeside:
         factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
         return cls(mean, np.where(varies, deviation, np.inf), factor, None)
 
-    def join(self, rows: np.ndarray, covariates: np.ndarray) -> np.ndarray:
+    def join(self, rows: np.ndarray, covariates) -> np.ndarray:
         """Rows of the embedding, with the covariates of the same bags."""
         scaled = self._scaled(covariates)
         if self.training is None:

@@ -8,6 +8,7 @@ this one? Landmarks and prototypes are instances that stand for all of them (`pi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -167,7 +168,7 @@ class NystroemMean(Embedding):
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
-        count = self._affordable(bags.n_instances) if self.landmarks == "auto" else self.landmarks
+        count: Any = self._affordable(bags.n_instances) if self.landmarks == "auto" else self.landmarks
         chosen = pick_prototypes(bags.instances, count, self.pick, random_state=self.random_state)
         self.landmarks_ = chosen / self.spread_
         self.kernel_ = with_bandwidth(self._kernel, self.landmarks_)
@@ -194,7 +195,8 @@ class NystroemMean(Embedding):
 
 def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -> np.ndarray:
     """1/L_i Σ_l φ(x_il) for every bag, the instances in blocks; with weights Σ_l w_il φ(x_il) / Σ_l w_il."""
-    sums, share = None, None if bags.weights is None else bags.shares()[:, None]
+    sums: Any = None
+    share = None if bags.weights is None else bags.shares()[:, None]
     for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
         values = np.asarray(features(bags.instances[rows]), dtype=np.float64)
         sums = np.zeros((len(bags), values.shape[1])) if sums is None else sums

@@ -12,11 +12,12 @@ interval is the beginning of a longer one, so the means of the longest serve all
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
-from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
@@ -215,7 +216,7 @@ class KernelMean(Embedding):
     def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
         """As `Embedding.fit_grid`; kernels on the same interval share the polynomial means of the longest series."""
         bags = check_bags(bags, allow_weights=True)
-        fitted = [clone(self).set_params(**setting) for setting in settings]
+        fitted = [copy(self).set_params(**setting) for setting in settings]  # parameters are never changed in place
         scaled = [one._fit(bags) for one in fitted]
         longest: dict[tuple, int] = {}
         for at, one in enumerate(fitted):
@@ -472,19 +473,25 @@ def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[
     pad = PADDING * (high - low)
     if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
         pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)
+    points = Interpolant(low - pad, high + pad, CHECKED)._from_unit(np.cos(np.linspace(0.0, np.pi, CHECKED)))
+    exact = kernel(points, points)
     error = np.inf
     for length in LENGTHS:
         interpolant = Interpolant(low - pad, high + pad, length)
-        error = interpolation_error(kernel, interpolant)
+        error = interpolation_error(kernel, interpolant, exact)
         if error <= tolerance:
             return interpolant, error
     return None, error
 
 
-def interpolation_error(kernel, interpolant: Interpolant) -> float:
+def interpolation_error(kernel, interpolant: Interpolant, exact: np.ndarray) -> float:
     """Largest difference of kernel and series, between the nodes and at the ends, relative to the kernel."""
-    points = interpolant._from_unit(np.cos(np.linspace(0.0, np.pi, CHECKED)))
-    basis = interpolant.polynomials(np.clip(points, interpolant.low, interpolant.high)).T @ interpolant.to_lagrange
-    exact = kernel(points, points)
-    nodes = interpolant.nodes
+    basis, nodes = _checked_basis(interpolant.length), interpolant.nodes
     return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())
+
+
+@cache
+def _checked_basis(length: int) -> np.ndarray:
+    """The Lagrange basis at the points where kernel and series are compared: the same on every interval."""
+    unit = Interpolant(-1.0, 1.0, length)
+    return unit.polynomials(np.cos(np.linspace(0.0, np.pi, CHECKED))).T @ unit.to_lagrange

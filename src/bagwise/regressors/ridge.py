@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -590,8 +591,8 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return self
 
     def fresh_head(self) -> RidgePath:
-        """The unfitted head."""
-        return clone(self.head if self.head is not None else RidgePath())
+        """The unfitted head. No clone, which would copy the penalties number by number: a fit changes no parameter."""
+        return copy(self.head) if self.head is not None else RidgePath()
 
     @property
     def additive_(self) -> bool:
@@ -670,7 +671,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
-        return clone(self).fit(bags, y, sample_weight).error_
+        return copy(self).fit(bags, y, sample_weight).error_
 
 
 def reads_covariates(embedding) -> bool:

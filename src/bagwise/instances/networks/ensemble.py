@@ -9,6 +9,7 @@ bagwise stays quick, and the one long wait is explained.
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,13 +57,19 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 @once
 def kernels(dtype: np.dtype):
     """The module `numba_kernels`, compiled for data of this dtype or loaded from numba's cache on disk."""
+    with announced():
+        from bagwise.instances.networks import numba_kernels
+
+        numba_kernels.compile_for(dtype)
+    return numba_kernels
+
+
+@contextmanager
+def announced():
+    """Say once that compiling has begun; numba tells so only when its cache has nothing."""
     from numba.core import event
 
-    from bagwise.instances.networks import numba_kernels
-
     class Announce(event.Listener):
-        """Say once that compiling has begun; numba tells so only when its cache has nothing."""
-
         said = False
 
         def on_start(self, _):
@@ -74,8 +81,7 @@ def kernels(dtype: np.dtype):
             pass
 
     with event.install_listener("numba:compile", Announce()):
-        numba_kernels.compile_for(dtype)
-    return numba_kernels
+        yield
 
 
 def frozen(array) -> np.ndarray:

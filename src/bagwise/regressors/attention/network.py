@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
 from bagwise.execution.threads import Shared
+from bagwise.first_use import once
+from bagwise.instances.networks.ensemble import announced
 from bagwise.regressors.attention.attention_regressor import Recipe
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 
@@ -142,7 +144,8 @@ class Network:
             weights = batch.softmax((read * batch.spread(query)).sum(dim=2))
             state = torch.cat([query, batch.total(weights[..., None] * read)], dim=2)
             attention.append(weights)
-            gates = _dense(parameters, "lstm", state)
+            if len(attention) < self.looks:
+                gates = _dense(parameters, "lstm", state)
         return state, torch.stack(attention).mean(dim=0)
 
     def _gated(self, parameters, batch: Batch, read: Tensor) -> tuple[Tensor, Tensor]:
@@ -345,6 +348,7 @@ class _State:
         return errors
 
 
+UNITS = 16  # compiled kernels take whole vectors of the processor
 LARGEST = 2**22  # numbers in the largest array of a training step: so many networks are trained at once
 
 
@@ -390,18 +394,86 @@ def train_members(
     scales = [TargetScale.of(y, weight * (split.learn | split.held)) for split in splits]
     task = _task(y, weight, splits, scales, None if blends is None else np.repeat(blends, n_starts))
     starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(n_starts)] * n_blends)
-    on_gpu = not recipe.device.startswith("cpu")
-    largest = max(int(np.diff(offsets).max()), min(ROWS, int(recipe.batch_size * np.diff(offsets).mean())))
-    at_once = max(1, (64 if on_gpu else 1) * LARGEST // (largest * max(network.read, default=1)))
-    jobs = [slice(i, i + at_once) for i in range(0, len(splits), at_once)]
-    parts = Parallel(n_jobs=1 if on_gpu else n_jobs)(
-        delayed(_job)(network, shown, offsets, task[job], starts[job], recipe) for job in jobs
-    )
+    if compiled(network, recipe):
+        parts = [_compiled_job(network, shown, offsets, task, starts, recipe, n_jobs)]
+    else:
+        parts = _torch_jobs(network, shown, offsets, task, starts, recipe, n_jobs)
     trained = [one for part in parts for one in zip(part.vectors, part.errors, part.epochs, strict=True)]
     return [
         Member(network.named(vector), scale, float(error), int(epochs))
         for (vector, error, epochs), scale in zip(trained, scales, strict=True)
     ]
+
+
+def _torch_jobs(network, shown, offsets, task: Task, starts, recipe: Recipe, n_jobs) -> list[Trained]:
+    """As many networks at once as memory allows."""
+    on_gpu = not recipe.device.startswith("cpu")
+    largest = max(int(np.diff(offsets).max()), min(ROWS, int(recipe.batch_size * np.diff(offsets).mean())))
+    at_once = max(1, (64 if on_gpu else 1) * LARGEST // (largest * max(network.read, default=1)))
+    jobs = [slice(i, i + at_once) for i in range(0, len(starts), at_once)]
+    return Parallel(n_jobs=1 if on_gpu else n_jobs)(
+        delayed(_job)(network, shown, offsets, task[job], starts[job], recipe) for job in jobs
+    )
+
+
+def compiled(network: Network, recipe: Recipe) -> bool:
+    """Whether compiled kernels train the network: one layer that reads, set attention and a linear head, on a CPU."""
+    usual = network.pooling == "set" and len(network.read) == 1 and not network.head
+    return usual and network.read[0] % UNITS == 0 and recipe.device == "cpu" and recipe.precision == "float32"
+
+
+def _compiled_job(network, shown, offsets, task: Task, starts, recipe: Recipe, n_jobs) -> Trained:
+    """The same as `train`, a network at a time: they meet the same batches."""
+    attention_kernels()  # compiled or loaded before there are threads
+    used = np.flatnonzero(task.learn.any(axis=1))
+    data = *(np.ascontiguousarray(part, dtype=np.float32) for part in shown), np.asarray(offsets, dtype=np.int64)
+    found = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")(
+        delayed(_train_alone)(network, data, used, task[[i]], start, recipe) for i, start in enumerate(starts)
+    )
+    return Trained(*(np.array(part) for part in zip(*found, strict=True)))
+
+
+def _train_alone(network: Network, data: tuple, used, task: Task, start, recipe: Recipe) -> tuple:
+    """Best weights, held-out error and epoch of one network."""
+    kernels, sizes, shape = attention_kernels(), np.diff(data[2]), (network.looks, network.read[0])
+    targets, learn = (part[:, 0].astype(np.float32) for part in (task.targets, task.learn))
+    held = np.flatnonzero(task.held[:, 0])
+    batches = _cuts(held, sizes, len(held))
+    predictions = np.empty(len(held), dtype=np.float32)
+
+    def held_out_error() -> float:
+        kernels.predict(*data, held, batches, *shape, vector, predictions)
+        return float((task.held[held, 0] * (predictions - task.targets[held, 0]) ** 2).sum())
+
+    vector = start.astype(np.float32)
+    memory, random, steps = np.zeros((3, len(vector)), dtype=np.float32), np.random.default_rng(recipe.seed), 0
+    best, error, at = vector.copy(), held_out_error(), 0
+    for epoch in range(1, recipe.epochs + 1):
+        order = random.permutation(used)
+        cuts = _cuts(order, sizes, recipe.batch_size)
+        options = recipe.learning_rate, recipe.weight_decay, steps
+        kernels.train_epoch(*data, order, cuts, targets, learn, *shape, vector, memory, *options)
+        steps, now = steps + len(cuts) - 1, held_out_error()
+        if now < error:
+            best, error, at = vector.copy(), now, epoch
+        if epoch - at >= recipe.patience:
+            break
+    return best, error, at
+
+
+def _cuts(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> np.ndarray:
+    """Where the batches of `cut` begin and end."""
+    return np.cumsum([0, *(len(part) for part in cut(positions, sizes, n_bags))])
+
+
+@once
+def attention_kernels():
+    """The module of that name, which imports numba; the kernels compile, or load from disk, when first called."""
+    with announced():
+        from bagwise.regressors.attention import attention_kernels
+
+        attention_kernels.compile_all()
+    return attention_kernels
 
 
 def attend(network: Network, members: list[Member], shown, offsets) -> tuple[np.ndarray, np.ndarray]:
