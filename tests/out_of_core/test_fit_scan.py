@@ -139,7 +139,7 @@ def test_other_methods_are_refused_with_the_list(table):
     judged = OutOfFold(RandomFeatureRidge(), judge=bw.method("aggregated"))
     with pytest.raises(ValueError, match="BagPipeline cannot be fitted from sums"):
         fit_scan(scanned(table), small("instance-kme:ridge").set_params(instances=judged))
-    with pytest.raises(ValueError, match="no sums over instances.*model.predict"):
+    with pytest.raises(ValueError, match="not sums over instances.*model.predict"):
         bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
         predict_scan(bw.method("phase").fit(bags, y), scanned(table))
 
@@ -329,7 +329,7 @@ def test_a_grid_of_pools_is_refused(table):
 
 def test_statistics_that_are_no_sums_are_not_predicted_from_sums(table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
-    with pytest.raises(ValueError, match="no sums over instances"):
+    with pytest.raises(ValueError, match="not sums over instances"):
         predict_scan(method("statistics", preset="linear").fit(bags, y), scanned(table))
 
 

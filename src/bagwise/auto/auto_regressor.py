@@ -200,7 +200,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_folds(self, bags) -> np.ndarray:
         """The prediction of every bag by the models without each fold, (folds, bags)."""
         bags = self.prepare(bags)
-        if not getattr(self, "fold_models_", None):
+        if not self.fold_models_:
             if hasattr(self, "n_folds_"):
                 raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory for them")
             raise ValueError(
