@@ -68,6 +68,27 @@ def test_sums_of_numbers_are_fitted_chunk_by_chunk_too(cells, tmp_path):
     np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)
 
 
+def test_so_are_sums_with_exposures(cells, tmp_path):
+    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", weights="people")
+    expected = bw.method("aggregate-gp", aggregate="sum").fit(bags, y).predict(bags)
+    pd.read_csv(cells / "cells.csv").to_parquet(tmp_path / "cells.parquet")
+    how = (
+        "--method",
+        "aggregate-gp",
+        "--aggregate",
+        "sum",
+        "--exposure",
+        "people",
+        "--engine",
+        "stream",
+        "--n-jobs",
+        "1",
+    )
+    result = run("fit", tmp_path / "cells.parquet", *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     "more, words",
     [
@@ -79,7 +100,7 @@ def test_sums_of_numbers_are_fitted_chunk_by_chunk_too(cells, tmp_path):
         ((*COUNTS, "--weights", "rain"), "--exposure and --weights are both weights"),
         ((*COUNTS, "--exposure", "rain"), "weight that is negative"),
         (("--method", "aggregate-gp", "--likelihood", "binomial"), "a rate above one"),
-        ((*COUNTS, "--engine", "stream"), "--exposure is for tables in memory"),
+        ((*COUNTS, "--engine", "stream"), "cells.csv is no Parquet file"),
     ],
 )
 def test_mistakes_are_one_message(cells, tmp_path, more, words):

@@ -120,7 +120,12 @@ def test_rows_can_be_chosen(lake, tmp_path):
         (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
         (("--engine", "stream", "--method", "instance-kme"), "rows that stream instance-kme:single"),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
-        (("--engine", "stream", "--bag-feature", "a"), "--bag-feature is for tables in memory"),
+        (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),
+        (
+            ("--engine", "stream", "--method", "aggregated", "--bag-feature", "a"),
+            "has more than one value in column 'a'; a bag feature is the",
+        ),
+        (("--engine", "stream", "--missing", "keep"), "missing must be 'refuse', 'drop-instances' or 'impute'"),
         (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
         (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),
         (("--engine", "stream", "--where", "year >> 1"), "year >> 1"),
@@ -142,20 +147,52 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     assert result.exit_code == 1 and "parts is there already; give the name of a new folder" in result.output
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
     result = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--level", "0.8")
-    assert result.exit_code == 1 and "--level is for tables in memory" in result.output
+    assert result.exit_code == 1 and "the model was fitted without intervals" in result.output
 
 
-@pytest.mark.parametrize(("option", "words"), [("--weights", "instance weights"), ("--bag-feature", "covariates")])
-def test_a_model_of_weights_or_covariates_is_not_predicted_without_them(lake, tmp_path, option, words):
+def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
+    how = ("--method", "aggregated", "--engine", "stream", "--n-jobs", 1, "--level", 0.5)
+    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    assert "intervals at level 0.5: " in " ".join(result.output.split())
+    bags, _ = bw.load(lake, bag="site", target="aod")
+    expected = bw.load_model(tmp_path / "m.bagwise").predict_interval(bags)
+    more = ("--engine", "stream", "--n-jobs", 1, "--json", "--quiet")
+    found = json.loads(run("predict", tmp_path / "m.bagwise", lake, *more).stdout)["predictions"]
+    assert [row["site"] for row in found] == bags.ids.tolist()
+    np.testing.assert_allclose([[row["lower"], row["upper"]] for row in found], expected, rtol=1e-9)
+
+
+OPTIONS = {
+    "aggregated": ("--weights", "beside", "--categories", "crop", "--dates", "seen", "--missing", "impute"),
+    "statistics:moments": ("--bag-feature", "beside", "--bag-feature", "crop", "--categories", "crop"),
+    "blr:rows": ("--bag-feature", "beside", "--fill-value", "-99", "--missing", "drop-instances", "--groups", "crop"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["aggregated", *(pytest.param(name, marks=pytest.mark.slow) for name in [*OPTIONS][1:])]
+)
+def test_columns_of_every_kind_are_those_of_memory(lake, tmp_path, name):
     frame = pd.read_parquet(lake).drop(columns="year")
     frame["beside"] = frame["aod"].rank(method="dense") + 1.0
-    frame.to_parquet(tmp_path / "t.parquet")
-    more = ("--method", "aggregated", "--no-intervals", option, "beside", "--out", tmp_path / "m.bagwise")
-    result = run("fit", tmp_path / "t.parquet", *COLUMNS, *more)
-    assert result.exit_code == 0, result.output
-    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.parquet", "--engine", "stream")
-    assert result.exit_code == 1
-    assert f"fitted with {words}" in result.output and "use --engine memory" in result.output.replace("\n", " ")
+    frame["crop"] = np.where(frame["beside"] % 3 == 0, "rye", "oats")
+    frame["seen"] = pd.Timestamp("2019-04-23") + pd.to_timedelta(np.arange(len(frame)), "D")
+    frame.loc[frame.index[::9], "a"] = np.nan if name == "aggregated" else -99.0
+    frame.to_parquet(tmp_path / "t.parquet", row_group_size=50)
+    for engine in ("memory", "stream"):
+        options = ("--method", name, "--no-intervals", "--engine", engine, "--n-jobs", 1, *OPTIONS[name])
+        result = run("fit", tmp_path / "t.parquet", *COLUMNS, *options, "--out", tmp_path / f"{engine}.bagwise")
+        assert result.exit_code == 0, result.output
+    found = {}
+    for model, engine in (("memory", "memory"), ("memory", "stream"), ("stream", "memory"), ("stream", "stream")):
+        more = ("--engine", engine, "--n-jobs", 1, "--json", "--quiet")
+        result = run("predict", tmp_path / f"{model}.bagwise", tmp_path / "t.parquet", *more)
+        assert result.exit_code == 0, result.output
+        rows = json.loads(result.stdout)["predictions"]
+        found[model, engine] = [row["prediction"] for row in sorted(rows, key=lambda row: row["site"])]
+    for other in found.values():
+        np.testing.assert_allclose(other, found["memory", "memory"], rtol=1e-9)
 
 
 def test_a_damaged_part_is_named_and_nothing_is_written(lake, tmp_path):

@@ -101,7 +101,6 @@ def test_several_targets_are_evaluated_each_in_a_folder(folder):
     [
         (["--target", "x", "--target", "y"], "several targets are fitted in memory only"),
         (["--target", "yield", "--targets", "yields.csv"], "--targets is for tables in memory"),
-        (["--target", "yield", "--categories", "crop"], "--categories is for tables in memory"),
     ],
 )
 def test_what_is_not_read_chunk_by_chunk_is_refused(more, match):
@@ -114,11 +113,15 @@ def test_models_that_are_not_predicted_chunk_by_chunk(folder):
     table = pd.read_csv("pixels.csv", dtype={"plot": str}).merge(pd.read_csv("yields.csv", dtype={"plot": str}))
     table.drop(columns=["barcode", "sown"]).fillna({"protein": 0.0}).to_parquet("one.parquet")
     how = ["one.parquet", "--bag", "plot", "--method", "aggregated", "--no-intervals", "--out", "m5"]
-    for more, match in (
-        (["--target", "yield", "--target", "protein", "--ignore", "crop"], "the model has several targets"),
-        (["--target", "yield", "--categories", "crop"], "was fitted with categories, which are read in memory only"),
+    several = ["--target", "yield", "--target", "protein", "--ignore", "crop"]
+    table[["plot", "red"]].to_parquet("two.parquet")
+    second = ["two.parquet", *how[1:], "--targets", "yields.csv", "--target", "yield"]
+    for fit, match in (
+        ([*how, *several], "the model has several targets"),
+        (second, "was fitted with a second table, which is read in memory only"),
     ):
-        assert run("fit", *how, *more).exit_code == 0
+        found = run("fit", *fit)
+        assert found.exit_code == 0, found.output
         found = run("predict", "m5", "one.parquet", "--engine", "stream")
         assert found.exit_code == 1 and match in found.stderr
 

@@ -167,8 +167,11 @@ def test_a_model_of_the_command_line_remembers_its_fill_values(tmp_path):
         for name in ("new.csv", "clean.csv")
     ]
     assert answers[0] == answers[1]
-    streamed = run("predict", tmp_path / "m.bagwise", tmp_path / "new.csv", "--engine", "stream")
-    assert streamed.exit_code == 1 and "numbers that stand for missing values" in streamed.stderr
+    table(-9999, seed=1).to_parquet(tmp_path / "new.parquet")
+    streamed = run("predict", tmp_path / "m.bagwise", tmp_path / "new.parquet", "--engine", "stream", "--json")
+    assert streamed.exit_code == 0, streamed.output
+    found = [[row["prediction"] for row in one["predictions"]] for one in (json.loads(streamed.stdout), answers[0])]
+    np.testing.assert_allclose(*found, rtol=1e-9)
 
 
 def test_predict_on_the_command_line_warns_in_one_line_and_takes_fill_values(tmp_path):

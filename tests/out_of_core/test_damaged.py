@@ -120,3 +120,50 @@ def test_the_command_line_names_it_and_writes_nothing(engine, folder, tmp_path):
         said = " ".join(done.output.split())
         assert done.exit_code != 0 and "part=2/rows.parquet" in said and "damaged" in said, said
         assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_file_that_is_written_anew_during_the_fit_is_named(at, folder):
+    def rewrite(path):
+        values = pq.read_table(path)
+        pq.write_table(values.set_column(0, "x0", [values["x0"].to_numpy() + 1.0]), path, row_group_size=100)
+
+    path = folder / "part=2" / "rows.parquet"
+    source, executor = scanned(folder, chunk_rows=150), Harmed(Serial(), rewrite, path, at)
+    with pytest.raises(ValueError, match="part=2.*: columns or values are not what they were when the table was scan"):
+        fit_scan(source, small("instance-kme:ridge"), executor=executor)
+
+
+def test_a_file_that_appears_is_named_and_not_read(folder):
+    source = scanned(folder, chunk_rows=10**6)
+    expected = fit_scan(source, "aggregated")
+    (folder / "part=7").mkdir()
+    (folder / "part=7" / "rows.parquet").write_bytes((folder / "part=2" / "rows.parquet").read_bytes())
+    with pytest.warns(UserWarning, match="part=7/rows.parquet appeared after the table was scanned, and none of its"):
+        model = fit_scan(source, "aggregated")
+    with pytest.warns(UserWarning, match="part=7/rows.parquet appeared after the table was scanned"):
+        found = predict_scan(model, source)
+    assert (found.values == predict_scan(expected, scanned(folder, where="part < 7")).values).all()
+
+
+def test_columns_that_differ_between_files_are_named(folder, table):
+    pq.write_table(table.drop_columns(["x1"]), folder / "part=3" / "rows.parquet")
+    with pytest.raises(ValueError, match="part=3.*x1"):
+        scanned(folder)
+    text = table.set_column(1, "x1", [["high"] * table.num_rows])
+    pq.write_table(text, folder / "part=3" / "rows.parquet")
+    with pytest.raises(ValueError, match="x1.*part=3"):
+        scanned(folder)
+
+
+def test_a_full_disk_leaves_nothing_behind(folder, tmp_path, monkeypatch):
+    source = scanned(folder)
+    model = fit_scan(source, "aggregated")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(OSError, match="No space left on device; nothing was written: '.*parts'"):
+        predict_scan(model, source, out=tmp_path / "parts")
+    assert [path.name for path in tmp_path.iterdir()] == ["dataset"]

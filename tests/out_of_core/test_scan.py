@@ -172,15 +172,14 @@ def test_bags_are_scanned_as_they_are():
     assert not pickle.loads(pickle.dumps(scanned.chunks[0])).instances.base  # the slice, not all instances
 
 
-def test_covariates_of_bags_are_refused_with_the_way_out():
+def test_covariates_of_bags_are_carried_or_spread():
     bags, _ = bw.load(table(), bag="site", bag_features=["aod"])
-    words = r"bags with covariates .* chunk by chunk; .*with bags.spread\(\), or .* with bags.without_covariates\(\)"
-    with pytest.raises(ValueError, match=words):
-        scan(bags)
-    scanned = scan(bags.spread(), chunk_rows=50)
-    assert scanned.feature_names == ("x", "n", "w", "aod")
-    np.testing.assert_array_equal(rows_of(scanned)[1], bags.spread().instances)
-    assert scan(bags.without_covariates()).feature_names == ("x", "n", "w")
+    scanned = scan(bags, chunk_rows=50)
+    assert scanned.feature_names == ("x", "n", "w") and scanned.covariates == ("aod",)
+    found = [block.covariates for chunk in scanned.chunks for block in chunk.blocks(covariates=True)]
+    np.testing.assert_array_equal(np.vstack(found), bags.expand(bags.covariates))
+    assert scanned.spread().feature_names == ("x", "n", "w", "aod")
+    np.testing.assert_array_equal(rows_of(scanned.spread())[1], bags.spread().instances)
 
 
 @pytest.mark.parametrize(

@@ -312,6 +312,8 @@ def _factorise_arrow(column) -> tuple[np.ndarray, np.ndarray]:
 
     if pa.types.is_dictionary(column.type):  # its dictionary may be in any order, with labels no row has
         column = column.cast(column.type.value_type)
+    if len(column) == 0:
+        return np.empty(0, dtype=np.int64), pa.array([], column.type).to_numpy(zero_copy_only=False)
     encoded = column.dictionary_encode(null_encoding="encode")  # all chunks share one dictionary
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
     return codes.astype(np.int64), encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)

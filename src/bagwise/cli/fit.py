@@ -78,23 +78,26 @@ def fit(
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
+        if scores != "absolute" and not intervals:
+            raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":
             scans.refuse_options(context, *scans.IN_MEMORY)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
+                treatment = "impute" if missing == "impute" else "refuse"
+                unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
+                unfitted = scans.with_intervals(context, unfitted, seed=seed)
                 scan = scans.open_scan(table, columns, where, messages)
                 with messages.pass_progress(f"fitting {method}") as tell:
                     how = {"seed": seed, "work": work, "progress": tell}
                     model, training, summary = scans.fit(unfitted, method, scan, executor, **how)
                 training |= {"where": where}
+                columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
         else:
             scans.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             how |= kind | {"scores": scores, "metric": metric, "work": work}
-            if scores != "absolute" and not intervals:
-                raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
             if n_jobs is None and scheduler is None:
@@ -268,13 +271,7 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
             found["held_out"] |= {"metric": "mae", "mae_of_mean": scores["mean_error"]}
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
-    found["level"] = None
-    if getattr(model, "lacking_", "no intervals at all") is None:
-        found["level"] = model.level
-        found["paragraph"] += (
-            f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over "
-            f"folds of bags, {_SCORES[model.scores]}."
-        )
+    found = with_interval_text(found, model)
     return found | ({"summary": inner.summary()} if hasattr(inner, "summary") else {})
 
 
@@ -302,6 +299,17 @@ def _typical(summary: dict) -> str:
     error, mean = scores[metric], scores[f"{metric}_of_mean"]
     held_out = f"{metric.upper()} of held-out bags; {mean:.4g} for the mean of the targets"
     return f"Typical error {error:.4g} ({held_out}), {intervals}"
+
+
+def with_interval_text(summary: dict, model) -> dict:
+    """The summary with the level of the intervals, and a sentence on them; None and none where there are none."""
+    if getattr(model, "lacking_", "no intervals at all") is not None:
+        return summary | {"level": None}
+    text = (
+        f" Prediction intervals at level {model.level:g} are conformal: {model.kind} (Barber et al. 2021) over folds "
+        f"of bags, {_SCORES[model.scores]}."
+    )
+    return summary | {"level": model.level, "paragraph": summary["paragraph"] + text}
 
 
 def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:

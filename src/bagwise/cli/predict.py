@@ -138,23 +138,12 @@ def predict(
         new = {name: value for name, value in given.items() if value is not None}
         how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
-            in_memory = (
-                "instances",
-                "level",
-                "novelty",
-                "quantile",
-                "target",
-                "targets",
-                "missing",
-                "fill_value",
-                "keep",
-            )
-            scans.refuse_options(context, *in_memory, "decimal")
+            in_memory = ("instances", "novelty", "quantile", "target", "targets", "keep", "decimal")
+            scans.refuse_options(context, *in_memory)
             with scans.executor(engine, scheduler, n_jobs) as executor:
-                asked = _known(header) | how  # with what cannot be read chunk by chunk
-                columns = scans.predict(
-                    fitted, table, asked | {"target": None}, where, out, executor, messages, shown=as_json
-                )
+                asked = how | {"target": None, "targets": _known(header).get("targets")}
+                shown = {"level": level, "shown": as_json}
+                columns = scans.predict(fitted, table, asked, where, out, executor, messages, **shown)
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one

@@ -10,31 +10,11 @@ import typer
 
 from bagwise.cli import options as o
 
-COLUMNS = ("bag", "target", "features", "ignore", "groups")  # what a scan takes of the columns
+# What a scan takes of the columns.
+COLUMNS = ("bag", "target", "features", "ignore", "groups", "weights", "bag_features", "categories", "dates")
+COLUMNS += ("missing", "fill_values")
 # Options of fit that need the whole table in memory.
-IN_MEMORY = (
-    *(
-        "level",
-        "intervals",
-        "scores",
-        "time_budget",
-        "metric",
-        "report",
-        "missing",
-        "weights",
-        "exposure",
-        "bag_feature",
-    ),
-    *("fill_value", "decimal", "keep", "categories", "dates", "targets"),
-)
-NOT_SCANNED = {
-    "weights": "instance weights",
-    "bag_features": "covariates of bags",
-    "fill_values": "numbers that stand for missing values",
-    "targets": "a second table",
-    "categories": "categories",
-    "dates": "dates",
-}
+IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")
 
 
 @contextmanager
@@ -56,7 +36,7 @@ def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator
 def refuse_options(context: typer.Context, *names: str) -> None:
     """Refuse options that were given and mean nothing to a table that is never in memory."""
     for name in names:  # --no-intervals is given, and is what happens anyway
-        if context.get_parameter_source(name).name == "COMMANDLINE" and context.params[name]:
+        if _given(context, name) and context.params[name]:
             option = name.replace("_", "-")
             raise ValueError(f"--{option} is for tables in memory; leave it out, or use --engine memory")
 
@@ -76,9 +56,25 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     return scan
 
 
+def with_intervals(context: typer.Context, method, *, seed: int):
+    """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
+    from bagwise.intervals import Intervals
+
+    given = {name for name in ("level", "intervals", "scores") if _given(context, name)}
+    if not context.params["intervals"] or not given:
+        return method
+    kind = "split" if context.params["scores"] == "absolute" else "cv+"
+    options = {name: context.params[name] for name in ("level", "scores")}
+    return Intervals(method, kind=kind, **options, random_state=seed)
+
+
+def _given(context: typer.Context, name: str) -> bool:
+    return context.get_parameter_source(name).name == "COMMANDLINE"
+
+
 def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """The model, the description of its training data, and the summary of the fit."""
-    from bagwise.cli.fit import summarise_fit
+    from bagwise.cli.fit import summarise_fit, with_interval_text
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
@@ -87,30 +83,41 @@ def fit(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, pr
         scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}
         texts = {"paragraph": model.paragraph(), "summary": model.summary()}
         return model, found.describe(), {"method": name, "bags": found.n_bags, "held_out": scores} | texts
-    return model, found.describe(), summarise_fit(name, found.n_bags, left_out_scores(model, found))
+    summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
+    return model, found.describe(), with_interval_text(summary, model)
 
 
 def predict(
-    model, tables: list[str], columns: dict, where: str | None, out: Path | None, executor, messages, *, shown: bool
+    model,
+    tables: list[str],
+    columns: dict,
+    where: str | None,
+    out: Path | None,
+    executor,
+    messages,
+    *,
+    level: float | None,
+    shown: bool,
 ) -> dict:
-    """A row per bag; to a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``."""
+    """A row per bag, with its interval if the model has any.
+
+    To a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``.
+    """
     import bagwise as bw
     from bagwise.io.table_output import own_name
 
     if hasattr(model, "target_names_"):
         raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
-    for name, what in NOT_SCANNED.items():  # without it the prediction would be another one
-        if columns.get(name):
-            raise ValueError(f"the model was fitted with {what}, which are read in memory only: use --engine memory")
+    if columns.get("targets"):  # without it the prediction would be another one
+        raise ValueError("the model was fitted with a second table, which is read in memory only: use --engine memory")
     scan = open_scan(tables, columns, where, messages)
     folder = out if out is not None and not out.suffix else None
     with messages.spinner("predicting"):
-        found = bw.predict_scan(model, scan, out=folder, executor=executor)
+        found = bw.predict_scan(model, scan, level=level, out=folder, executor=executor)
     if folder is not None:
         messages.show(f"Wrote {folder}")
         if not shown:  # they need not fit into memory
             return {}
-    return {
-        own_name(columns.get("bag"), "bag", ["prediction"]): found.ids.tolist(),
-        "prediction": found.values.tolist(),
-    }
+    known = {"prediction": found.values, "lower": found.lower, "upper": found.upper}
+    lists = {name: values.tolist() for name, values in known.items() if values is not None}
+    return {own_name(columns.get("bag"), "bag", list(lists)): found.ids.tolist()} | lists

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,12 +64,17 @@ class CovariatesBeside:
 
     @classmethod
     def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
-        mean, deviation = covariates.mean(axis=0), covariates.std(axis=0)
-        varies = deviation > 1e-12 * np.abs(covariates).max(axis=0)
         spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
+        largest = np.abs(covariates).max(axis=0)
+        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
+        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
+
+    @classmethod
+    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
+        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
+        varies = deviation > 1e-12 * largest
         factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
-        fitted = cls(mean, np.where(varies, deviation, np.inf), factor, None)
-        return cls(mean, fitted.scale, factor, fitted._scaled(covariates)) if gram else fitted
+        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
 
     def join(self, rows: np.ndarray, covariates) -> np.ndarray:
         """Rows of the embedding, with the covariates of the same bags."""

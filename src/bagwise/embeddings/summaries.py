@@ -171,13 +171,17 @@ class Statistics(Pool):
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
         self._check()
+        self.remember_levels(bags)
+        return self.keep_varying(self._rows(bags))
+
+    def remember_levels(self, bags) -> None:
+        """Learn the columns, and which of them stand for levels of a category."""
         remember_columns(self, bags)
         names = {name: j for j, name in enumerate(bags.feature_names or ())}
         levels = [names[one] for some in (bags.categories or {}).values() for one in some if one in names]
         self.levels_ = np.isin(np.arange(bags.n_features), levels)
         middle = self.feature_range_in_.mean(axis=0)
         self.by_ = [(names[one], float(middle[names[one]])) for some in self._levels_by(bags) for one in some]
-        return self.keep_varying(self._rows(bags))
 
     def _levels_by(self, bags) -> list[tuple[str, ...]]:
         wanted = [self.by] if isinstance(self.by, str) else list(self.by)

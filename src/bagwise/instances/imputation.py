@@ -48,7 +48,12 @@ class Imputation(BaseEstimator):
 
     def fit(self, bags, y=None) -> Imputation:
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-        medians = _bag_medians(bags)
+        self.fit_medians(bag_medians(bags), bags, has_missing=bags.has_missing)
+        remember_columns(self, bags)
+        return self
+
+    def fit_medians(self, medians: np.ndarray, bags: Bags, *, has_missing: bool) -> None:
+        """As `fit`, when the medians of the training bags are known; of ``bags`` only the names of columns count."""
         empty = np.flatnonzero(np.isnan(medians).all(axis=0))
         if len(empty):
             name = empty[0] if bags.feature_names is None else repr(str(bags.feature_names[empty[0]]))
@@ -57,9 +62,7 @@ class Imputation(BaseEstimator):
                 "filled in; leave it out, which load does with ignore=[...]"
             )
         self.medians_ = np.nanmedian(medians, axis=0)
-        self.has_share_ = bool(self.share and bags.has_missing)
-        remember_columns(self, bags)
-        return self
+        self.has_share_ = bool(self.share and has_missing)
 
     def fit_transform(self, bags, y=None) -> Bags:
         return self.fit(bags).transform(bags)
@@ -70,7 +73,7 @@ class Imputation(BaseEstimator):
         missing = np.isnan(bags.instances)
         instances, names = bags.instances, bags.feature_names
         if missing.any():
-            medians = _bag_medians(bags)
+            medians = bag_medians(bags)
             filling = np.where(np.isnan(medians), self.medians_, medians)
             instances = np.where(missing, bags.expand(filling), instances).astype(instances.dtype)
         if self.has_share_:
@@ -81,7 +84,7 @@ class Imputation(BaseEstimator):
         return bags.replace(instances, feature_names=names)
 
 
-def _bag_medians(bags: Bags) -> np.ndarray:
+def bag_medians(bags: Bags) -> np.ndarray:
     """The median of every column over the values that a bag has (bags, columns); NaN where it has none."""
     medians = segment_median(bags.instances, bags.offsets)  # NaN where a single value is missing
     for j in np.flatnonzero(np.isnan(medians).any(axis=0)):

@@ -196,7 +196,7 @@ class LeftOutRidge:
         """Predictions (units, bags) of new bags."""
         ridge = copy(last_step(self.method))
         ridge.head_ = LeftOutHead(ridge.head_, self.smoother, self.unit)
-        return _with_last(self.method, ridge).predict(bags)
+        return with_last(self.method, ridge).predict(bags)
 
 
 def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> LeftOutRidge | None:
@@ -212,7 +212,7 @@ def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False
         return None
     ridge = clone(last_step(method))
     ridge.set_params(head=LeavingOut(**(ridge.head or RidgePath()).get_params(deep=False)))
-    fitted = fit_once(_with_last(method, ridge), bags, y, weights)
+    fitted = fit_once(with_last(method, ridge), bags, y, weights)
     head = last_step(fitted).head_
     smoother = head.smoother()
     del head.seen_  # the smoother is all that is needed of the rows
@@ -232,7 +232,7 @@ def _honest(stage) -> bool:
     return isinstance(stage, EachInstance) and hasattr(stage.estimator, "transform")
 
 
-def _with_last(method, ridge):
+def with_last(method, ridge):
     """The method with another regressor at its end; its other steps are shared, not copied."""
     if not isinstance(method, Pipeline):
         return ridge

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import get_tags
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
@@ -28,6 +29,7 @@ from bagwise.intervals.order_statistics import (
 from bagwise.intervals.scales import (
     BagScale,
     Constant,
+    Fitted,
     model_std,
     quantiles_within_training,
     quantiles_without_folds,
@@ -88,7 +90,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
     refit : {"auto", True, False}
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
-        more than its penalty (see Notes).
+        more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold,
+        from sums of one fit.
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional
@@ -203,9 +206,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             self.left_out_: Any = None
             return self
         found = self._calibrate(method, bags, y, weights, fold)
-        self.method_, self.left_out_ = found.method, found.left_out
-        self.calibration_, self.fold_ = counted[found.positions], found.fold
-        self.residuals_ = y[found.positions] - found.held_out
+        self._adopt(found, y)
+        self.calibration_ = counted[found.positions]
         if self.scores == "quantile":
             self.quantiles_ = self._fit_quantiles(method, bags, y, weights, found)
             self._score_quantiles(bags[found.positions], found.held_out)
@@ -213,6 +215,36 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             self.scale_ = self._fit_scale(method, bags, y, weights, found)
             self._score(bags[found.positions])
         return self
+
+    def keep(self, found: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
+        """Calibrate with these bags alone, where the models are fitted and other bags are elsewhere.
+
+        With "cv+" all is as in `fit`. With "split" the scale is fitted on every other of these bags, which then have no
+        score: in `fit` it is from further models of the training part.
+        """
+        if self.kind == "split" and not (self._scale_is("none") or self._scale_is("std")):
+            first = units_of(bags) % 2 == 0
+            half, rest = np.flatnonzero(first), np.flatnonzero(~first)
+            scale = BagScale() if self._scale_is("bag") else clone(self.scale)
+            self.scale_ = Fitted((scale.fit(bags[half], y[half] - found.held_out[half]),))
+            found = replace(found, positions=rest, fold=found.fold[rest], held_out=found.held_out[rest])
+            self._adopt(found, y)
+            self.calibration_ = rest
+            self._score(bags[rest])
+            return self
+        self._adopt(found, y)
+        self.calibration_ = found.positions
+        if self.scores == "quantile":
+            self.quantiles_ = self._fit_quantiles(None, bags, y, None, found)
+            self._score_quantiles(bags, found.held_out)
+        else:
+            self.scale_ = self._fit_scale(None, bags, y, None, found)
+            self._score(bags)
+        return self
+
+    def _adopt(self, found: Calibration, y: np.ndarray) -> None:
+        self.method_, self.left_out_ = found.method, found.left_out
+        self.fold_, self.residuals_ = found.fold, y[found.positions] - found.held_out
 
     def predict(self, bags) -> np.ndarray:
         """The prediction of ``method_`` for every bag."""
@@ -223,7 +255,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         """Lower and upper bound of every bag, (bags, 2); ``level`` if it is to be another than that of fitting."""
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         level = check_level(self.level if level is None else level)
-        refusal = self._refusal(level)
+        refusal = self.refusal(level)
         if refusal is not None:
             raise ValueError(refusal)
         scores = SortedScores(self.scores_, self.fold_, self.shares_)
@@ -287,7 +319,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
         return (bags[start : start + step] for start in range(0, len(bags), step))
 
-    def _refusal(self, level: float) -> str | None:
+    def refusal(self, level: float) -> str | None:
+        """Why there are no intervals of this level; None if there are."""
         if self.left_out_ is None:
             return self.lacking_
         return lacking(level, round(self.shares_.sum()), self.unit_, self.kind)

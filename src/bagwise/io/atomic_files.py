@@ -53,6 +53,10 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
     try:
         write(temporary)
         temporary.replace(place)
+    except OSError as error:
+        if error.errno is None:  # its text is all there is
+            raise
+        raise OSError(error.errno, f"{error.strerror}; nothing was written", str(path)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

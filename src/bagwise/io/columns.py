@@ -329,7 +329,7 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
         )
     if not chosen:
         return names, {}
-    columns = [_one_per_bag(table, name, codes, first, ids) for name in chosen]
+    columns = [one_per_bag(table, name, codes, first, ids) for name in chosen]
     return left, {"covariates": np.column_stack(columns), "covariate_names": chosen}
 
 
@@ -349,14 +349,18 @@ def _varies(table, name, codes, first) -> np.ndarray:
     return (values != values[first][codes]) & ~(np.isnan(values) & np.isnan(values[first][codes]))
 
 
-def _one_per_bag(table, name, codes, first, ids) -> np.ndarray:
+def one_per_bag(
+    table, name, codes, first, ids, *, what: str = "bag feature", parameter: str = "bag_features"
+) -> np.ndarray:
+    """The number of every bag (a covariate, its weight), which must be the same on all its rows."""
     varies = _varies(table, name, codes, first)
     if varies.any():
         marked = any_row(varies, codes, ids)
+        instead = ": leave the column to the instances" if what == "bag feature" else ""
         raise ParameterError(
-            "bag_features",
-            f"{name_bags(ids, marked)} more than one value in column {name!r}; a bag feature is the same on all rows "
-            "of a bag: leave the column to the instances",
+            parameter,
+            f"{name_bags(ids, marked)} more than one value in column {name!r}; a {what} is the same on all rows of a "
+            f"bag{instead}",
         )
     return np.asarray(table.numbers(name), dtype=np.float64)[first]
 

@@ -40,7 +40,7 @@ class MadeColumn:
 
 def encode(table, roles: Roles) -> tuple:
     """The table with columns for categories and dates, roles that name these, the levels by column, and notes."""
-    vocabularies, dates = _asked(table, roles)
+    vocabularies, dates = asked_levels(table.names, roles)
     categories = roles.categories
     wanted: dict[str, tuple[str, ...] | None]
     if isinstance(categories, dict):
@@ -87,23 +87,23 @@ def encode(table, roles: Roles) -> tuple:
     return table, _with_names(table, roles, replaced, list(more)), columns, notes
 
 
-def _asked(table, roles: Roles) -> tuple[dict, list]:
-    """Levels and dates that the names of features ask for, such as crop=wheat or sown_year."""
+def asked_levels(names, roles: Roles) -> tuple[dict, list]:
+    """Levels and dates that the names of features ask for, such as crop=wheat or sown_year, of columns with names."""
     given = [] if roles.features is None else as_list(roles.features)
     given = [*given, *roles.covariate_list]
     vocabularies: dict[str, tuple] = {}
     dates = []
     for name in given:
-        if name in table.names or not isinstance(name, str):
+        if name in names or not isinstance(name, str):
             continue
         base, _, level = name.partition("=")
-        while level and base not in table.names and "=" in level:  # a column with a = in its name
+        while level and base not in names and "=" in level:  # a column with a = in its name
             further, _, level = level.partition("=")
             base = f"{base}={further}"
         stem, _, part = name.rpartition("_")
-        if level and base in table.names:
+        if level and base in names:
             vocabularies[base] = (*vocabularies.get(base, ()), level)
-        elif part in DATE_PARTS and stem in table.names and stem not in dates:
+        elif part in DATE_PARTS and stem in names and stem not in dates:
             dates.append(stem)
     return vocabularies, dates
 
@@ -128,20 +128,10 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
 def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, ...], str | None]:
     """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
     codes, labels = table.factorise(name)
-    texts = [None if gone else level_text(one) for one, gone in zip(labels.tolist(), _absent(labels), strict=True)]
-    notes = []
+    texts = _level_texts(labels)
+    notes: list[str] = []
     if levels is None:
-        counts = np.bincount(codes, minlength=len(labels))
-        known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
-        if not known:
-            raise ParameterError("categories", f"column {name!r} has no values; leave it out")
-        kept = [texts[k] for k in known[:MOST_LEVELS]]
-        levels = tuple(sorted(set(kept) - {OTHER}, key=_order))
-        if len(known) > MOST_LEVELS:
-            notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
-        missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
-        if missing:
-            notes.append(f"{_rows(missing)} without a value in column {name!r}")
+        levels, notes = frequent_levels(name, labels, np.bincount(codes, minlength=len(labels)))
     elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
         rows = int(np.bincount(codes, minlength=len(labels))[new].sum())
         notes.append(f"{_rows(rows)} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
@@ -156,6 +146,25 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
     made = {one: indicator(k) for k, one in enumerate(names)}
     verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
     return made, names, f"{' and '.join(notes)} {verb} as {names[-1]!r}" if notes else None
+
+
+def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple[str, ...], list[str]]:
+    """The levels of a column, the most frequent of many, by its labels and how often each occurs; and what to note."""
+    texts, notes = _level_texts(labels), []
+    known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], str(texts[k])))
+    if not known:
+        raise ParameterError("categories", f"column {name!r} has no values; leave it out")
+    kept = [str(texts[k]) for k in known[:MOST_LEVELS]]
+    if len(known) > MOST_LEVELS:
+        notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
+    missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
+    if missing:
+        notes.append(f"{_rows(missing)} without a value in column {name!r}")
+    return tuple(sorted(set(kept) - {OTHER}, key=_order)), notes
+
+
+def _level_texts(labels: np.ndarray) -> list[str | None]:
+    return [None if gone else level_text(one) for one, gone in zip(labels.tolist(), _absent(labels), strict=True)]
 
 
 def _rows(n: int) -> str:
@@ -208,7 +217,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
     gone = _absent(labels)
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
     days = [None if none else as_day(one) for one, none in zip(plain.tolist(), gone, strict=True)]
-    odd = np.array([day is None for day in days]) & ~gone
+    odd = np.array([day is None for day in days], dtype=bool) & ~gone
     if odd.any():
         rows, ids = find_bags(table, roles.bag)
         raise ParameterError(

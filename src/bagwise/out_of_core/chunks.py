@@ -1,6 +1,7 @@
 """A chunk: part of a table that reads itself, block by block, in whichever process it is.
 
-- `Chunk`: rows of a table; `BagsChunk`: instances of `Bags` that are in memory.
+- `Chunk`: rows of a table; `BagsChunk`: instances of `Bags` that are in memory; `SpreadChunk`: the rows of another
+  chunk, with the covariates of their bags as columns.
 - `FileRows`, `TableRows`: where the rows of a chunk are, in row groups of a Parquet file or in a table in memory.
 - `Layout`: which columns are read, in which types; they are chosen by the rules of `load`.
 - `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
+from hashlib import blake2b
 from itertools import groupby
 from operator import and_
 from typing import Any, NamedTuple
@@ -21,10 +23,11 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
-from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.bags.validation import absent, as_feature_names
-from bagwise.io.columns import Roles, choose_features, refuse_no_labels, refuse_no_target
+from bagwise.bags.frames import FrameColumns
+from bagwise.bags.validation import absent, name_bags
+from bagwise.io.columns import Roles, one_label, one_per_bag, one_target
 from bagwise.io.conditions import Where
+from bagwise.io.encodings import DATE_PARTS, OTHER, encode
 from bagwise.io.parquet import Part, visible
 from bagwise.io.readers import reading
 from bagwise.io.tables import stack
@@ -33,12 +36,31 @@ AT_ONCE = 16  # footers of distant files are waited for together
 
 
 class Block(NamedTuple):
-    """A few rows: the number of each one's bag in the chunk, its features, its target and its group if asked for."""
+    """A few rows: the number of each one's bag in the chunk, its features, its target and its group if asked for.
+
+    ``weight`` is the weight of every row where the scan has weights, ``covariates`` those of its bag if asked for.
+    """
 
     bag: np.ndarray
     X: np.ndarray
-    y: np.ndarray | None
-    groups: np.ndarray | None
+    y: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    covariates: np.ndarray | None = None
+
+    def select(self, rows: np.ndarray) -> Block:
+        """Some of the rows."""
+        parts: list[Any] = [None if part is None else part[rows] for part in self]
+        return Block(*parts)
+
+
+class BagValues(NamedTuple):
+    """What is the same on every row of a bag: a row for every bag of a chunk, or None for what the scan has not."""
+
+    y: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    covariates: np.ndarray | None = None
+    weight: np.ndarray | None = None
 
 
 class Chunk:
@@ -84,44 +106,73 @@ class Chunk:
         return ids, codes
 
     def blocks(
-        self, *, rows: int = 65_536, target: bool = False, groups: bool = False, codes: np.ndarray | None = None
+        self,
+        *,
+        rows: int = 65_536,
+        target: bool = False,
+        groups: bool = False,
+        covariates: bool = False,
+        codes: np.ndarray | None = None,
     ) -> Iterator[Block]:
-        """The rows in their order, ``rows`` at a time (the last may be fewer), with targets and groups if asked for.
+        """The rows in their order, ``rows`` at a time, with targets, groups and covariates if asked for.
 
-        Who has called `bags` gives its second result as ``codes``, so that the column of ids is not read again.
+        The last block may be shorter, and any block where rows with missing values are dropped. Who has called `bags`
+        gives its second result as ``codes``, so that the column of ids is not read again.
         """
-        y = self.layout.column("target") if target else None
-        label = self.layout.column("groups") if groups else None
-        columns = [*self.layout.features, *(name for name in (y, label) if name is not None)]
+        layout = self.layout
+        y = layout.column("target") if target else None
+        label = layout.column("groups") if groups else None
+        beside = layout.covariates if covariates else ()
+        wanted = [*layout.features, *beside, *(name for name in (y, label, layout.weights) if name is not None)]
         codes, start = self.bags()[1] if codes is None else codes, 0
-        for table in _rebatch(self._tables(columns, rows), rows):
-            stop = start + table.num_rows
-            yield Block(
+        for table in _rebatch(self._tables(layout.read_for(wanted), rows), rows):
+            stop, columns = start + table.num_rows, self._columns(table)
+            block = Block(
                 codes[start:stop],
-                self._features(table),
-                None if y is None else self._numbers(table, y).astype(np.float64),
+                _matrix(columns, layout.features, layout.dtype),
+                None if y is None else columns.numbers(y).astype(np.float64),
                 None if label is None else _labels(table, label),
+                None if layout.weights is None else columns.numbers(layout.weights).astype(np.float64),
+                _matrix(columns, beside, np.dtype(np.float64)) if beside else None,
             )
             start = stop
+            block = block if layout.missing != "drop-instances" else block.select(np.isfinite(block.X).all(axis=1))
+            if len(block.bag):
+                yield block
 
-    def _features(self, table) -> np.ndarray:
-        X = np.empty((table.num_rows, len(self.layout.features)), dtype=self.layout.dtype)
-        for j, name in enumerate(self.layout.features):
-            X[:, j] = self._numbers(table, name)
-        return X
+    def of_bags(self, ids: np.ndarray, codes: np.ndarray) -> BagValues:
+        """The target, group, covariates and weight of every bag of this chunk, which all its rows must agree on.
 
-    def _numbers(self, table, name: str) -> np.ndarray:
-        """A column as numbers, with NaN for null."""
+        ``ids`` and ``codes`` are what `bags` gave.
+        """
+        layout = self.layout
+        single = (layout.target, layout.groups, layout.bag_weights)
+        wanted = [*layout.covariates, *(name for name in single if name is not None)]
+        if not wanted:
+            return BagValues()
         import pyarrow as pa
 
-        column = table[name]
-        plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        try:
-            return (column if plain else column.cast(pa.float64())).to_numpy()
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"column {name!r} of {self.name} is {column.type} where numbers were; scan it again"
-            ) from error
+        table = pa.concat_tables(self._tables(layout.read_for(wanted), 1 << 18))
+        columns, first = self._columns(table), np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        where = codes, first, ids
+        beside = [one_per_bag(columns, name, *where) for name in layout.covariates]
+        return BagValues(
+            None if layout.target is None else one_target(columns, layout.target, *where),
+            None if layout.groups is None else one_label(FrameColumns(table), layout.groups, *where),
+            np.column_stack(beside) if beside else None,
+            None if layout.bag_weights is None else _bag_weights(columns, layout.bag_weights, *where),
+        )
+
+    def spread(self) -> Chunk:
+        """The same rows, with the covariates of their bags as further columns."""
+        return SpreadChunk(self)
+
+    def _columns(self, table):
+        """The columns of a table as numbers: plain ones, levels of categories, and parts of dates."""
+        layout, plain = self.layout, FrameColumns(table, self.layout.fill_values)
+        levels = {name: own for name, own in layout.levels.items() if name in plain.names}
+        dates = [name for name in layout.dates if name in plain.names]
+        return encode(plain, Roles(bag=layout.bag, features=[], categories=levels, dates=dates))[0]
 
     def _tables(self, columns: list[str], rows: int) -> Iterator:
         """Tables of the columns, of about that many rows each, without the rows that `where` leaves out."""
@@ -129,17 +180,7 @@ class Chunk:
         columns = list(dict.fromkeys(columns))
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
         for table in self.rows.tables(needed, rows):
-            yield self._typed((table if where is None else self._kept(table)).select(columns))
-
-    def _kept(self, table):
-        import pyarrow as pa
-
-        try:
-            return self.layout.where.keep(table)
-        except pa.ArrowException as error:
-            raise ValueError(
-                f"{self.name} has other types than it had, and where fails; scan it again ({error})"
-            ) from error
+            yield self._typed((table if where is None else where.keep(table)).select(columns))
 
     def _typed(self, table):
         """Ids and groups in the type of all files, so that equal ones are equal."""
@@ -174,9 +215,60 @@ def _rebatch(tables: Iterator, rows: int) -> Iterator:
         yield pa.concat_tables(held)
 
 
+def _matrix(columns, names, dtype: np.dtype) -> np.ndarray:
+    values = np.empty((columns.n_rows, len(names)), dtype=dtype)
+    for j, name in enumerate(names):
+        values[:, j] = columns.numbers(name)
+    return values
+
+
+def _bag_weights(columns, name: str, codes, first, ids) -> np.ndarray:
+    weights = one_per_bag(columns, name, codes, first, ids, what="bag weight", parameter="bag_weights")
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"{name_bags(ids, wrong)} a bag weight in column {name!r} that is negative, missing or infinite; weights "
+            "are numbers from zero up"
+        )
+    return weights
+
+
 def _labels(table, name: str) -> np.ndarray:
     codes, labels = FrameColumns(table.select([name])).factorise(name)
     return labels[codes]
+
+
+class DerivedChunk(Chunk):
+    """The rows of another chunk, seen otherwise: as its `blocks` say."""
+
+    def __init__(self, chunk: Chunk):
+        self.chunk = chunk
+
+    @property
+    def name(self) -> str:
+        return self.chunk.name
+
+    @property
+    def n_rows(self) -> int:
+        return self.chunk.n_rows
+
+    def bags(self) -> tuple[np.ndarray, np.ndarray]:
+        """As of the other chunk."""
+        return self.chunk.bags()
+
+    def of_bags(self, ids: np.ndarray, codes: np.ndarray) -> BagValues:
+        """As of the other chunk."""
+        return self.chunk.of_bags(ids, codes)
+
+
+class SpreadChunk(DerivedChunk):
+    """The rows of another chunk, with the covariates of their bags as columns behind the features."""
+
+    def blocks(self, *, covariates: bool = False, **asked) -> Iterator[Block]:
+        """Those of the other chunk, wider."""
+        for block in self.chunk.blocks(covariates=True, **asked):
+            X = block.X if block.covariates is None else np.hstack([block.X, block.covariates.astype(block.X.dtype)])
+            yield block._replace(X=X, covariates=block.covariates if covariates else None)
 
 
 class BagsChunk(Chunk):
@@ -186,15 +278,21 @@ class BagsChunk(Chunk):
     ----------
     first : int
         The position of the first instance.
-    instances : array of shape (rows, features)
-    ids : ids of the bags these instances belong to
-    codes : the number, among these, of the bag of every instance
-    y, groups : one target and one label per bag, or None
+    bags : Bags
+        All of them.
+    y : one target per bag, or None
+    stop : int
+        The position behind the last instance.
     """
 
-    def __init__(self, first: int, instances, ids, codes, y=None, groups=None):
-        self.first, self.instances, self.ids, self.codes = first, instances, ids, codes
-        self.y, self.groups = y, groups
+    def __init__(self, first: int, stop: int, bags: Bags, y=None):
+        low = int(np.searchsorted(bags.offsets, first, side="right")) - 1
+        high = int(np.searchsorted(bags.offsets, stop))
+        ends = np.clip(bags.offsets[low : high + 1], first, stop)
+        self.first, self.instances, self.ids = first, bags.instances[first:stop], bags.ids[low:high]
+        self.codes = np.repeat(np.arange(high - low), np.diff(ends))
+        self.weight = None if bags.weights is None else bags.weights[first:stop]
+        self.values = BagValues(*(None if one is None else one[low:high] for one in (y, bags.groups, bags.covariates)))
 
     @property
     def name(self) -> str:
@@ -208,37 +306,34 @@ class BagsChunk(Chunk):
         """The ids of the bags of this chunk, and the number of the bag of every row."""
         return self.ids, self.codes
 
-    def blocks(self, *, rows: int = 65_536, target: bool = False, groups: bool = False, codes=None) -> Iterator[Block]:
+    def of_bags(self, ids: np.ndarray, codes: np.ndarray) -> BagValues:
+        """The target, group and covariates of every bag of this chunk."""
+        return self.values
+
+    def blocks(
+        self, *, rows: int = 65_536, target: bool = False, groups: bool = False, covariates: bool = False, codes=None
+    ) -> Iterator[Block]:
         """The rows in their order, ``rows`` at a time (the last may be fewer), with targets and groups if asked for."""
-        for asked, values, role in ((target, self.y, "target"), (groups, self.groups, "groups")):
+        y, labels, beside = self.values.y, self.values.groups, self.values.covariates
+        for asked, values, role in ((target, y, "target"), (groups, labels, "groups")):
             if asked and values is None:
                 raise ValueError(f"the scan has no {role}; give the bags some")
+        of_bag = y if target else None, labels if groups else None
         for start in range(0, self.n_rows, rows):
-            own = self.codes[start : start + rows]
-            y, labels = (self.y[own] if target else None), (self.groups[own] if groups else None)
-            yield Block(own, self.instances[start : start + rows], y, labels)
+            some = slice(start, start + rows)
+            own = self.codes[some]
+            known = [None if values is None else values[own] for values in of_bag]
+            weight = None if self.weight is None else self.weight[some]
+            more = beside[own] if covariates and beside is not None else None
+            yield Block(own, self.instances[some], known[0], known[1], weight, more)
 
 
 def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:
     """Chunks of at most that many instances."""
-    if bags.covariates is not None:  # a model of their columns would not know them in the bags it is to predict
-        raise ValueError(
-            "bags with covariates are not read chunk by chunk; make these columns of the instances, here and for "
-            "predict, with bags.spread(), or leave them out with bags.without_covariates()"
-        )
-    bags = check_bags(bags, allow_missing=True)
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     y = None if y is None else check_targets(y, bags)
-    return tuple(_chunk(bags, y, start, start + chunk_rows) for start in range(0, bags.n_instances, chunk_rows))
-
-
-def _chunk(bags: Bags, y, start: int, stop: int) -> BagsChunk:
-    instances = bags.instances[start:stop]
-    low = int(np.searchsorted(bags.offsets, start, side="right")) - 1
-    high = int(np.searchsorted(bags.offsets, start + len(instances)))
-    ends = np.clip(bags.offsets[low : high + 1], start, start + len(instances))
-    codes = np.repeat(np.arange(high - low), np.diff(ends))
-    values = [None if one is None else one[low:high] for one in (y, bags.groups)]
-    return BagsChunk(start, instances, bags.ids[low:high], codes, *values)
+    n = bags.n_instances
+    return tuple(BagsChunk(start, min(start + chunk_rows, n), bags, y) for start in range(0, n, chunk_rows))
 
 
 # Where the rows are -------------------------------------------------------------------------------------------------
@@ -251,6 +346,7 @@ class FileRows:
     part: Part
     groups: tuple[int, ...]
     n_rows: int
+    marks: tuple[bytes, ...] = ()
 
     @property
     def name(self) -> str:
@@ -273,6 +369,25 @@ class FileRows:
         there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
         if sum(there) != self.n_rows:
             raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
+        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
+            raise ValueError(
+                f"{self.name}: columns or values are not what they were when the table was scanned; the file was "
+                "written anew: scan it again"
+            )
+
+
+def _mark(group) -> bytes:
+    """What a footer says of a row group: columns, types, sizes, places and ranges. Rows that differ have another."""
+    columns = (group.column(j) for j in range(group.num_columns))
+    said = [
+        (one.path_in_schema, one.physical_type, one.total_compressed_size, one.data_page_offset, _range(one.statistics))
+        for one in columns
+    ]
+    return blake2b(repr(said).encode(), digest_size=8).digest()
+
+
+def _range(statistics) -> tuple | None:
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
 @dataclass(frozen=True)
@@ -318,7 +433,11 @@ def _unpack(packed: bytes, first: int) -> TableRows:
 
 @dataclass(frozen=True)
 class Layout:
-    """What is read of every chunk of a scan: which columns, which rows, and in which types."""
+    """What is read of every chunk of a scan: which columns, which rows, and in which types.
+
+    ``levels`` are those of the columns of categories, ``dates`` the columns of dates: features and covariates named
+    ``crop=wheat`` and ``sown_year`` are made of them.
+    """
 
     bag: str
     target: str | None
@@ -327,13 +446,13 @@ class Layout:
     dtype: np.dtype
     labels: dict  # the types of bag and groups, in which all files agree
     where: Where | None = None
-
-    @classmethod
-    def of(cls, schema, roles: dict, features: list, where: Where | None) -> Layout:
-        columns = FrameColumns(schema.empty_table())
-        dtype = np.dtype(np.float32 if all(columns.single(name) for name in features) else np.float64)
-        labels = {name: _plain(schema.field(name).type) for name in (roles["bag"], roles["groups"]) if name is not None}
-        return cls(**roles, features=tuple(features), dtype=dtype, labels=labels, where=where)
+    weights: str | None = None
+    covariates: tuple[str, ...] = ()
+    bag_weights: str | None = None
+    levels: dict = field(default_factory=dict)
+    dates: tuple[str, ...] = ()
+    fill_values: tuple[float, ...] = ()
+    missing: str = "refuse"
 
     def column(self, role: str) -> str:
         """The column that has a role; refused if none has."""
@@ -342,30 +461,17 @@ class Layout:
             raise ValueError(f"the scan has no {role}; name the column with scan(..., {role}=...)")
         return name
 
+    def read_for(self, wanted: list[str]) -> list[str]:
+        """The columns of the file that these are made of; with dates also the bag, which names one that is none."""
+        made = {f"{name}={level}": name for name, levels in self.levels.items() for level in (*levels, OTHER)}
+        made |= {f"{name}_{part}": name for name in self.dates for part in DATE_PARTS}
+        found = list(dict.fromkeys(made.get(name, name) for name in wanted))
+        return found if self.bag in found or not set(found) & set(self.dates) else [*found, self.bag]
 
-def asked_for(roles: dict, features, ignore, where: Where | None) -> list:
-    """Every column that is named somewhere."""
-    named = [name for name in roles.values() if name is not None]
-    others = as_list([] if features is None else features) + as_list(ignore) + (where.names if where else [])
-    return list(dict.fromkeys(named + others))
 
-
-def choose(columns: FrameColumns, roles: dict, features, ignore) -> list:
-    """The feature columns, by the rules of `load`, without columns of lists; every other role is fit for it."""
-    names = choose_features(columns, Roles(**roles, features=features, ignore=ignore))
-    lists = [name for name in names if columns.kind(name) in ("list", "vector")]
-    if lists:
-        raise TypeError(
-            f"column {lists[0]!r} holds lists, which are not read chunk by chunk; write a row per instance and a "
-            "column per feature, ignore it, or read the table whole with bagwise.load"
-        )
-    as_feature_names(names, len(names))  # no name twice
-    refuse_no_labels(columns, roles["bag"], "bag ids")
-    if roles["groups"] is not None:
-        refuse_no_labels(columns, roles["groups"], "groups")
-    if roles["target"] is not None:
-        refuse_no_target(columns, roles["target"])
-    return names
+def label_types(schema, roles: Roles) -> dict:
+    """The types of bag ids and groups, in which all files agree."""
+    return {name: _plain(schema.field(name).type) for name in (roles.bag, roles.groups) if name is not None}
 
 
 def _plain(kind):
@@ -385,6 +491,7 @@ class Footer:
     part: Part
     schema: Any  # of pyarrow
     sizes: tuple[int, ...]
+    marks: tuple[bytes, ...]
 
     @property
     def names(self) -> list[str]:
@@ -424,8 +531,9 @@ def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
 
 def _read(part: Part) -> Footer:
     with part.open() as file:
-        groups = range(file.metadata.num_row_groups)
-        return Footer(part, file.schema_arrow, tuple(file.metadata.row_group(k).num_rows for k in groups))
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        sizes, marks = tuple(group.num_rows for group in groups), tuple(map(_mark, groups))
+        return Footer(part, file.schema_arrow, sizes, marks)
 
 
 def agree(footers: list[Footer], asked: list, *, only: bool):
@@ -453,4 +561,5 @@ def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
 
 
 def _rows(footer: Footer, groups: list[int]) -> FileRows:
-    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups))
+    marks = tuple(footer.marks[k] for k in groups)
+    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups), marks)

@@ -75,6 +75,8 @@ class Candidates(NamedTuple):
     plus: str | None = None
     times: str | None = None
     kept: str | None = None  # under which name their predictions are kept, where the rows are not
+    embedding: Any = None  # fitted, whose rows the heads are of; it stays in this process
+    heads: dict[int, Linear] | None = None  # for those rows, where the view has the rows before a product
 
     def predict(self, shard: Shard, k: int, bags: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
         """Of some bags of fold k: (bags, candidates)."""
@@ -87,6 +89,11 @@ class Candidates(NamedTuple):
     @property
     def n(self) -> int:
         return len(next(iter(self.without.values())).intercept)
+
+    @property
+    def bare(self) -> Candidates:
+        """What travels to the shards."""
+        return self._replace(embedding=None, heads=None)
 
 
 class HeldOut:
@@ -116,7 +123,7 @@ class HeldOut:
         """Judge candidates; ``keep`` their predictions if their rows will be gone."""
         start = len(self.candidates)
         some = [one._replace(kept=f"{self.column}-{start + k}" if keep else None) for k, one in enumerate(some)]
-        found = self.passes.by_shard(_judge, some, self.folds.limits, add=np.add)
+        found = self.passes.by_shard(_judge, [one.bare for one in some], self.folds.limits, add=np.add)
         self.candidates += some
         self.errors.append(found)
 
@@ -126,8 +133,18 @@ class HeldOut:
         errors = np.where(np.isfinite(errors), errors, np.inf)
         keys = sorted(self.folds.y)
         chosen = {k: int(np.argmin(np.delete(errors, i, axis=0).sum(axis=0))) for i, k in enumerate(keys)}
-        self.passes.by_shard(_choose, self.candidates, chosen, self.folds.limits, self.column)
+        bare = [one.bare for one in self.candidates]
+        self.passes.by_shard(_choose, bare, chosen, self.folds.limits, self.column)
+        self.chosen = chosen
         self.passes.shards.remove(*(one.kept for one in self.candidates if one.kept is not None))
+
+    def head_of(self, k: int) -> tuple[Candidates, np.ndarray, float]:
+        """The candidates of which one predicted fold k, and its coefficients and intercept for their embedding."""
+        starts = np.cumsum([0, *(one.n for one in self.candidates)])
+        at = int(np.searchsorted(starts, self.chosen[k], side="right")) - 1
+        one, own = self.candidates[at], self.chosen[k] - int(starts[at])
+        head = (one.without if one.heads is None else one.heads)[k]
+        return one, head.coef[:, own], float(head.intercept[own])
 
 
 def fold_row_sums(shard: Shard, view: View, column: str, target: str, plus, weight) -> dict[int, RowSums]:

@@ -23,16 +23,16 @@ from scipy.sparse import csc_array
 
 from bagwise.bags import Bags, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.bags.frames import ArrayColumns, FrameColumns
 from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
+from bagwise.embeddings.landmarks import unbiasing
 from bagwise.execution import executor_for
 from bagwise.execution.threads import one_thread
-from bagwise.io.columns import any_row, one_label, one_target
+from bagwise.io.columns import any_row
 from bagwise.kernels.random_features import row_keys, scale_of
 from bagwise.out_of_core import shards as bag_shards
 from bagwise.out_of_core.checkpoints import PassRunner, Work
-from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.chunks import Block, Chunk
 from bagwise.out_of_core.shards import Shard, Shards, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
 
@@ -221,10 +221,12 @@ def _visit_shard(shard: Shard, function, *shared):
         return function(shard, *shared) if len(shard) else None
 
 
-def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int) -> np.ndarray:
-    """Σ over the rows of every bag, the rows in any order: (n_bags, columns) in float64."""
-    # A matrix with a one for every row, in the line of its bag: compiled code adds the rows up, one after another.
-    cells = csc_array((np.ones(len(bag)), bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
+def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
+    """Σ over the rows of every bag, by their weights if any, the rows in any order: (n_bags, columns) in float64."""
+    # A matrix with a one (or the weight) for every row, in the line of its bag: compiled code adds the rows up, one
+    # after another.
+    ones = np.ones(len(bag)) if weight is None else weight
+    cells = csc_array((ones, bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
     return cells @ np.asarray(values, dtype=np.float64)
 
 
@@ -353,12 +355,19 @@ class Sample:
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass finds. Of the bags themselves the shards keep "sizes", "means" and "y".
+    """What the first pass finds.
+
+    Of the bags themselves the shards keep "means", "y", "sizes" (the number of instances), "counted" (of those of a
+    weight above zero), "totals" (Σ w), "effective" ((Σ w)² / Σ w²), "covariates" if there are some, and "importance",
+    the weights of the bags, of mean one over those above zero.
 
     Attributes
     ----------
     names : list of the columns
+    covariates : list of the columns that are covariates of the bags; of a scan that is spread, the last of ``names``
     columns : `ColumnSums` of all instances
+    low, high : the range of every column over the instances of a weight above zero
+    beside : `ColumnSums` of the covariates of bags, or None
     samples : {sampling: array}
         Distinct rows, drawn by a hash of their content.
     means : `ColumnSums` of the means of bags
@@ -370,13 +379,19 @@ class Survey:
     """
 
     names: list[str]
+    covariates: list[str]
     columns: ColumnSums
+    low: np.ndarray
+    high: np.ndarray
+    beside: ColumnSums | None
     samples: dict[tuple[int, int], np.ndarray]
     means: ColumnSums
     y: ColumnSums
     sizes: Counter
+    n_several: int  # bags of more than one effective instance
     units: dict[int, Counter]
     some: Bags
+    weight: str | None = None  # under which name the shards keep the weights of bags
 
     @property
     def n_bags(self) -> int:
@@ -386,17 +401,45 @@ class Survey:
     def n_units(self) -> int:
         return sum(one.total() for one in self.units.values())
 
-    def remember(self, estimator, columns: ColumnSums | None = None) -> None:
-        """As `remember_columns`, of bags of which the range of the means is known; by default those of the scan."""
-        found = self.means if columns is None else columns
-        names = self.names if columns is None else None
-        ends = Bags(np.vstack([found.low, found.high]), [0, 1, 2], feature_names=names)
+    @property
+    def is_spread(self) -> bool:
+        """Whether the covariates are columns of the instances."""
+        return bool(self.covariates) and self.names[-len(self.covariates) :] == self.covariates
+
+    @property
+    def n_own(self) -> int:
+        """The number of columns that are no covariates."""
+        return len(self.names) - len(self.covariates) * self.is_spread
+
+    def remember(
+        self, estimator, columns: ColumnSums | None = None, *, apart: bool = False, beside: ColumnSums | None = None
+    ) -> None:
+        """As `remember_columns`, of bags of which the range of the means is known; by default those of the scan.
+
+        ``apart`` says whether the covariates stay apart, ``beside`` what became of them if they were scaled.
+        """
+        found, names, n = self.means if columns is None else columns, None, None
+        if columns is None:
+            n = self.n_own if apart else len(self.names)
+            names = self.names[:n]
+        more: dict[str, Any] = {}
+        if apart and self.beside is not None:
+            scaled = self.beside if beside is None else beside
+            more = {"covariates": np.vstack([scaled.low, scaled.high]), "covariate_names": self.covariates}
+        ends = Bags(np.vstack([found.low, found.high])[:, :n], [0, 1, 2], feature_names=names, **more)
         remember_columns(estimator, compared(ends))  # no model's profile is of means
         estimator.n_bags_in_ = self.n_bags
 
-    def profile(self) -> TrainingProfile:
-        """What `bagwise.novelty` compares new bags with."""
-        profile = TrainingProfile(self.some, means_within=(self.columns.low, self.columns.high))
+    def profile(self, n_features: int | None = None) -> TrainingProfile:
+        """What `bagwise.novelty` compares new bags with: so many features, and the covariates."""
+        n, some = self.n_own if n_features is None else n_features, self.some
+        kept = np.r_[0:n, self.n_own : self.n_own + len(self.covariates)]
+        low, high = self.low, self.high
+        if self.beside is not None and not self.is_spread:
+            low, high = np.append(low, self.beside.low), np.append(high, self.beside.high)
+        names = [*self.names[: self.n_own], *self.covariates]
+        few = some._with(instances=some.instances[:, kept], feature_names=tuple(names[j] for j in kept))
+        profile = TrainingProfile(few, means_within=(low[kept], high[kept]))
         profile.n_bags, profile.n_units = self.n_bags, self.n_units
         return profile
 
@@ -414,9 +457,7 @@ class Survey:
         }
 
 
-def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
-    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
-    scan = passes.scan
+def refuse_no_target(scan: Scan) -> None:
     if scan.target is None:
         raise ParameterError(
             "target",
@@ -424,50 +465,104 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
             Parameter("target"),
             " the name of its column",
         )
+
+
+def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
+    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
+    scan = passes.scan
+    refuse_no_target(scan)
     columns: Any = None
     samples: Any = None
-    for found, drawn in passes.meet(_look, scan.target, scan.groups, samplings):
-        columns = found if columns is None else columns.merge(found)
-        samples = drawn if samples is None else _merge_samples(samples, drawn)
+    low: Any = np.inf
+    high: Any = -np.inf
+    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), samplings):
+        if found is not None:  # not all its rows are dropped
+            columns = found if columns is None else columns.merge(found)
+            samples = drawn if samples is None else _merge_samples(samples, drawn)
+            low, high = np.fmin(low, ends[0]), np.fmax(high, ends[1])
     if scan.groups is not None:
         passes.by_shard(_agree_on_groups, scan.groups)
-    facts = passes.by_shard(_whole_bags, scan.target, add=_Facts.merge)
+    named = {"y": f"target in column {scan.target!r}"}
+    if scan.covariates:
+        named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
+    if scan.bag_weights is not None:
+        named["weight"] = f"bag weight in column {scan.bag_weights!r}"
+    with naming_chunks(scan):
+        facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
     if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    passes.shards.remove("sums", "ids")
-    names = list(scan.feature_names)
+    if facts.weight is not None:
+        _refuse_no_weight(facts.weight)
+        passes.by_shard(_keep_importance, facts.weight[1] / facts.weight[0])
+    passes.shards.remove("sums", "ids", "tally", "weight")
+    names, beside = list(scan.feature_names), list(scan.covariates)
     some, groups = facts.some, facts.some.groups if scan.groups is not None else None
-    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups, feature_names=names))
+    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups))
     rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
-    return Survey(names, columns, rows, facts.means, facts.y, facts.sizes, facts.units, some)
+    known = names, beside, columns, low, high, facts.beside, rows
+    weight = None if facts.weight is None else "importance"
+    return Survey(*known, facts.means, facts.y, facts.sizes, facts.effective, facts.units, some, weight)
+
+
+def _refuse_no_weight(weight: np.ndarray) -> None:
+    if weight[0] == 0:
+        raise ValueError("the weight of every bag is zero; at least one must be above zero")
 
 
 def _merge_samples(left: list[Sample], right: list[Sample]) -> list[Sample]:
     return [one.merge(other) for one, other in zip(left, right, strict=True)]
 
 
-def _look(chunk: Chunk, target, groups, samplings) -> Met:
+def _look(chunk: Chunk, width: int, samplings) -> Met:
     ids, bag = chunk.bags()
-    targets: list[Any] = []
-    labels: list[Any] = []
+    if not len(ids):
+        return Met(ids)
+    values = chunk.of_bags(ids, bag)
+    tally: Any = 0.0
     sums: Any = 0.0
     columns: Any = None
     samples: Any = None
-    for block in chunk.blocks(codes=bag, target=True, groups=groups is not None):
-        refuse_unusable(block.X, block.bag, ids, chunk)
-        targets.append(block.y)
-        labels.append(block.groups)
-        sums = sums + sum_rows(block.bag, block.X, len(ids))
+    low: Any = np.inf
+    high: Any = -np.inf
+    for block in chunk.blocks(codes=bag):
+        refuse_unusable(block, ids, chunk)
+        counted = block.X if block.weight is None else block.X[block.weight > 0]
+        if len(counted):
+            low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
+        tally = tally + tally_of(block, len(ids))
+        sums = sums + sum_rows(block.bag, block.X, len(ids), block.weight)
         found, drawn = ColumnSums.of(block.X), [Sample.of(block.X, *sampling) for sampling in samplings]
         columns = found if columns is None else columns.merge(found)
         samples = drawn if samples is None else _merge_samples(samples, drawn)
-    if not targets:
-        return Met(ids)
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(bag), prepend=-1))
-    y = one_target(ArrayColumns({target: np.concatenate(targets)}), target, bag, first, ids)
-    group = None if groups is None else _one_group(groups, np.concatenate(labels), bag, first, ids)
-    rows = {"sizes": np.bincount(bag, minlength=len(ids)), "sums": sums, "y": y}
-    return Met(ids, group, rows, (columns, samples))
+    if columns is None:
+        tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
+    rows = {"tally": tally, "sums": sums, "y": values.y, "covariates": values.covariates, "weight": values.weight}
+    rows = {name: array for name, array in rows.items() if array is not None}
+    return Met(ids, values.groups, rows, (columns, samples, low, high))
+
+
+def tally_of(block: Block, n_bags: int) -> np.ndarray:
+    """How much there is of every bag: rows, those of a weight above zero, Σ w and Σ w², side by side."""
+    sizes = np.bincount(block.bag, minlength=n_bags).astype(np.float64)
+    if block.weight is None:
+        return np.column_stack([sizes] * 4)
+    parts = ((block.weight > 0).astype(np.float64), block.weight, block.weight**2)
+    return np.column_stack([sizes, *(np.bincount(block.bag, part, n_bags) for part in parts)])
+
+
+def keep_tally(shard: Shard) -> np.ndarray:
+    """Keep "sizes", "counted", "totals" and "effective" of every bag; one without a row that counts is refused."""
+    tally = shard.gather("tally")
+    for column, what in ((0, "finite instance"), (1, "instance of weight above zero")):
+        if (empty := tally[:, column] == 0).any():
+            ids = shard.gather_ids()[0]
+            raise ValueError(f"{name_bags(ids, empty)} no {what}; every bag needs one: leave such bags out")
+    sizes = tally[:, 0].astype(np.int64)
+    effective = tally[:, 2] ** 2 / tally[:, 3]
+    known = {"sizes": sizes, "counted": tally[:, 1].astype(np.int64), "totals": tally[:, 2], "effective": effective}
+    for name, rows in known.items():
+        shard.keep(name, rows)
+    return sizes
 
 
 _look.title = "survey"  # type: ignore[attr-defined]  # as it is called on a dashboard and in a work folder
@@ -479,16 +574,22 @@ class _Facts(NamedTuple):
     means: ColumnSums
     y: ColumnSums
     sizes: Counter
+    effective: int
     units: dict[int, Counter]
     some: _Some
+    beside: ColumnSums | None
+    weight: np.ndarray | None
 
     def merge(self, other: _Facts) -> _Facts:
         return _Facts(
             self.means.merge(other.means),
             self.y.merge(other.y),
             self.sizes + other.sizes,
+            self.effective + other.effective,
             self.units | other.units,
             self.some.merge(other.some),
+            None if self.beside is None or other.beside is None else self.beside.merge(other.beside),
+            None if self.weight is None else self.weight + other.weight,
         )
 
 
@@ -513,18 +614,62 @@ class _Some(NamedTuple):
         return _Some(*(part[order] for part in self))
 
 
-def _whole_bags(shard: Shard, target: str) -> _Facts:
-    def differ(ids, mask):
-        raise ValueError(f"{name_bags(ids, mask)} more than one target in column {target!r}; {ONE_IN_ALL}")
+def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
+    def agreed(name: str) -> np.ndarray:
+        return one_in_all(shard, name, named[name])
 
-    y, sizes = shard.agree("y", differ), shard.gather("sizes")
-    means, units = shard.gather("sums") / sizes[:, None], shard.units
-    for name, rows in {"y": y, "sizes": sizes, "means": means}.items():
-        shard.keep(name, rows)
+    y, sizes = agreed("y"), keep_tally(shard)
+    means = shard.gather("sums") / shard["totals"][:, None]
+    wide, beside, weight = means, None, None
+    shard.keep("y", y)
+    shard.keep("means", means)
+    if "covariates" in named:
+        covariates = agreed("covariates")
+        unknown = ~np.isfinite(covariates).all(axis=1)
+        if unknown.any():
+            named_bags = name_bags(shard.gather_ids()[0], unknown)
+            raise ValueError(f"{named_bags} a missing or infinite covariate; fill it in, or leave the bag out")
+        shard.keep("covariates", covariates)
+        beside, wide = ColumnSums.of(covariates), np.hstack([means, covariates])
+    if "weight" in named:
+        importance = agreed("weight")
+        shard.keep("importance", importance)
+        weight = np.array([np.count_nonzero(importance), importance.sum()])
     distinct, counts = np.unique(sizes, return_counts=True)
     of_size = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
-    some = _Some.of(np.array(shard["names"]), means)
-    return _Facts(ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, {shard.number: unit_sizes(units)}, some)
+    some, several = _Some.of(np.array(shard["names"]), wide), int(np.count_nonzero(unbiasing(shard["effective"])))
+    found = ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, several
+    return _Facts(*found, {shard.number: unit_sizes(shard.units)}, some, beside, weight)
+
+
+def _keep_importance(shard: Shard, mean: float) -> None:
+    shard.keep("importance", shard["importance"] / mean)
+
+
+class Disagreement(ValueError):
+    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def one_in_all(shard: Shard, name: str, what: str) -> np.ndarray:
+    """The value of every bag, in which all chunks agree."""
+
+    def differ(ids, mask, chunk):
+        raise Disagreement(f"{name_bags(ids, mask)} more than one {what}; {ONE_IN_ALL}", chunk)
+
+    return shard.agree(name, differ)
+
+
+@contextmanager
+def naming_chunks(scan: Scan) -> Iterator[None]:
+    """Where a disagreement is known by the number of a chunk, say which it is: workers know no other."""
+    try:
+        yield
+    except Disagreement as error:
+        text, chunk = error.args
+        raise ValueError(f"{text}. Another one is in {scan.chunks[chunk].name}") from None
 
 
 def _agree_on_groups(shard: Shard, groups: str) -> None:
@@ -534,18 +679,23 @@ def _agree_on_groups(shard: Shard, groups: str) -> None:
     shard.agree_on_units(differ)
 
 
-def _one_group(name, labels: np.ndarray, bag, first, ids) -> np.ndarray:
-    import pyarrow as pa
-
-    return one_label(FrameColumns(pa.table({name: pa.array(labels)})), name, bag, first, ids)
-
-
-def refuse_unusable(X: np.ndarray, bag: np.ndarray, ids: np.ndarray, chunk: Chunk) -> None:
-    """No NaN, nothing infinite, nothing whose square is."""
+def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
+    """No NaN, nothing infinite, nothing whose square is; no weight that is none."""
     with np.errstate(invalid="ignore"):
-        usable = (np.abs(X) <= FLOATS[X.dtype]).all(axis=1)
+        usable = (np.abs(block.X) <= FLOATS[block.X.dtype]).all(axis=1)
     if not usable.all():
+        raise ParameterError(
+            "missing",
+            f"{name_bags(ids, any_row(~usable, block.bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
+            f"feature values in {chunk.name}; fill missing ones in with ",
+            Parameter("missing", "impute"),
+            ", or leave such rows out with ",
+            Parameter("missing", "drop-instances"),
+            " or ",
+            Parameter("where"),
+        )
+    if block.weight is not None and not (right := np.isfinite(block.weight) & (block.weight >= 0)).all():
         raise ValueError(
-            f"{name_bags(ids, any_row(~usable, bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
-            f"feature values in {chunk.name}; fill them in, or leave such rows out with where="
+            f"{name_bags(ids, any_row(~right, block.bag, ids))} an instance weight that is negative, missing or "
+            f"infinite in {chunk.name}; weights are numbers from zero up"
         )

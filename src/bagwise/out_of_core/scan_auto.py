@@ -36,6 +36,12 @@ def fit_auto(
     for all. Every member is fitted once, to all bags, and its heads without each fold give the held-out predictions by
     which members are compared and blended (`HeldOut`).
     """
+    for asked, what in ((scan.covariates, "covariates of bags"), (scan.missing == "impute", "missing values")):
+        if asked:
+            raise ValueError(
+                f"auto on a scan takes no {what}; name a method that does, such as 'instance-kme:ridge', or scan the "
+                "table without"
+            )
     started = time.perf_counter()
     unfitted = {name: method(name, random_state=random_state) for name in MEMBERS}
     kept = open_work(work, scan, {"auto": unfitted})
@@ -112,7 +118,7 @@ def _assembled(models: dict, rows: dict, errors: dict[int, ErrorSums], found: Su
     model.trials_ = list(rows.values())
     model.scores_ = _scores(blended, list(errors.values()), squares, names, n)
     found.remember(model)
-    remember_range(model, found.columns.low, found.columns.high)
+    remember_range(model, found.low, found.high)
     model.profile_ = found.profile()
     return model
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +13,15 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from bagwise.bags.checks import remember_range
+from bagwise.bags import Bags
+from bagwise.bags.checks import compared, remember_range
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.summaries import Statistics
-from bagwise.instances import EachInstance, OutOfFold
+from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
+from bagwise.intervals import Intervals
 from bagwise.kernels.random_features import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.checkpoints import open_work
@@ -25,6 +29,8 @@ from bagwise.out_of_core.held_out import HeldOut
 from bagwise.out_of_core.pass_progress import PassDisplay
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey, survey
 from bagwise.out_of_core.scan_heads import fit_aggregate, fit_evidence, fit_ridge
+from bagwise.out_of_core.scan_imputation import fit_imputation
+from bagwise.out_of_core.scan_intervals import fit_intervals
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.streamed_networks import fit_networks
 from bagwise.out_of_core.sums import (
@@ -51,7 +57,7 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
-    """The stage, fitted as if on all instances.
+    """The stage, fitted as if on all instances; covariates of the bags have a scaler of their own.
 
     scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
     """
@@ -66,8 +72,19 @@ def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     names = [name for name, _ in stage.estimator.steps]
     stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
-    survey.remember(stage)
+    if survey.beside is not None:
+        stage.covariate_scaler_ = _scaler(survey.beside)
+    survey.remember(stage, apart=True)
     return stage
+
+
+def _scaler(columns: ColumnSums) -> Pipeline:
+    """Within the range, then standardised: what `EachInstance` makes of covariates, from their sums."""
+    ranged = MinMaxScaler(clip=True).fit(np.vstack([columns.low, columns.high]))
+    mean, deviation = columns.mean * ranged.scale_ + ranged.min_, columns.deviation * ranged.scale_
+    standardised = StandardScaler().fit(np.vstack([mean - deviation, mean + deviation]))
+    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
+    return Pipeline([("minmaxscaler", ranged), ("standardscaler", standardised)])
 
 
 def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None, progress=False):
@@ -91,8 +108,11 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         A method, or "method:preset", of `summable_methods`; or such an estimator with parameters of your own. Of
         `streamed_methods` the networks are trained in minibatches as the rows stream, a few readings of the data an
         epoch: they are not those of memory, and about as good. "auto" compares the summable methods on folds of
-        bags, all in passes of one fit, and blends those that earn their place; what it returns is an `AutoRegressor`,
-        with ``summary()`` and ``leaderboard()``.
+        bags, all in passes of one fit, and blends those that lower the held-out error; what it returns is an
+        `AutoRegressor`, with ``summary()`` and ``leaderboard()``. Or `Intervals` of a method, of kind "cv+" (a fit per
+        fold, and one of all bags; with ``refit=False`` one fit, for ridge heads) or "split" (one fit). Scores are of at
+        most 10,000 bags, drawn by a hash of their ids; where there are no more, the intervals are those of a fit in
+        memory (for "split" with ``scale="none"``: the scale "bag" is fitted on half of the bags that were held out).
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster (see `bagwise.execution`). By default this
         process, and inside `bagwise.cluster` its workers.
@@ -129,18 +149,49 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
 
 def fit_and_survey(
-    scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None
+    scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None, after: Callable | None = None
 ) -> tuple[object, Survey]:
-    """The model of `fit_scan`, and what was found of the bags on the way."""
+    """The model of `fit_scan`, and what was found of the bags on the way.
+
+    ``after`` is for `Intervals` from sums of folds: ``after(passes, survey)`` gives a `HeldOut`, which is told the
+    heads without each fold.
+    """
+    if isinstance(name, Intervals):
+        if not isinstance(scan, Scan):
+            raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
+        passed = {"executor": executor, "work": open_work(work, scan, name), "progress": progress}
+        return fit_intervals(scan, name, partial(fit_and_survey, random_state=random_state, **passed), **passed)
     if isinstance(name, str) and name == "auto":
         from bagwise.out_of_core.scan_auto import fit_auto  # it is made of what is here
 
         return fit_auto(scan, executor=executor, random_state=random_state, work=work, progress=progress)
-    model: Any = made(name, random_state)
-    kept = open_work(work, scan, model)
-    with Passes(scan, executor, seed=fold_seed(model), work=kept, progress=progress) as passes:
+    whole: Any = made(name, random_state, scan)
+    imputation, model = without_imputation(whole)
+    how: dict[str, Any] = {"work": open_work(work, scan, whole), "progress": progress}
+    with ExitStack() as stack:
+        seen = scan
+        if imputation is not None:
+            imputation, seen = fit_imputation(imputation, stack.enter_context(Passes(scan, executor, **how)))
+        seen = seen.spread() if sees_spread(model) else seen
+        passes = stack.enter_context(Passes(seen, executor, seed=fold_seed(model), **how))
         found = survey(passes, *samplings(model))
-        return fit_surveyed(model, passes, found), found
+        held_out = None if after is None else after(passes, found)
+        model = fit_surveyed(model, passes, found, held_out)
+        if held_out is not None:
+            held_out.finish()
+    if imputation is not None:
+        model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
+        n = len(imputation.medians_)  # without the share of missing values
+        bare = replace(found, names=found.names[:n], means=_some_columns(found.means, n))
+        bare.remember(imputation, apart=True)
+        remember_range(imputation, found.low[:n], found.high[:n])
+        model.profile_ = found.profile(n)
+    scan.warn_of_new_files()
+    return model, found
+
+
+def _some_columns(columns: ColumnSums, n: int) -> ColumnSums:
+    return ColumnSums(columns.n, *(part[:n] for part in (columns.mean, columns.scatter, columns.low, columns.high)))
 
 
 def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None = None):
@@ -152,9 +203,16 @@ def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None 
         fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
         model = fits[_kind(stages[0]) or ""](model, stages[0], head, passes, found, held_out)
     # of the instances: the bags of a survey are their means
-    remember_range(_first(model), found.columns.low, found.columns.high)
+    n = _first(model).n_features_in_
+    remember_range(_first(model), found.low[:n], found.high[:n])
     model.profile_ = found.profile()
     return model
+
+
+def sees_spread(model) -> bool:
+    """Whether covariates of the bags are columns of the instances to a model (its first step)."""
+    stages, head = _parts(model)
+    return (bool(stages) and _kind(stages[0]) in ("ridge", "networks")) or isinstance(head, EvidenceRidge | AggregateGP)
 
 
 def samplings(model) -> list[tuple[int, int]]:
@@ -172,8 +230,12 @@ def fold_seed(model) -> int:
 
 
 def left_out_scores(model, found: Survey) -> dict | None:
-    """Errors of bags, each left out in turn, where the head knows them."""
-    head: Any = getattr(_parts(model)[1], "head_", None)
+    """Errors of bags, each left out in turn, where the head knows them; of intervals, those of calibration."""
+    if isinstance(model, Intervals):
+        error, spread = float(np.sqrt(np.mean(model.residuals_**2))), float(found.y.deviation[0])
+        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+        return {"rmse": error, "mae": float(np.mean(np.abs(model.residuals_))), "r2": r2, "rmse_of_mean": spread}
+    head: Any = getattr(_parts(without_imputation(model)[1])[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None
     chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
@@ -204,8 +266,13 @@ def _known(condition: Callable[[Any], bool]) -> list[str]:
 # What can be summed -----------------------------------------------------------------------------------------------
 
 
-def made(name, random_state: int):
-    model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
+def made(name, random_state: int, scan: Scan | None = None):
+    """The unfitted model; a method by its name fills in missing values if the scan says so."""
+    if isinstance(name, str):
+        missing = "impute" if getattr(scan, "missing", "") == "impute" else "refuse"
+        model = method(name, missing=missing, random_state=random_state)
+    else:
+        model = clone(name)
     if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
@@ -213,6 +280,15 @@ def made(name, random_state: int):
             f"auto, and with networks trained on rows that stream {', '.join(streamed_methods())}"
         )
     return model
+
+
+def without_imputation(model) -> tuple[Imputation | None, Any]:
+    """The step that fills in missing values, if there is one; and the rest."""
+    if not isinstance(model, Pipeline) or not isinstance(model.steps[0][1], Imputation):
+        return None, model
+    rest = clone(model)
+    rest.steps = rest.steps[1:]
+    return model.steps[0][1], rest.steps[0][1] if len(rest.steps) == 1 else rest
 
 
 def _parts(model) -> tuple[list, Any]:
@@ -236,7 +312,7 @@ def _kind(stage) -> str | None:
 
 
 def _summable(model) -> bool:
-    stages, head = _parts(model)
+    stages, head = _parts(without_imputation(model)[1])
     kinds, embedding = [_kind(stage) for stage in stages], getattr(head, "embedding", None)
     if not isinstance(head, EmbeddingRidge | EvidenceRidge | AggregateGP):
         return False
@@ -295,7 +371,7 @@ def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes,
 def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted, held_out):
     embedded = embed_predictions(head, passes, found, predicted)
     fitted = fit_ridge(head, passes, found, embedded, shared=True, held_out=held_out)
-    found.remember(fitted, predicted.means)
+    found.remember(fitted, predicted.means, apart=True)
     remember_range(fitted, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
     return fitted
 
@@ -307,7 +383,7 @@ def _fit_features(head, passes: Passes, found: Survey, held_out):
     fits: dict[type, Any] = {EmbeddingRidge: fit_ridge, EvidenceRidge: fit_evidence, AggregateGP: fit_aggregate}
     fit_head = next(fit for kind, fit in fits.items() if isinstance(head, kind))
     fitted = fit_head(head, passes, found, embedded, held_out=held_out)
-    found.remember(fitted)
+    found.remember(fitted, apart=isinstance(head, EmbeddingRidge))
     return fitted
 
 
@@ -315,21 +391,33 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes, found: Surve
     """The mean of standardised instances, or other moments of them."""
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     prepare, view = Prepare(stage), View()
+    scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
     if isinstance(embedding, Statistics):
+        levels = passes.scan.categories or {}
+        ends = Bags(np.vstack([scaled.low, scaled.high]), [0, 1, 2], feature_names=found.names)
+        embedding.remember_levels(compared(ends._with(categories=levels)))
         columns = sum_statistics(embedding, passes, prepare)
         embedding.keep_varying(np.vstack([columns.low, columns.high]))
         view = View(kept=np.flatnonzero(embedding.varies_))
     else:  # scaling is affine: the mean of scaled instances
         passes.by_shard(_scale_means, prepare)
-    scaled = ColumnSums.of(prepare(np.vstack([found.means.low, found.means.high])))
     found.remember(embedding, scaled)
-    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], held_out=held_out)
-    found.remember(fitted, scaled)
+    beside = None
+    if found.beside is not None:
+        beside = passes.by_shard(_scale_covariates, stage.covariate_scaler_, add=ColumnSums.merge)
+    fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], beside=beside, held_out=held_out)
+    found.remember(fitted, scaled, apart=True, beside=beside)
     return _with_steps(model, stage, fitted)
 
 
 def _scale_means(shard: Shard, prepare: Prepare) -> None:
     shard.keep("rows", prepare(shard["means"]))
+
+
+def _scale_covariates(shard: Shard, scaler: Pipeline) -> ColumnSums:
+    scaled = scaler.transform(np.asarray(shard["covariates"]))
+    shard.keep("beside", scaled)
+    return ColumnSums.of(scaled)
 
 
 def _first(model):

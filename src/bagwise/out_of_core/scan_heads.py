@@ -7,10 +7,12 @@ columns. Where it chooses by bags that are left out, these are judged shard by s
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
+from bagwise.embeddings.base import CovariatesBeside
 from bagwise.out_of_core.held_out import Candidates, HeldOut, Linear, fold_row_sums, merge_folds, merged
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
 from bagwise.out_of_core.shards import Shard
@@ -35,33 +37,42 @@ def fit_ridge(head: EmbeddingRidge, passes: Passes, survey: Survey, embedded: It
     embedded : for every setting of the head, where the rows are; they need be there only until the next is asked for
     shared : bool
         Whether the rows of all settings are one array times matrices, of which the sums serve all.
+    beside : ColumnSums, optional
+        Of the covariates of bags, if they were scaled; the shards keep them as "beside" then.
     held_out : HeldOut, optional
         To be told the heads without each fold.
     """
     head = clone(head)
-    return head.keep_best(_ridges(head, passes, embedded, **options))
+    return head.keep_best(_ridges(head, passes, survey, embedded, **options))
 
 
 def _ridges(
     head: EmbeddingRidge,
     passes: Passes,
+    survey: Survey,
     embedded: Iterable[Embedded],
     *,
     shared: bool = False,
+    beside: ColumnSums | None = None,
     held_out: HeldOut | None = None,
 ):
-    offset = None if head.offset == "none" else "predicted"
-    if not shared:
+    offset, weight = None if head.offset == "none" else "predicted", survey.weight
+    job = _Judge(offset, weight, passes.scan.groups is not None)
+    covariates = survey.beside if beside is None else beside
+    if not shared or covariates is not None:
         for one in embedded:
+            if covariates is not None:
+                named = "covariates" if beside is None else "beside"
+                one = one._replace(view=_joined(passes, one.view, covariates, named))
             ridge = head.fresh_head()
-            sums, without = _sums(passes, one.view, offset, held_out)
+            sums, without = _sums(passes, one.view, job, held_out)
             if held_out is not None:
                 heads = {k: Linear(*ridge.path(own).coefficient_path()) for k, own in without.items()}
-                held_out.take([Candidates(one.view, heads, plus=offset)], keep=True)
-            yield from _judged(passes, [(one, ridge, ridge.path(sums))], offset)
+                held_out.take([Candidates(one.view, heads, plus=offset, embedding=one.embedding)], keep=True)
+            yield from _judged(passes, [(one, ridge, ridge.path(sums))], job)
         return
     settings = list(embedded)
-    sums, without = _sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), offset, held_out)
+    sums, without = _sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), job, held_out)
     if held_out is not None:
         held_out.take([_products(head, one, without, offset) for one in settings], keep=False)
     tried = []
@@ -69,27 +80,47 @@ def _ridges(
         ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
         path = ridge.path(sums.through(matrix)).before(sums, matrix)
         tried.append((one._replace(view=one.view._replace(matrix=None)), ridge, path))
-    yield from _judged(passes, tried, offset)
+    yield from _judged(passes, tried, job)
 
 
-def _judged(passes: Passes, tried: list[tuple[Embedded, RidgePath, SumPath]], offset: str | None):
+def _joined(passes: Passes, view: View, covariates: ColumnSums, named: str) -> View:
+    """The rows with the covariates of the bags beside them, so that both vary alike."""
+    rows = passes.by_shard(_row_moments, view, add=ColumnSums.merge)
+    moments = covariates.mean, covariates.deviation, covariates.largest, rows.variance.sum()
+    return view._replace(beside=CovariatesBeside.of_moments(*moments), covariates=named)
+
+
+def _row_moments(shard: Shard, view: View) -> ColumnSums:
+    return ColumnSums.of(view(shard))
+
+
+class _Judge(NamedTuple):
+    """What left-out residuals are of: targets less an offset, by the weights of bags, by bag or by group."""
+
+    offset: str | None
+    weight: str | None
+    groups: bool
+
+
+def _judged(passes: Passes, tried: list[tuple[Embedded, RidgePath, SumPath]], job: _Judge):
     jobs = [(one.view, path) for one, _, path in tried]
-    found = passes.by_shard(_left_out, jobs, offset, passes.scan.groups is not None, add=_add_all)
+    found = passes.by_shard(_left_out, jobs, job, add=_add_all)
     for (one, ridge, path), left_out in zip(tried, found, strict=True):
-        yield one.setting, one.embedding, None, ridge.fit_sums(path, left_out)
+        yield one.setting, one.embedding, one.view.beside, ridge.fit_sums(path, left_out)
 
 
-def _sums(passes: Passes, view: View, offset: str | None, held_out: HeldOut | None) -> tuple[RowSums, dict]:
-    return (row_sums(passes, view, offset), {}) if held_out is None else held_out.row_sums(view, plus=offset)
+def _sums(passes: Passes, view: View, job: _Judge, held_out: HeldOut | None) -> tuple[RowSums, dict]:
+    if held_out is None:
+        return row_sums(passes, view, job.offset, weight=job.weight), {}
+    return held_out.row_sums(view, plus=job.offset, weight=job.weight)
 
 
 def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], offset: str | None) -> Candidates:
     """The candidates of a setting whose rows are a product, for the rows before it."""
-    ridge, matrix, heads = head.fresh_head(), np.asarray(one.view.matrix), {}
-    for k, sums in without.items():
-        coef, intercept = ridge.path(sums.through(matrix)).coefficient_path()
-        heads[k] = Linear(matrix @ coef, intercept)
-    return Candidates(one.view._replace(matrix=None), heads, plus=offset)
+    ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
+    heads = {k: Linear(*ridge.path(sums.through(matrix)).coefficient_path()) for k, sums in without.items()}
+    before = {k: Linear(matrix @ coef, intercept) for k, (coef, intercept) in heads.items()}
+    return Candidates(one.view._replace(matrix=None), before, plus=offset, embedding=one.embedding, heads=heads)
 
 
 def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:
@@ -107,16 +138,17 @@ def _target(shard: Shard, bags: slice, offset: str | None, target: str = "y") ->
     return y if offset is None else y - shard[offset][bags]
 
 
-def _left_out(shard: Shard, jobs: list[tuple[View, SumPath]], offset: str | None, groups: bool) -> list[LeftOut]:
+def _left_out(shard: Shard, jobs: list[tuple[View, SumPath]], job: _Judge) -> list[LeftOut]:
     """The left-out residuals of the bags of a shard, added up, for every setting."""
     totals: list = [None] * len(jobs)
-    units = shard.units if groups else None  # a group is judged as a whole
+    units = shard.units if job.groups else None  # a group is judged as a whole
     n = len(shard)
-    for start in range(0, n, n if groups else BLOCK_BAGS):
-        bags = slice(start, None if groups else start + BLOCK_BAGS)
-        y = _target(shard, bags, offset)
+    for start in range(0, n, n if job.groups else BLOCK_BAGS):
+        bags = slice(start, None if job.groups else start + BLOCK_BAGS)
+        y = _target(shard, bags, job.offset)
+        weight = None if job.weight is None else np.asarray(shard[job.weight][bags])
         for k, (view, path) in enumerate(jobs):
-            found = path.left_out(view(shard, bags), y, groups=units)
+            found = path.left_out(view(shard, bags), y, weight, groups=units)
             totals[k] = found if totals[k] is None else totals[k] + found
     return totals
 
@@ -133,27 +165,35 @@ def fit_evidence(
 ) -> EvidenceRidge:
     """The head fitted as if on all rows; settings are judged by the likelihood of held-out folds."""
     head = clone(head)
-    head.target_ = target_scale(survey.y)
+    head.target_ = target_scale(passes, "y", survey.weight)
     folds = None
     if len(head.settings()) > 1:
         folds = deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
-    return head.keep_best(_evidences(head, passes, survey, embedded, folds, held_out))
+    return head.keep_best(_evidences(head, passes, survey.weight, embedded, folds, held_out))
 
 
-def _evidences(head, passes: Passes, survey: Survey, embedded: Iterable[Embedded], folds: int | None, held_out):
+def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], folds: int | None, held_out):
     target = head.target_
     for one in embedded:
         if held_out is not None:
-            held_out.take([Candidates(one.view, _posteriors(held_out.row_sums(one.view)[1], target))], keep=True)
+            held_out.take(
+                [Candidates(one.view, _posteriors(held_out.row_sums(one.view, weight=weight)[1], target))], keep=True
+            )
         if folds is None:
-            sums = row_sums(passes, one.view).standardised(target.mean, target.scale)
+            sums = row_sums(passes, one.view, weight=weight).standardised(target.mean, target.scale)
             yield one.setting, one.embedding, Evidence.from_sums(sums), 0.0
             continue
-        parts = passes.by_shard(fold_row_sums, one.view, "fold", "y", None, None, add=merge_folds)
+        parts = passes.by_shard(fold_row_sums, one.view, "fold", "y", None, weight, add=merge_folds)
         parts = {k: part.standardised(target.mean, target.scale) for k, part in sorted(parts.items())}
-        without = {k: Evidence.from_sums(merged(own for j, own in parts.items() if j != k)) for k in parts}
-        score = passes.by_shard(_held_out_score, one.view, without, target, add=np.add) / survey.n_bags
-        yield one.setting, one.embedding, Evidence.from_sums(merged(parts.values())), float(score)
+        live = [k for k, part in parts.items() if part.n]  # folds in which some bag weighs something
+        without = {k: Evidence.from_sums(merged(parts[j] for j in live if j != k)) for k in live if len(live) > 1}
+        score = passes.by_shard(_held_out_score, one.view, weight, without, target, add=np.add)
+        total = sum(part.weight for part in parts.values())
+        yield one.setting, one.embedding, Evidence.from_sums(merged(parts[k] for k in live)), float(score) / total
+
+
+def _weights(shard: Shard, weight: str | None) -> np.ndarray:
+    return np.ones(len(shard)) if weight is None else np.asarray(shard[weight])
 
 
 def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, Linear]:
@@ -166,20 +206,36 @@ def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, L
     return heads
 
 
-def _held_out_score(shard: Shard, view: View, without: dict[int, Evidence], target: TargetScale) -> float:
-    """Σ of the negative log likelihood of bags, each predicted without its fold."""
+def _held_out_score(
+    shard: Shard, view: View, weight: str | None, without: dict[int, Evidence], target: TargetScale
+) -> float:
+    """Σ of the weighted negative log likelihood of bags, each predicted without its fold."""
     rows, y, fold = view(shard), target.standardised(np.asarray(shard["y"])), np.asarray(shard["fold"])
-    total = 0.0
+    w, total = _weights(shard, weight), 0.0
     for k in np.unique(fold).tolist():
-        mean, variance = without[k](rows[fold == k])
-        total += negative_log_likelihood(y[fold == k], mean, np.sqrt(variance)).sum()
+        if k in without:
+            mean, variance = without[k](rows[fold == k])
+            total += w[fold == k] @ negative_log_likelihood(y[fold == k], mean, np.sqrt(variance))
     return total
 
 
-def target_scale(y: ColumnSums) -> TargetScale:
-    """As `TargetScale.of`."""
-    varies = y.high[0] - y.low[0] > ROUNDING * y.largest[0]
-    return TargetScale(float(y.mean[0]), float(y.deviation[0]) if varies else 0.0)
+def target_scale(passes: Passes, target: str, weight: str | None) -> TargetScale:
+    """As `TargetScale.of`, of what the shards keep."""
+    sums, low, high = passes.by_shard(_target_sums, target, weight, add=_add_targets)
+    mean, R = sums.centred()
+    scale = float(np.sqrt((R[:, -1] ** 2).sum() / sums.weight))
+    largest = max(abs(low), abs(high))
+    return TargetScale(float(mean[-1]), scale if high - low > ROUNDING * largest else 0.0)
+
+
+def _target_sums(shard: Shard, target: str, weight: str | None) -> tuple[RowSums, float, float] | None:
+    y, w = np.asarray(shard[target]), _weights(shard, weight)
+    y, w = y[w > 0], w[w > 0]
+    return (RowSums.of(np.empty((len(y), 0)), y, w), y.min(), y.max()) if len(y) else None
+
+
+def _add_targets(left: tuple, right: tuple) -> tuple:
+    return left[0].merge(right[0]), min(left[1], right[1]), max(left[2], right[2])
 
 
 # Aggregates -------------------------------------------------------------------------------------------------------
@@ -190,43 +246,40 @@ def fit_aggregate(
 ) -> AggregateGP:
     """The head fitted as if on all rows; settings are judged by their evidence."""
     head = clone(head)
-    head.noise_exposure_, weight = 1.0, None
-    head.target_ = target_scale(survey.y)
+    head.noise_exposure_, target, weight = 1.0, "y", survey.weight
+    low, high, total, count = passes.by_shard(_exposures, weight, add=_add_exposures)
     if head.aggregate == "sum":
-        head.noise_exposure_ = survey.columns.n / survey.n_bags
-        weight = "exposure"
-        found = passes.by_shard(_keep_rates, head.noise_exposure_, add=_add_rates)
-        head.target_ = _rate_scale(found)
-    sizes = sorted(survey.sizes)
-    head.exposure_range_in_ = np.array([[1.0, 1.0], [sizes[0], sizes[-1]]])
-    head.with_exposure_ = False
-    return head.keep_best(_aggregates(head, passes, embedded, weight, held_out))
+        head.noise_exposure_ = total / count
+        passes.by_shard(_keep_rates, head.noise_exposure_, weight)
+        target, weight = "rate", "exposure"
+    head.target_ = target_scale(passes, target, weight)
+    head.exposure_range_in_ = np.array([[1.0, 1.0], [low, high]])
+    head.with_exposure_ = passes.scan.weights is not None
+    return head.keep_best(_aggregates(head, passes, embedded, target, weight, held_out))
 
 
-def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], weight: str | None, held_out):
+def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], target: str, weight, held_out):
     for one in embedded:
         if held_out is not None:
-            target, times = ("y", None) if weight is None else ("rate", "sizes")
+            times = None if target == "y" else "totals"
             without = held_out.row_sums(one.view, target, weight=weight)[1]
             held_out.take([Candidates(one.view, _posteriors(without, head.target_), times=times)], keep=True)
-        sums = passes.by_shard(_row_sums, one.view, "y" if weight is None else "rate", None, weight, add=RowSums.merge)
+        sums = passes.by_shard(_row_sums, one.view, target, None, weight, add=RowSums.merge)
         yield one.setting, one.embedding, Evidence.from_sums(sums.standardised(head.target_.mean, head.target_.scale))
 
 
-def _keep_rates(shard: Shard, average: float) -> tuple[RowSums, float, float, float]:
-    """Keep targets over exposures, and how much each counts; the sums of it, and the range."""
-    rate, weight = shard["y"] / shard["sizes"], shard["sizes"] / average
-    shard.keep("rate", rate)
-    shard.keep("exposure", weight)
-    return RowSums.of(np.empty((len(rate), 0)), rate, weight), rate.min(), rate.max(), np.abs(rate).max()
+def _exposures(shard: Shard, weight: str | None) -> tuple[float, float, float, float]:
+    """The range of the totals of bags, Σ w total and Σ w."""
+    totals, w = np.asarray(shard["totals"]), _weights(shard, weight)
+    return totals.min(), totals.max(), w @ totals, w.sum()
 
 
-def _add_rates(left: tuple, right: tuple) -> tuple:
-    return left[0].merge(right[0]), min(left[1], right[1]), max(left[2], right[2]), max(left[3], right[3])
+def _add_exposures(left: tuple, right: tuple) -> tuple:
+    return min(left[0], right[0]), max(left[1], right[1]), left[2] + right[2], left[3] + right[3]
 
 
-def _rate_scale(found: tuple) -> TargetScale:
-    sums, low, high, largest = found
-    mean, R = sums.centred()
-    scale = float(np.sqrt((R[:, -1] ** 2).sum() / sums.weight))
-    return TargetScale(float(mean[-1]), scale if high - low > ROUNDING * largest else 0.0)
+def _keep_rates(shard: Shard, average: float, weight: str | None) -> None:
+    """Keep targets over exposures, and how much each counts."""
+    totals = np.asarray(shard["totals"])
+    shard.keep("rate", shard["y"] / totals)
+    shard.keep("exposure", _weights(shard, weight) * totals / average)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,24 +19,43 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
 from bagwise.embeddings.summaries import Statistics
 from bagwise.explanations.explanation import by_rows, unwrapped
-from bagwise.instances import EachInstance
+from bagwise.instances import EachInstance, Imputation
+from bagwise.intervals import Intervals
+from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes, refuse_unusable, sum_rows
+from bagwise.out_of_core.passes import (
+    BLOCK_ROWS,
+    Met,
+    Passes,
+    keep_tally,
+    naming_chunks,
+    one_in_all,
+    refuse_unusable,
+    sum_rows,
+    tally_of,
+)
+from bagwise.out_of_core.scan_imputation import impute
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
 from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.whole_bags import keep_by_bag
 from bagwise.regressors import AggregateGP
 
-COLUMNS = ("prediction", "instances")
+COLUMNS = ("prediction", "instances", "lower", "upper")
 
 
 class Predictions(NamedTuple):
-    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has."""
+    """The bags of a scan, as they first appear, what is predicted for each, and how many instances it has.
+
+    ``lower`` and ``upper`` are the bounds of the intervals, None where the model has none.
+    """
 
     ids: np.ndarray
     values: np.ndarray
     sizes: np.ndarray
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
 
 
 class WrittenPredictions:
@@ -44,11 +64,11 @@ class WrittenPredictions:
     Attributes
     ----------
     folder : Path
-    ids, values, sizes : arrays, as in `Predictions`
+    ids, values, sizes, lower, upper : arrays, as in `Predictions`
     """
 
-    def __init__(self, folder: Path | str, bag: str):
-        self.folder, self._bag = Path(folder), bag
+    def __init__(self, folder: Path | str, bag: str, *, bounded: bool = False):
+        self.folder, self._bag, self._bounded = Path(folder), bag, bounded
 
     def __repr__(self) -> str:
         return f"WrittenPredictions: {self.folder}"
@@ -71,13 +91,24 @@ class WrittenPredictions:
     def sizes(self) -> np.ndarray:
         return self._column("instances")
 
+    @property
+    def lower(self) -> np.ndarray | None:
+        return self._column("lower") if self._bounded else None
 
-def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Predictions | WrittenPredictions:
+    @property
+    def upper(self) -> np.ndarray | None:
+        return self._column("upper") if self._bounded else None
+
+
+def predict_scan(
+    model, scan: Scan, *, level: float | None = None, out=None, executor=None, work=None
+) -> Predictions | WrittenPredictions:
     """Predict every bag of a scan, wherever its rows lie.
 
     Where the prediction of a bag is the mean of what its instances would be predicted alone, it is a sum over rows: of
     `fit_scan`'s methods that is so for all but `statistics:moments`, which takes three passes. Members of `auto` are
-    predicted together, and blended.
+    predicted together, and blended. An interval is no sum: it is made of whole bags, for which a chunk is held at once,
+    and the rows of bags that lie in more than one chunk.
 
     Parameters
     ----------
@@ -85,11 +116,13 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
         Of `fit_scan`, or any fitted method whose predictions are sums over instances.
     scan : Scan
         With the features that the model was fitted on; a target is not needed.
+    level : float, optional
+        Of the intervals, for a model of `Intervals`; by default that of its fit.
     out : path, optional
         A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
-        id of a bag, ``prediction`` and ``instances``. It appears whole or not at all. The parts are written by whoever
-        runs the passes, bags in the order of a hash of their ids; this process holds nothing that grows with their
-        number.
+        id of a bag, ``prediction``, ``instances``, and ``lower`` and ``upper`` of its interval if the model has any. It
+        appears whole or not at all. The parts are written by whoever runs the passes, bags in the order of a hash of
+        their ids; this process holds nothing that grows with their number.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster. By default this process, and inside
         `bagwise.cluster` its workers.
@@ -100,8 +133,8 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
     Returns
     -------
     Predictions
-        ``ids``, ``values`` and ``sizes`` of all bags, as they first appear. With ``out``, `WrittenPredictions`, which
-        reads them from the folder when they are asked for.
+        ``ids``, ``values``, ``sizes``, ``lower`` and ``upper`` of all bags, as they first appear. With ``out``,
+        `WrittenPredictions`, which reads them from the folder when they are asked for.
 
     Examples
     --------
@@ -113,8 +146,9 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
     >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
     ([1, 2], True)
     """
-    model = unwrapped(model)
-    with Passes(scan, executor, work=work) as passes:
+    intervals, model = _with_intervals(model, level), unwrapped(model)
+    with ExitStack() as stack:
+        passes = stack.enter_context(Passes(scan, executor, work=work))
         check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
         if out is not None:
             refuse_place(out)
@@ -122,12 +156,72 @@ def predict_scan(model, scan: Scan, *, out=None, executor=None, work=None) -> Pr
                 raise ValueError(
                     f"the bag column is called {scan.bag!r}, as a column of the output is; rename it first"
                 )
-        values, firsts = _predict(passes, model)
+        if intervals is not None:
+            values, firsts = _predict_whole(passes, intervals, level)
+        else:
+            if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Imputation):
+                compare_columns(_columns(scan), model.steps[0][1])
+                passes = stack.enter_context(Passes(impute(model.steps[0][1], passes), executor, work=work))
+                model = model[1:]
+            values, firsts = _predict(passes, model)
         _warn_of_far(passes, firsts)
+        scan.warn_of_new_files()
         if out is None:
             return _collect(passes, values)
         new_folder(out, lambda folder: passes.by_shard(_write, values, scan.bag, folder))
-        return WrittenPredictions(out, scan.bag)
+        return WrittenPredictions(out, scan.bag, bounded=intervals is not None)
+
+
+def _with_intervals(model, level: float | None) -> Intervals | None:
+    """The model, if it gives intervals; a level that it does not give is refused."""
+    if not isinstance(model, Intervals):
+        if level is not None:
+            raise ValueError("the model was fitted without intervals; fit bagwise.Intervals(method) with fit_scan")
+        return None
+    check_is_fitted(model)
+    why = model.refusal(check_level(model.level if level is None else level))
+    if why is not None and level is not None:
+        raise ValueError(why)
+    return model if why is None else None
+
+
+def _predict_whole(passes: Passes, model: Intervals, level: float | None) -> tuple[Callable, list]:
+    """Predictions and intervals, bag by bag."""
+    compare_columns(_columns(passes.scan), model)
+    firsts = list(passes.meet(_look, model, list(passes.scan.feature_names), passes.scan.missing == "impute"))
+    passes.by_shard(keep_tally)
+    keep_by_bag(passes, "bounds", 3, _bounds, model, level)
+    return _of_bounds, firsts
+
+
+def _look(chunk: Chunk, model, names, allow_missing: bool) -> Met:
+    ids, bag = chunk.bags()
+    tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
+    firsts: dict[int, FarValue] = {}
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
+        known = block._replace(X=np.nan_to_num(block.X)) if allow_missing else block
+        refuse_unusable(known, ids, chunk)
+        tally += tally_of(block, len(ids))
+        _far(block.X, block.bag, model, names, marked, firsts)
+    return _met(ids, {"tally": tally}, marked, firsts)
+
+
+def _bounds(bags: Bags, model: Intervals, level: float | None) -> np.ndarray:
+    bags = compared(bags)
+    return np.column_stack([model.predict(bags), model.predict_interval(bags, level)])
+
+
+def _of_bounds(shard: Shard) -> tuple[np.ndarray, ...]:
+    values, lower, upper = np.asarray(shard["bounds"]).T
+    return values, np.asarray(shard["sizes"]), lower, upper
+
+
+def _columns(scan: Scan) -> Bags:
+    """A bag with the columns of the scan, to be compared with those of training."""
+    names, beside = list(scan.feature_names), {}
+    if scan.covariates:
+        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
+    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
 class Term(NamedTuple):
@@ -172,7 +266,7 @@ def _terms(model) -> list[Term]:
 
 def _predict(passes: Passes, model) -> tuple[Callable, list]:
     """How a shard makes predictions of what it keeps; and the far values of every chunk."""
-    terms, names = _terms(model), list(passes.scan.feature_names)
+    terms, scan = _terms(model), passes.scan
     kinds = [term.kind for term in terms]
     if None in kinds:
         raise ValueError(
@@ -180,15 +274,28 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
             "load the table and use model.predict, or fit a model with bagwise.fit_scan"
         )
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
-    compare_columns(Bags(np.zeros((1, len(names))), [0, 1], feature_names=names), first)
+    columns = _columns(scan)
+    compare_columns(columns.spread() if _sees_spread(first) else columns, first)
     alone = [term.model for term, kind in zip(terms, kinds, strict=True) if kind == "sum"]
+    names = list(scan.feature_names), list(scan.covariates)
     firsts = list(passes.meet(_alone, alone, first, names))
     passes.by_shard(_keep_sums)
     for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
         if kind == "moments":
-            sum_statistics(term.last.embedding_, passes, Prepare(term.stages[0]))
-            passes.by_shard(_by_head, term.last.head_, np.flatnonzero(term.last.embedding_.varies_), f"term-{number}")
+            (stage,), head = term.stages, term.last
+            sum_statistics(head.embedding_, passes, Prepare(stage))
+            view = View(kept=np.flatnonzero(head.embedding_.varies_))
+            if head.beside_ is not None:
+                with naming_chunks(scan):
+                    passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
+                view = view._replace(beside=head.beside_, covariates="scaled")
+            passes.by_shard(_by_head, head.head_, view, f"term-{number}")
     return partial(_blended, parts=_parts(terms, kinds)), firsts
+
+
+def _sees_spread(first) -> bool:
+    """Whether covariates of the bags were columns of the instances to what new bags are given to first."""
+    return not first.n_covariates_in_
 
 
 class Part(NamedTuple):
@@ -203,7 +310,7 @@ class Part(NamedTuple):
 
     def __call__(self, shard: Shard) -> np.ndarray:
         if self.place is not None:
-            values = shard["alone"][:, self.place] / (shard["sizes"] if self.mean else 1)
+            values = shard["alone"][:, self.place] / (shard["totals"] if self.mean else 1)
         else:
             values = np.full(len(shard), self.constant) if self.column is None else np.asarray(shard[self.column])
         return self.weight * np.clip(values, *self.limits)
@@ -225,30 +332,35 @@ def _parts(terms: list[Term], kinds: list[str | None]) -> list[Part]:
 
 
 def _keep_sums(shard: Shard) -> None:
-    for name in ("sizes", "alone"):
-        shard.keep(name, shard.gather(name))
+    keep_tally(shard)
+    shard.keep("alone", shard.gather("alone"))
 
 
 def _blended(shard: Shard, *, parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
     return np.sum([part(shard) for part in parts], axis=0), np.asarray(shard["sizes"])
 
 
-def _by_head(shard: Shard, head, kept: np.ndarray, column: str) -> None:
-    shard.keep(column, head.predict(View(kept=kept)(shard)))
+def _by_head(shard: Shard, head, view: View, column: str) -> None:
+    shard.keep(column, head.predict(view(shard)))
+
+
+def _keep_covariates(shard: Shard, scaler, names) -> None:
+    what = f"value in a column of bag features ({', '.join(names)})"
+    shard.keep("scaled", scaler.transform(one_in_all(shard, "covariates", what)))
 
 
 def _has_moments(head) -> bool:
     embedding = getattr(head, "embedding_", None)
     summable = isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
-    return summable and head.beside_ is None and head.offset == "none"
+    return summable and head.offset == "none"
 
 
 def _collect(passes: Passes, values: Callable) -> Predictions:
     """The predictions of all bags in this process, in the order in which bags first appear."""
     parts = passes.each_shard(_of_shard, values)
-    ids, first, predicted, sizes = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
+    ids, first, *others = (list(part) for part in zip(*(one for one in parts if one is not None), strict=True))
     order = np.lexsort(np.concatenate(first)[:, ::-1].T)
-    return Predictions(*(np.concatenate(part)[order] for part in (ids, predicted, sizes)))
+    return Predictions(*(np.concatenate(part)[order] for part in (ids, *others)))
 
 
 def _of_shard(shard: Shard, values: Callable) -> tuple:
@@ -259,7 +371,8 @@ def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns = dict(zip((bag, *COLUMNS), (shard.gather_ids()[0], *values(shard)), strict=True))
+    found = shard.gather_ids()[0], *values(shard)
+    columns = dict(zip((bag, *COLUMNS[: len(found) - 1]), found, strict=True))
     table = pa.table({name: pa.array(column) for name, column in columns.items()})
     replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
 
@@ -296,15 +409,43 @@ def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) 
 
 
 def _alone(chunk: Chunk, models: list, first, names) -> Met:
-    """Of the bags of a chunk: numbers of rows, the sum of what every row is predicted alone, and far values."""
+    """Of the bags of a chunk: how much there is of each, Σ of what every row is predicted alone, and far values.
+
+    The predictions are summed by the weights of the rows.
+    """
     ids, bag = chunk.bags()
-    sums, marked = np.zeros((len(ids), len(models))), np.zeros(len(ids), dtype=bool)
+    tally, sums, marked = np.zeros((len(ids), 4)), np.zeros((len(ids), len(models))), np.zeros(len(ids), dtype=bool)
     firsts: dict[int, FarValue] = {}
-    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        refuse_unusable(block.X, block.bag, ids, chunk)
-        singles = compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=names))
-        _far(block.X, block.bag, first, names, marked, firsts)
+    features, covariates = names
+    for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag, covariates=True):
+        refuse_unusable(block, ids, chunk)
+        tally += tally_of(block, len(ids))
+        block = block if block.weight is None else block.select(block.weight > 0)
+        if not len(block.bag):
+            continue
+        beside = {} if block.covariates is None else {"covariates": block.covariates, "covariate_names": covariates}
+        singles = compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=features, **beside))
+        seen = singles.spread() if _sees_spread(first) else singles
+        _far(seen.instances, block.bag, first, list(seen.feature_names or ()), marked, firsts)
         if models:
-            sums += sum_rows(block.bag, np.column_stack([model.predict(singles) for model in models]), len(ids))
+            values = np.column_stack([_weighted(model, singles, block.weight) for model in models])
+            sums += sum_rows(block.bag, values, len(ids))
+    rows: dict[str, Any] = {"alone": sums, "tally": tally}
+    if covariates and len(ids):
+        rows["covariates"] = chunk.of_bags(ids, bag).covariates
+    return _met(ids, rows, marked, firsts)
+
+
+def _weighted(model, singles: Bags, weight: np.ndarray | None) -> np.ndarray:
+    """What instances are predicted alone, times their weights."""
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if weight is None:
+        return model.predict(singles)
+    if getattr(last, "with_exposure_", False) and last.counts_exposure:  # what it predicts is proportional to them
+        return model.predict(singles.with_weights(weight))
+    return model.predict(singles) * weight
+
+
+def _met(ids, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
     far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
-    return Met(ids, None, {"alone": sums, "sizes": np.bincount(bag, minlength=len(ids)), "far": marked}, far)
+    return Met(ids, None, rows | {"far": marked}, far)

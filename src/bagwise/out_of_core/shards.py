@@ -287,15 +287,15 @@ class Shard:
         low, start, stop = self.place(self.shards.chunks.index(chunk))
         return np.asarray(self.shards._load(f"chunk-{chunk}-{name}")[low : low + stop - start])
 
-    def agree(self, name: str, differ: Callable[[np.ndarray, np.ndarray], None]) -> np.ndarray:
-        """One value for every bag; ``differ(ids, mask)`` raises the error where the chunks do not agree."""
+    def agree(self, name: str, differ: Callable[[np.ndarray, np.ndarray, int], None]) -> np.ndarray:
+        """One value for every bag; ``differ(ids, mask, chunk)`` raises the error where a chunk does not agree."""
         values: np.ndarray | None = None
         met = np.zeros(len(self), dtype=bool)
         for chunk, own, rows in self.pieces(name):
-            values = np.empty(len(self), rows.dtype) if values is None else values
-            differs = met[own] & (values[own] != rows)
+            values = np.empty((len(self), *rows.shape[1:]), rows.dtype) if values is None else values
+            differs = met[own] & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
             if differs.any():
-                differ(self._of_chunk(chunk, "ids"), differs)
+                differ(self._of_chunk(chunk, "ids"), differs, chunk)
             values[own], met[own] = rows, True
         return np.empty(0) if values is None else values
 

@@ -137,7 +137,8 @@ class RowStream:
         for block in piece.chunk.blocks(rows=TURN):
             taken = rng.integers(self.readings, size=len(block.X)) == reading
             bag = block.bag[taken]
-            yield Buffer(block.X[taken], y[bag], weight[bag], fold[bag])
+            own = weight[bag] if block.weight is None else weight[bag] * block.weight[taken]
+            yield Buffer(block.X[taken], y[bag], own, fold[bag])
 
 
 def cut_epoch(n_rows: int, n_features: int, dtype: np.dtype) -> tuple[int, int]:
@@ -202,7 +203,7 @@ def fit_networks(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutO
         return networks[-1][candidate]  # the last fold's, or that of all rows
 
     stage.keep(CrossFit(np.empty(0), epochs, predictor), chosen)
-    survey.remember(stage)
+    survey.remember(stage, apart=True)
     predicted = of_candidate(passes, models, found, chosen)
     passes.shards.remove("predictions")
     return stage, predicted
@@ -267,9 +268,10 @@ def _fold_rows(chunk: Chunk, fold, weight, y) -> dict[int, FoldRows]:
     found: dict[int, FoldRows] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS):
         own, columns = fold[block.bag], np.column_stack([block.X.astype(np.float64), y[block.bag]])
+        share = weight[block.bag] if block.weight is None else weight[block.bag] * block.weight
         for k in np.unique(own).tolist():
             rows = own == k
-            part = {k: FoldRows(ColumnSums.of(columns[rows]), float(weight[block.bag[rows]].sum()))}
+            part = {k: FoldRows(ColumnSums.of(columns[rows]), float(share[rows].sum()))}
             found = _merge_folds(found, part)
     return found
 

@@ -18,6 +18,7 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
+from bagwise.embeddings.base import CovariatesBeside
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.embeddings.summaries import POWERS, shape
@@ -40,12 +41,12 @@ class FoldRidges:
     models: dict[int, tuple[np.ndarray, np.ndarray]]
 
     @property
-    def n_penalties(self) -> int:
+    def n_candidates(self) -> int:
         return len(next(iter(self.models.values()))[1])
 
     def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
         """Every row by the model without its fold: (rows, penalties)."""
-        out = np.empty((len(X), self.n_penalties))
+        out = np.empty((len(X), self.n_candidates))
         for k, rows in by_fold(fold):
             coef, intercept = self.models[k]
             out[rows] = self.features.transform(X[rows]).astype(np.float64) @ coef + intercept
@@ -101,15 +102,17 @@ def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[O
     if len(errors) > 1:
         stage.candidate_errors_ = errors
     stage.keep(result, chosen)
-    survey.remember(stage)
+    survey.remember(stage, apart=True)
     predicted = of_candidate(passes, models, found, chosen)
     passes.shards.remove("predictions")
     return stage, predicted
 
 
 def weigh(passes: Passes, survey: Survey, weighting: str) -> None:
-    """Keep the weight of an instance of every bag, one on average."""
-    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if weighting == "bag" else None)
+    """Keep the weight of an instance of every bag, about one on average."""
+    if survey.weight is not None and np.count_nonzero(passes.by_shard(_weighed_folds, add=np.logical_or)) < 2:
+        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
+    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if weighting == "bag" else None, survey.weight)
 
 
 def predict_bags(passes: Passes, survey: Survey, models) -> tuple[ColumnSums, np.ndarray]:
@@ -117,8 +120,10 @@ def predict_bags(passes: Passes, survey: Survey, models) -> tuple[ColumnSums, np
 
     Returned are the sums of the predictions of all instances, and the mean squared error of every candidate.
     """
-    found = ColumnSums.merged(passes.each(_chunk_predictions, models, known=("fold",)))
-    return found, passes.by_shard(_candidate_errors, add=np.add) / survey.n_bags
+    parts = passes.each(_chunk_predictions, models, known=("fold",))
+    found = ColumnSums.merged(part for part in parts if part is not None)
+    *errors, total = passes.by_shard(_candidate_errors, survey.weight, add=np.add)
+    return found, np.array(errors) / total
 
 
 def of_candidate(passes: Passes, models, found: ColumnSums, candidate: int) -> Predicted:
@@ -128,15 +133,25 @@ def of_candidate(passes: Passes, models, found: ColumnSums, candidate: int) -> P
     return Predicted(models.only(candidate), one, means)
 
 
-def _weigh(shard: Shard, average: float | None) -> None:
-    shard.keep("weight", np.ones(len(shard)) if average is None else average / shard["sizes"])
+def _weigh(shard: Shard, average: float | None, importance: str | None) -> None:
+    """The weight of the bags, over the total of their instances if bags weigh the same; about one on average."""
+    weight = np.ones(len(shard)) if average is None else average / shard["totals"]
+    shard.keep("weight", weight if importance is None else weight * shard[importance])
 
 
-def _candidate_errors(shard: Shard) -> np.ndarray:
-    """Σ (mean prediction - y)² over bags, for every candidate."""
-    means = shard.gather("predictions") / shard["sizes"][:, None]
+def _weighed_folds(shard: Shard) -> np.ndarray:
+    """Which folds have bags of a weight above zero."""
+    found = np.zeros(MOST_FOLDS + 1, dtype=bool)
+    found[shard["fold"][np.asarray(shard["importance"]) > 0]] = True
+    return found
+
+
+def _candidate_errors(shard: Shard, importance: str | None) -> np.ndarray:
+    """Σ w (mean prediction - y)² over bags, for every candidate, and Σ w."""
+    means = shard.gather("predictions") / shard["totals"][:, None]
     shard.keep("predictions", means)
-    return ((means - shard["y"][:, None]) ** 2).sum(axis=0)
+    weight = np.ones(len(means)) if importance is None else np.asarray(shard[importance])
+    return np.append(weight @ (means - shard["y"][:, None]) ** 2, weight.sum())
 
 
 def _keep_chosen(shard: Shard, chosen: int) -> ColumnSums:
@@ -149,7 +164,8 @@ def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.
     """Σ w d dᵀ of the rows of every fold that has some here."""
     sums: dict[int, np.ndarray] = {}
     for block in chunk.blocks(rows=BLOCK_ROWS):
-        targets, root = y[block.bag], np.sqrt(weight[block.bag])
+        targets, root = y[block.bag], weight[block.bag]
+        root = np.sqrt(root if block.weight is None else root * block.weight)
         for k, rows in by_fold(fold[block.bag]):
             d = design(features.transform(block.X[rows]), targets[rows], origin)
             d *= root[rows, None]
@@ -172,13 +188,12 @@ def _add_folds(left: dict, right: dict) -> dict:
 
 def _chunk_predictions(chunk: Chunk, fold, models) -> Left:
     """Σ of the predictions of every bag for every penalty; and the sums of all predictions."""
-    sums: Any = 0.0
-    parts = []
+    sums, parts = np.zeros((len(fold), models.n_candidates)), []
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
-        sums = sums + sum_rows(block.bag, predictions, len(fold))
+        sums += sum_rows(block.bag, predictions, len(fold), block.weight)
         parts.append(ColumnSums.of(predictions))
-    return Left({"predictions": sums}, ColumnSums.merged(parts))
+    return Left({"predictions": sums}, ColumnSums.merged(parts) if parts else None)
 
 
 SUMMABLE = ("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max", "size")
@@ -201,58 +216,62 @@ class Extremes(NamedTuple):
 
 def sum_statistics(embedding, passes: Passes, prepare) -> ColumnSums:
     """Keep the columns of `Pool` for every bag as "rows", of instances that ``prepare`` makes of those of a chunk."""
-    for _ in passes.each(_first, prepare):
+    width = len(passes.scan.feature_names)
+    for _ in passes.each(_first, width, prepare):
         pass
     passes.by_shard(_keep_first)
     for _ in passes.each(_second, prepare, known=("inner",)):
         pass
-    return passes.by_shard(_keep_statistics, embedding.statistics, add=ColumnSums.merge)
+    plain = ~getattr(embedding, "levels_", np.zeros(width, dtype=bool))
+    return passes.by_shard(_keep_statistics, embedding.statistics, plain, add=ColumnSums.merge)
 
 
 def _keep_first(shard: Shard) -> None:
-    mean, size = np.hsplit(shard.gather("first") / shard["sizes"][:, None], 2)
+    mean, size = np.hsplit(shard.gather("first") / shard["totals"][:, None], 2)
     low, high = shard.gather("low", np.minimum), shard.gather("high", np.maximum)
     for name, rows in {"inner": mean, "size": size, "low": low, "high": high}.items():
         shard.keep(name, rows)
 
 
-def _keep_statistics(shard: Shard, statistics) -> ColumnSums:
-    sizes = shard["sizes"]
-    powers = shard.gather("second") / sizes[:, None]
+def _keep_statistics(shard: Shard, statistics, plain: np.ndarray) -> ColumnSums:
+    powers = shard.gather("second") / shard["totals"][:, None]
     central = dict(zip((2, *POWERS.values()), np.hsplit(powers, 3), strict=True))
     deviation = np.sqrt(central[2])
-    known = {"mean": shard["inner"], "min": shard["low"], "max": shard["high"], "size": np.log1p(sizes)}
+    known = {"mean": shard["inner"], "min": shard["low"], "max": shard["high"], "size": np.log1p(shard["counted"])}
     known |= {"variance": central[2], "deviation": deviation}
     known |= {name: shape(power, central[power], deviation, shard["size"]) for name, power in POWERS.items()}
-    rows = np.column_stack([known[name] for name in statistics])
+    # of a level of a category, the mean is all there is to say
+    parts = [known[name] if name in ("mean", "size") else known[name][:, plain] for name in statistics]
+    rows = np.column_stack(parts if "mean" in statistics else [*parts, known["mean"][:, ~plain]])
     shard.keep("rows", rows)
     return ColumnSums.of(rows)
 
 
-def _first(chunk: Chunk, prepare) -> Left:
+def _first(chunk: Chunk, width: int, prepare) -> Left:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
-    sums: Any = 0.0
-    extremes: Any = None
     ids, codes = chunk.bags()
     n_bags = len(ids)
+    sums, extremes = np.zeros((n_bags, 2 * width)), Extremes.none(n_bags, width)
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
-        sums = sums + sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags)
-        extremes = Extremes.none(n_bags, X.shape[1]) if extremes is None else extremes
+        sums += sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags, block.weight)
         order = np.argsort(block.bag, kind="stable")
-        bags, starts = np.unique(block.bag[order], return_index=True)
-        low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
-        extremes.take(bags, low, high)
+        order = order if block.weight is None else order[block.weight[order] > 0]
+        if len(order):
+            bags, starts = np.unique(block.bag[order], return_index=True)
+            low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
+            extremes.take(bags, low, high)
     return Left({"first": sums, "low": extremes.low, "high": extremes.high})
 
 
 def _second(chunk: Chunk, mean, prepare) -> Left:
     """Σ (x - mean of its bag)^p for p = 2, 3, 4, side by side."""
-    sums: Any = 0.0
+    sums = np.zeros((len(mean), 3 * mean.shape[1]))
     for block in chunk.blocks(rows=BLOCK_ROWS):
         centred = prepare(block.X) - mean[block.bag]
         square = centred * centred
-        sums = sums + sum_rows(block.bag, np.hstack([square, square * centred, square * square]), len(mean))
+        powers = np.hstack([square, square * centred, square * square])
+        sums += sum_rows(block.bag, powers, len(mean), block.weight)
     return Left({"second": sums})
 
 
@@ -271,15 +290,21 @@ class Prepare:
 
 
 class View(NamedTuple):
-    """Rows of bags that the shards keep: which columns of which array, times a matrix if there is one."""
+    """Rows of bags that the shards keep: which columns of which array, times a matrix if there is one.
+
+    ``beside`` joins the covariates of the bags, which the shards keep under the name ``covariates``.
+    """
 
     column: str = "rows"
     kept: Any = slice(None)
     matrix: np.ndarray | None = None
+    beside: CovariatesBeside | None = None
+    covariates: str = "covariates"
 
     def __call__(self, shard: Shard, bags: slice | np.ndarray = slice(None)) -> np.ndarray:
         rows = np.asarray(shard[self.column][bags])[:, self.kept]
-        return rows if self.matrix is None else rows @ self.matrix
+        rows = rows if self.matrix is None else rows @ self.matrix
+        return rows if self.beside is None else self.beside.join(rows, np.asarray(shard[self.covariates][bags]))
 
 
 class Embedded(NamedTuple):
@@ -291,12 +316,12 @@ class Embedded(NamedTuple):
 
 
 def gather_means(passes: Passes, name: str) -> None:
-    """Keep as ``name`` what the chunks left under it, divided by the sizes of the bags."""
+    """Keep as ``name`` what the chunks left under it, divided by the totals of the bags."""
     passes.by_shard(_gather_means, name)
 
 
 def _gather_means(shard: Shard, name: str) -> None:
-    shard.keep(name, shard.gather(name) / shard["sizes"][:, None])
+    shard.keep(name, shard.gather(name) / shard["totals"][:, None])
 
 
 def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
@@ -305,20 +330,22 @@ def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     for setting in head.settings():
         embedding: FeatureMean = head.embedding_for(setting)
         features = embedding.fresh_features()
-        embedding.features_ = features.fit_sums(columns.mean, columns.scale, survey.samples[features.sampling()])
+        sample = survey.samples[features.sampling()]
+        embedding.features_ = features.fit_sums(columns.mean, columns.scale, sample)
         survey.remember(embedding)
-        for _ in passes.each(sum_features, embedding.features_.transform):
+        transform = embedding.features_.transform
+        for _ in passes.each(sum_features, transform(sample[:1]).shape[1], transform):
             pass
         gather_means(passes, "rows")
         yield Embedded(setting, embedding, View())
 
 
-def sum_features(chunk: Chunk, features: Callable[[np.ndarray], np.ndarray]) -> Left:
+def sum_features(chunk: Chunk, width: int, features: Callable[[np.ndarray], np.ndarray]) -> Left:
     """Σ φ(x) over the rows of every bag of a chunk."""
-    sums: Any = 0.0
     ids, codes = chunk.bags()
+    sums = np.zeros((len(ids), width))
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
-        sums = sums + sum_rows(block.bag, features(block.X), len(ids))
+        sums += sum_rows(block.bag, features(block.X), len(ids), block.weight)
     return Left({"rows": sums})
 
 
@@ -332,15 +359,14 @@ def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])
     places = [slice(*ends[k : k + 2]) for k in range(len(fitted))]
     outer = passes.by_shard(_gather_landmarks, places, add=_add_each)
-    n = sum(count for size, count in survey.sizes.items() if unbiasing(np.array([size]))[0])
     for setting, embedding, place, second, own in zip(settings, fitted, places, seconds, outer, strict=True):
         survey.remember(embedding)
-        embedding.keep_noise_sums(second, own, n)
+        embedding.keep_noise_sums(second, own, survey.n_several)
         yield Embedded(setting, embedding, View(kept=place))
 
 
 def _weigh_landmarks(shard: Shard) -> None:
-    shard.keep("unbiasing", unbiasing(shard["sizes"]) / shard["sizes"])
+    shard.keep("unbiasing", unbiasing(shard["effective"]) / shard["totals"])
 
 
 def _add_each(left: list, right: list) -> list:
@@ -348,12 +374,12 @@ def _add_each(left: list, right: list) -> list:
 
 
 def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
-    sums: Any = 0.0
-    seconds: list[Any] = [0.0] * len(fitted)
+    widths = [len(one.landmarks_) for one in fitted]
+    sums, seconds = np.zeros((len(weight), sum(widths))), [np.zeros((width, width)) for width in widths]
     for block in chunk.blocks(rows=BLOCK_ROWS):
         phis = [one.similarities(block.X) for one in fitted]
-        sums = sums + sum_rows(block.bag, np.hstack(phis), len(weight))
-        w = weight[block.bag]
+        sums += sum_rows(block.bag, np.hstack(phis), len(weight), block.weight)
+        w = weight[block.bag] if block.weight is None else weight[block.bag] * block.weight
         seconds = [second + (phi.T * w) @ phi for second, phi in zip(seconds, phis, strict=True)]
     return Left({"rows": sums}, seconds)
 
@@ -361,7 +387,7 @@ def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
 def _gather_landmarks(shard: Shard, places: list[slice]) -> list[np.ndarray]:
     """Σ of `unbiasing` times the product of a bag's mean with itself, for every setting."""
     _gather_means(shard, "rows")
-    rows, unbias = np.asarray(shard["rows"]), unbiasing(shard["sizes"])
+    rows, unbias = np.asarray(shard["rows"]), unbiasing(shard["effective"])
     return [(rows[:, place].T * unbias) @ rows[:, place] for place in places]
 
 
@@ -387,10 +413,24 @@ def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted
 
 
 def _sum_polynomials(chunk: Chunk, fold, models, interpolant, scale) -> Left:
-    # A number per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
-    found = [(block.bag, models.predict(block.X, fold[block.bag])[:, 0]) for block in chunk.blocks(rows=BLOCK_ROWS)]
-    bag, values = (np.concatenate(part) for part in zip(*found, strict=True))
-    sizes = np.bincount(bag, minlength=len(fold))
-    spread, low, high = scale
-    values = np.clip(values / spread, low, high)[np.argsort(bag, kind="stable")]
-    return Left({"rows": interpolant.means(Bags(values, np.append(0, np.cumsum(sizes)))) * sizes[:, None]})
+    # Numbers per row can be held for a whole chunk; its bags are then in one piece, however mixed the rows are.
+    found = [
+        (block.bag, models.predict(block.X, fold[block.bag])[:, 0], block.weight)
+        for block in chunk.blocks(rows=BLOCK_ROWS)
+    ]
+    sums = np.zeros((len(fold), interpolant.length))
+    if not found:
+        return Left({"rows": sums})
+    bag, values = (np.concatenate([one[k] for one in found]) for k in (0, 1))
+    weight = None if found[0][2] is None else np.concatenate([one[2] for one in found])
+    order = np.argsort(bag, kind="stable")
+    order = order if weight is None else order[weight[order] > 0]
+    sizes = np.bincount(bag[order], minlength=len(fold))
+    total, there = sizes if weight is None else np.bincount(bag, weight, len(fold)), sizes > 0
+    if there.any():
+        spread, low, high = scale
+        values = np.clip(values / spread, low, high)[order]
+        offsets = np.append(0, np.cumsum(sizes[there]))
+        own = Bags(values, offsets, weights=None if weight is None else weight[order])
+        sums[there] = interpolant.means(own) * total[there, None]
+    return Left({"rows": sums})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from collections import Counter
+from dataclasses import dataclass, replace
 from html import escape
 from numbers import Real
 from typing import Any
@@ -12,9 +14,18 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.container import MOST_FEATURES
-from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.io.columns import refuse_unknown
-from bagwise.io.conditions import as_where
+from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
+from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names
+from bagwise.io.columns import (
+    Roles,
+    choose_features,
+    refuse_no_labels,
+    refuse_no_target,
+    refuse_unknown,
+    split_covariates,
+)
+from bagwise.io.conditions import Where, as_where
+from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
 from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.io.table_output import as_html
@@ -24,12 +35,14 @@ from bagwise.out_of_core.chunks import (
     Layout,
     TableRows,
     agree,
-    asked_for,
-    choose,
     cut,
     cut_bags,
+    label_types,
     read_footers,
 )
+
+MISSING = ("refuse", "drop-instances", "impute")
+MOST_LABELS = 1_000_000  # of a column of categories, whose levels are counted
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,11 @@ class Scan:
     bag, target, groups : names of columns, or None
     dtype : float32 if every feature column is, else float64
     n_rows : the rows of all files, by their footers, before ``where``
+    weights, bag_weights : names of columns, or None
+    covariates : tuple of str
+        The columns that belong to the bags, ``bag_features`` of `scan`.
+    missing : {"refuse", "drop-instances", "impute"}
+    categories : dict of column -> the features that stand for its levels
     """
 
     chunks: tuple[Chunk, ...]
@@ -53,19 +71,52 @@ class Scan:
     groups: str | None
     dtype: np.dtype
     n_rows: int
+    weights: str | None = None
+    covariates: tuple[str, ...] = ()
+    bag_weights: str | None = None
+    missing: str = "refuse"
+    categories: dict | None = None
+    source: Any = None  # of files
+    left_out: tuple[str, ...] = ()  # paths of files of which no row is read
+
+    def warn_of_new_files(self) -> None:
+        """Warn of files that are there now and were not when the table was scanned: they are not read."""
+        if self.source is None:
+            return
+        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
+        known = {*self.left_out, *(place.part.path for place in places if isinstance(place, FileRows))}
+        new = [part.name for part in find_parts(self.source) if part.path not in known]
+        if new:
+            others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
+            warnings.warn(
+                f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read; scan it again "
+                "to take them in",
+                stacklevel=3,
+            )
+
+    def spread(self) -> Scan:
+        """The same rows, with the covariates of their bags as columns behind the features, as by `Bags.spread`."""
+        if not self.covariates:
+            return self
+        chunks = tuple(chunk.spread() for chunk in self.chunks)
+        return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
     def __repr__(self) -> str:
         rows = [getattr(chunk, "rows", None) for chunk in self.chunks]
         files = len({one.part.path for one in rows if isinstance(one, FileRows)})
         where = f" of {_count(files, 'file')}" if files else ""
+        beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
+        weighed = ", instance weights" if self.weights is not None else ""
         return (
             f"Scan: {_count(self.n_rows, 'row')} in {_count(len(self.chunks), 'chunk')}{where}, "
-            f"{_count(len(self.feature_names), 'feature')} ({self.dtype})"
+            f"{_count(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
         )
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the columns by their roles."""
-        roles = {"bag": self.bag, "target": self.target, "groups": self.groups}
+        roles: dict[str, Any] = {"bag": self.bag, "target": self.target, "groups": self.groups}
+        roles |= {"weights": self.weights, "bag weights": self.bag_weights}
+        roles |= {"covariates": ", ".join(self.covariates) or None}
         more = len(self.feature_names) - MOST_FEATURES
         features = ", ".join(self.feature_names[:MOST_FEATURES]) + (f" and {more:,} more" if more > 0 else "")
         shown = {role: name for role, name in roles.items() if name is not None} | {"features": features}
@@ -74,7 +125,22 @@ class Scan:
 
 
 def scan(
-    source, *, bag=None, target=None, features=None, ignore=(), groups=None, where=None, chunk_rows=1_000_000
+    source,
+    *,
+    bag=None,
+    target=None,
+    features=None,
+    ignore=(),
+    groups=None,
+    missing="refuse",
+    fill_values=(),
+    weights=None,
+    bag_weights=None,
+    bag_features=None,
+    categories=(),
+    dates=(),
+    where=None,
+    chunk_rows=1_000_000,
 ) -> Scan:
     """A table larger than memory, to be read chunk by chunk; now only its schema and footers are.
 
@@ -88,7 +154,7 @@ def scan(
         fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``, which can
         be the bag, the groups, a feature, or stand in ``where``; its values are whole numbers if all are written so,
         and no two become one. In a pattern a wildcard stands for no ``_`` or ``.`` at the start of a name. Of `Bags`
-        the ids and groups are taken.
+        the ids, groups, weights and covariates are taken.
     bag : column of bag ids
         Left out for `Bags`.
     target : column of targets, optional
@@ -99,6 +165,28 @@ def scan(
         Default: every numeric column that is not the bag, target or groups, nor ignored. A column that folders name is
         a feature only if it is named here: it says where the data lie.
     ignore : columns to leave out of the default features
+    missing : {"refuse", "drop-instances", "impute"}
+        What happens to rows with NaN or null features: an error that names the bag, or the row is left out, or the
+        values are filled in by `bagwise.instances.Imputation`, which `fit_scan` puts before a method that is given by
+        name. It takes a pass of its own, in which a chunk is held at once; so are the rows of bags that lie in more
+        than one chunk. Infinite values are dropped by "drop-instances", else refused.
+    fill_values : number or numbers, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999.
+    weights : column of instance weights, optional
+        Numbers from zero up, some above zero in every bag.
+    bag_weights : column of weights of the bags, the same on every row of a bag, optional
+        How much a bag counts in the fit: ``sample_weight`` of a fit in memory.
+    bag_features : columns, optional
+        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
+        and are no features of the instances.
+    categories : columns, or dict of column -> levels, optional
+        Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
+        ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those given; or
+        those of the table (the 50 most frequent of more), for which these columns, and no others, are read now.
+        ``features=list(model.feature_names_in_)`` asks for those of a model, and reads nothing.
+    dates : columns, optional
+        Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
+        the year, as an angle, so that December is next to January; and ``sown_year``.
     where : text, or list of tuples, optional
         Which rows are read: ``"year >= 2019 and site == 'A'"``, ``[("year", ">=", 2019), ("site", "==", "A")]``, or
         lists of such lists, of which one holds. Files and row groups that cannot have such a row are not read. A null
@@ -124,68 +212,210 @@ def scan(
     [0.3, 0.1]
     """
     chunk_rows = _whole(chunk_rows)
+    if missing not in MISSING:
+        what = "missing must be 'refuse', 'drop-instances' or 'impute'"
+        raise ParameterError("missing", f"{what}, not {missing!r}; no method that is fitted from sums reads NaN itself")
     if isinstance(source, Bags):
         others = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
-        return _scan_bags(source, target, chunk_rows, others)
-    roles, where = {"bag": bag, "target": target, "groups": groups}, as_where(where)
-    options = {"features": features, "ignore": ignore, "where": where, "chunk_rows": chunk_rows}
-    return (_scan_files if names_files(source) else _scan_frame)(source, roles, **options)
+        others |= {"fill_values": fill_values, "weights": weights, "bag_weights": bag_weights}
+        others |= {"bag_features": bag_features, "categories": categories, "dates": dates}
+        return _scan_bags(source, target, chunk_rows, missing, others)
+    for name, value in (("categories", categories), ("bag_features", bag_features)):
+        if isinstance(value, str) and value == "auto":
+            raise ParameterError(name, f"{name}='auto' looks at the whole table at once; name the columns")
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
+    roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
+    how = {"missing": missing, "fill_values": as_fill_values(fill_values)}
+    return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
 
 
-def _scan_files(source, roles: dict, *, features, ignore, where, chunk_rows) -> Scan:
+def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
     parts = find_parts(source)
     refuse_other_formats(parts)
     footers = read_footers(parts)
-    asked = asked_for(roles, features, ignore, where)
-    refuse_unknown(footers[0].names, asked, taken=as_list(features or []))
-    only = features is not None and roles["bag"] is not None
+    known = footers[0].names
+    asked = _asked(roles, where, known)
+    refuse_unknown(known, asked, taken=as_list(roles.features or []))
+    only = roles.features is not None and roles.bag is not None and not roles.derived
     schema = agree(footers, asked, only=only)
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
-    names = choose(FrameColumns(schema.empty_table()), roles, features, [*as_list(ignore), *folders])
+    roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
     runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
-    return _gather(runs, schema, roles, names, where, sum(sum(footer.sizes) for footer in footers))
+    found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), how)
+    read = {run.part.path for run in runs}
+    return replace(found, source=source, left_out=tuple(part.path for part in parts if part.path not in read))
 
 
-def _scan_frame(frame, roles: dict, *, features, ignore, where, chunk_rows) -> Scan:
+def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
     columns = FrameColumns(frame)
     require_pyarrow("a table chunk by chunk")
     refuse_unknown(columns.names, where.names if where else [])
-    names = choose(columns, roles, features, ignore)
-    table = _as_arrow(columns, roles, asked_for(roles, names, (), where))
+    names, beside, _ = _choose(columns, roles, dict.fromkeys(roles.category_list, ()))
+    carried = {*_asked(replace(roles, ignore=()), where, columns.names), *names, *beside}
+    table = _as_arrow(columns, roles, [name for name in columns.names if name in carried])
     where = None if where is None else where.fitting(table.schema)
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
-    roles = {role: None if name is None else str(name) for role, name in roles.items()}
-    return _gather(runs, table.schema, roles, [str(name) for name in names], where, table.num_rows)
+    roles = _as_texts(roles)
+    roles = replace(roles, ignore=[name for name in as_list(roles.ignore) if name in table.column_names])
+    return _gather(runs, table.schema, roles, where, table.num_rows, how)
 
 
-def _scan_bags(bags: Bags, y, chunk_rows: int, others: dict) -> Scan:
-    given = [name for name, value in others.items() if value not in (None, (), [])]
+def _as_texts(roles: Roles) -> Roles:
+    """Roles whose columns are named by texts, as those of pyarrow are."""
+
+    def text(name):
+        return None if name is None else str(name)
+
+    def texts(names):
+        return None if names is None else [str(name) for name in as_list(names)]
+
+    categories = roles.categories
+    categories = {str(k): v for k, v in categories.items()} if isinstance(categories, dict) else texts(categories)
+    return replace(
+        roles,
+        **{one: text(getattr(roles, one)) for one in ("bag", "target", "groups", "weights")},
+        **{one: texts(getattr(roles, one)) for one in ("features", "ignore", "bag_features", "dates")},
+        categories=categories,
+        labels={what: str(name) for what, name in roles.labels.items()},
+    )
+
+
+def _asked(roles: Roles, where: Where | None, known: list) -> list:
+    """Every column that is named somewhere; of crop=wheat and sown_year, the columns crop and sown."""
+    levels, dates = asked_levels(known, roles)
+    made = {*roles.covariate_list, *as_list(roles.features or [])} - set(known)
+    made = {name for name in made if any(str(name).startswith((f"{one}=", f"{one}_")) for one in (*levels, *dates))}
+    named = [name for name in roles.asked() if name not in made]
+    return list(dict.fromkeys([*named, *levels, *dates, *(where.names if where else [])]))
+
+
+def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
+    """The features of the instances and those of the bags, by the rules of `load`; and the features made of levels.
+
+    ``levels`` are those of the columns of categories. Every other role is fit for it.
+    """
+    table, roles, made, _ = encode(columns, replace(roles, categories=levels))
+    names = choose_features(table, roles)
+    lists = [name for name in names if table.kind(name) in ("list", "vector")]
+    if lists:
+        raise TypeError(
+            f"column {lists[0]!r} holds lists, which are not read chunk by chunk; write a row per instance and a "
+            "column per feature, ignore it, or read the table whole with bagwise.load"
+        )
+    as_feature_names(names, len(names))  # no name twice
+    refuse_no_labels(table, roles.bag, "bag ids")
+    if roles.groups is not None:
+        refuse_no_labels(table, roles.groups, "groups")
+    if roles.target is not None:
+        refuse_no_target(table, roles.target)
+    for parameter, name in (("weights", roles.weights), ("bag_weights", roles.labels.get("bag_weights"))):
+        if name is not None and table.kind(name) not in ("number", "boolean"):
+            raise ParameterTypeError(parameter, f"weights must be numbers; column {name!r} is {table.kind(name)}")
+    no = np.empty(0, dtype=np.int64)
+    names, found = split_covariates(_Empty(table), names, roles, no, no, no)
+    return names, list(found.get("covariate_names", ())), made
+
+
+class _Empty:
+    """A table of which only the types of the columns are asked."""
+
+    def __init__(self, table):
+        self.kind, self.names = table.kind, table.names
+
+    def numbers(self, name) -> np.ndarray:
+        return np.empty(0)
+
+
+def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
+    """The levels of columns of categories, counted over all chunks; a warning says which rows are other levels."""
+    found, notes = {}, []
+    for name in names:
+        counts: Counter = Counter()
+        for chunk in chunks:
+            for table in chunk._tables([name], 1 << 18):
+                if table.num_rows:
+                    codes, labels = FrameColumns(table).factorise(name)
+                    counts.update(dict(zip(labels.tolist(), np.bincount(codes).tolist(), strict=True)))
+            if len(counts) > MOST_LABELS:
+                raise ParameterError(
+                    "categories",
+                    f"column {name!r} holds more than {MOST_LABELS:,} distinct values, such as "
+                    f"{next(iter(counts))!r}, and is no category; leave it out, or give its levels in a dict",
+                )
+        labels = np.empty(len(counts), dtype=object)
+        labels[:] = list(counts)
+        found[name], own = frequent_levels(name, labels, np.array(list(counts.values()), dtype=np.int64))
+        notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
+    if notes:
+        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
+    return found
+
+
+def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str, others: dict) -> Scan:
+    given = [name for name, value in others.items() if value is not None and value != () and value != []]
     if given:
         raise ValueError(f"{given[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
+    if missing == "drop-instances":
+        raise ValueError("missing='drop-instances' is for tables; load the bags with it, or use 'impute'")
     chunks = cut_bags(bags, y, chunk_rows)
     names = bags.feature_names or tuple(f"x{j + 1}" for j in range(bags.n_features))
     target, groups = None if y is None else "target", None if bags.groups is None else "groups"
-    return Scan(chunks, names, "bag", target, groups, bags.dtype, bags.n_instances)
+    beside = bags.covariate_names or ()
+    if bags.covariates is not None and not beside:
+        beside = tuple(f"c{j + 1}" for j in range(bags.covariates.shape[1]))
+    return Scan(
+        *(chunks, names, "bag", target, groups, bags.dtype, bags.n_instances),
+        weights=None if bags.weights is None else "weight",
+        covariates=tuple(beside),
+        missing=missing,
+        categories=bags.categories,
+    )
 
 
-def _gather(runs: list, schema, roles: dict, names: list, where, n_rows: int) -> Scan:
+def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, how: dict) -> Scan:
     if not runs:
         raise ValueError(
             "the table has no rows; there is nothing to make bags of"
             if n_rows == 0
             else f"no row can satisfy where: it leaves out all {n_rows:,} rows"
         )
-    layout = Layout.of(schema, roles, names, where)
-    chunks = tuple(Chunk(run, layout) for run in runs)
-    return Scan(chunks, layout.features, **roles, dtype=layout.dtype, n_rows=n_rows)
+    columns, given = FrameColumns(schema.empty_table()), roles.categories if isinstance(roles.categories, dict) else {}
+    unknown: dict = {name: () for name in roles.category_list if name not in given}
+    _choose(columns, roles, given | unknown)  # before any row is read
+    plain = Layout(str(roles.bag), None, None, (), np.dtype(np.float64), {}, where)
+    levels = given | _levels([Chunk(run, plain) for run in runs], list(unknown))
+    names, beside, made = _choose(columns, roles, levels)
+    single = all(name not in columns.names or columns.single(name) for name in names)
+    single_columns: dict[str, Any] = {"target": roles.target, "groups": roles.groups, "weights": roles.weights}
+    layout = replace(
+        plain,
+        **single_columns,
+        features=tuple(names),
+        dtype=np.dtype(np.float32 if single else np.float64),
+        labels=label_types(schema, roles),
+        covariates=tuple(beside),
+        bag_weights=roles.labels.get("bag_weights"),
+        levels={name: tuple(one[len(name) + 1 :] for one in some[:-1]) for name, some in made.items()},
+        dates=tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]])),
+        **how,
+    )
+    shared = ("bag", "target", "groups", "dtype", "weights", "covariates", "bag_weights", "missing")
+    return Scan(
+        tuple(Chunk(run, layout) for run in runs),
+        layout.features,
+        **{name: getattr(layout, name) for name in shared},
+        n_rows=n_rows,
+        categories=made or None,
+    )
 
 
-def _as_arrow(columns: FrameColumns, roles: dict, names: list):
+def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
     """Those columns of a data frame as a pyarrow table, labels as they are and all others as the numbers they hold."""
     import pyarrow as pa
 
-    types, others = columns.frame.schema, [name for name in names if name not in (roles["bag"], roles["groups"])]
+    labels = (roles.bag, roles.groups, *roles.category_list, *as_list(roles.dates))
+    types, others = columns.frame.schema, [name for name in names if name not in labels]
     numbers = [columns.column(name) for name in others if columns.column(name).dtype != types[name]]
     chosen = nw.maybe_reset_index(columns.frame.select([nw.col(name) for name in names]))  # no index as a column
     chosen = chosen.with_columns(*numbers)

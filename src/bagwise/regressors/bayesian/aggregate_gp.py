@@ -319,7 +319,7 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError(f"likelihood must be 'gaussian', 'poisson' or 'binomial', not {self.likelihood!r}")
 
     @property
-    def _counts_exposure(self) -> bool:
+    def counts_exposure(self) -> bool:
         return self.aggregate == "sum" or self.likelihood != "gaussian"
 
     def _rates(self, bags: Bags, y: np.ndarray, total: np.ndarray) -> np.ndarray:
@@ -355,7 +355,7 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     def _seen(self, bags) -> Bags:
         before = bags.compared if isinstance(bags, Bags) else False
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        if self._counts_exposure:
+        if self.counts_exposure:
             compare_exposures(self, bags, warned=before)
         return bags
 
