@@ -100,7 +100,7 @@ def test_so_are_sums_with_exposures(cells, tmp_path):
         ((*COUNTS, "--weights", "rain"), "--exposure and --weights are both weights"),
         ((*COUNTS, "--exposure", "rain"), "weight that is negative"),
         (("--method", "aggregate-gp", "--likelihood", "binomial"), "a rate above one"),
-        ((*COUNTS, "--engine", "stream"), "cells.csv is no Parquet file"),
+        ((*COUNTS, "--engine", "stream"), "cells.csv is not a Parquet file"),
     ],
 )
 def test_mistakes_are_one_message(cells, tmp_path, more, words):

@@ -145,7 +145,8 @@ def _difference(old: dict, new: dict) -> str | None:
 
 def describe_scan(scan: Scan) -> dict:
     """The data of a scan: its files by size and time, what is read of them, and how it is cut into chunks."""
-    fields = {one.name: getattr(scan, one.name) for one in dataclasses.fields(scan) if one.name != "chunks"}
+    apart = ("chunks", "source", "left_out")  # how the files were named, and those that are not read, do not matter
+    fields = {one.name: getattr(scan, one.name) for one in dataclasses.fields(scan) if one.name not in apart}
     rows = [getattr(chunk, "rows", None) for chunk in scan.chunks]
     parts = {one.part.name: one.part for one in rows if isinstance(one, FileRows)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
