@@ -1,8 +1,7 @@
-import re
-
 """A fit whose process has ended goes on from its work folder, and gives the same bits."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
