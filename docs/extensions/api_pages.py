@@ -39,7 +39,13 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 *("intervals.coverage_by", "intervals.coverage_by_size", "intervals.gaussian_coverage"),
                 "intervals.units_needed",
             ),
-            "Out of core, and on a cluster": ("fit_scan", "predict_scan", "out_of_core.summable_methods", "cluster"),
+            "Out of core, and on a cluster": (
+                "fit_scan",
+                "predict_scan",
+                "out_of_core.summable_methods",
+                "out_of_core.streamed_methods",
+                "cluster",
+            ),
         },
     ),
     "evaluate": (

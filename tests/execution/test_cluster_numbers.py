@@ -103,7 +103,7 @@ def test_cells_of_an_evaluation(client):
     there, tasks = on_the_cluster(client, lambda: bw.evaluate(bags, y, ["aggregated"], repeats=2))
     here = bw.evaluate(bags, y, ["aggregated"], repeats=2)
     np.testing.assert_array_equal(there.values("aggregated"), here.values("aggregated"))
-    assert tasks == {"_itself": 1, "_call": 10}
+    assert tasks == {"_itself": 1, "run_cell": 10}
     by_address = Dask(client.scheduler_info()["address"])
     again = bw.evaluate(bags, y, ["aggregated"], repeats=2, executor=by_address)
     np.testing.assert_array_equal(again.values("aggregated"), here.values("aggregated"))

@@ -15,6 +15,7 @@ from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
 from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.members import Member
 from bagwise.execution import Dask, cluster, dask_cluster, executor_for
 from bagwise.execution.dask_cluster import LARGE, NoWorkers, _nbytes
 from bagwise.testing.contract_checks import sample
@@ -149,15 +150,12 @@ def test_tasks_are_dropped(threads_only):
 def test_no_member_of_auto_is_blamed_for_a_cluster_that_is_gone():
     bags, y = sample(24)
 
-    class Gone:
-        name, costly, always = "gone", False, True
-
-        def make(self, _):
-            raise NoWorkers("the cluster has had no worker")
+    def make(_):
+        raise NoWorkers("the cluster has had no worker")
 
     cv = CrossValidation(bags, y, np.arange(24)[None] % 3, None, 0, 1, Clock(None))
     with pytest.raises(NoWorkers, match="no worker"):
-        cv.try_member(Gone())
+        cv.try_member(Member("gone", make, always=True))
 
 
 def test_what_is_large_is_seen_also_inside():

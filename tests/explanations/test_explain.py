@@ -162,7 +162,7 @@ def test_an_embedding_says_whether_it_is_a_mean(embedding, additive):
 def test_contributions_do_not_need_memory_for_all_instances(monkeypatch):
     model = EmbeddingRidge(NystroemMean()).fit(BAGS, Y)
     whole, seen = model.contributions(NEW), []
-    monkeypatch.setattr("bagwise.regressors.ridge.BLOCK_BAGS", 7)
+    monkeypatch.setattr("bagwise.regressors.pipeline.BLOCK_BAGS", 7)
     transform = NystroemMean.transform
     monkeypatch.setattr(NystroemMean, "transform", lambda self, bags: seen.append(len(bags)) or transform(self, bags))
     np.testing.assert_allclose(model.contributions(NEW), whole, rtol=1e-12)

@@ -195,8 +195,8 @@ def test_pickles_in_every_place_are_never_read(tmp_path):
     ("state", "words"),
     [
         ({"more": {**plain(1), "__id__": 7}}, "unknown keys"),
-        ({"more": {"__id__": "ndarray 0.npy"}}, "is no node"),
-        ({"more": {"__class__": "str"}}, "is no node"),
+        ({"more": {"__id__": "ndarray 0.npy"}}, "is not a node"),
+        ({"more": {"__class__": "str"}}, "is not a node"),
         ({"more": node("ListNode", ".", content=[])}, "it names"),
         ({"more": any_node("NdArrayNode", "numpy.ndarray") | {"__id__": "ndarray 1.npy"}}, "goes by another name"),
         ({"more": any_node("NdArrayNode", "numpy.ndarray") | {"file": "../../etc/passwd"}}, "an array is missing"),

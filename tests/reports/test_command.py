@@ -89,7 +89,7 @@ def test_one_message_no_traceback(evaluated, folder):
     for text in ("{}", "[]"):
         (folder / "plan.json").write_text(text)
         result, said = typed("report", folder)
-        assert result.exit_code == 1 and "plan.json is no plan of an evaluation" in said and "Traceback" not in said
+        assert result.exit_code == 1 and "plan.json is not a plan of an evaluation" in said and "Traceback" not in said
     other = bw.datasets.make_gaussian(10, instances=2)[0]
     pd.DataFrame(other.instances).assign(site=other.expand(other.ids), aod=1.0, patient=1, year=1).to_csv(
         folder / "other.csv", index=False
