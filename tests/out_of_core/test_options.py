@@ -266,6 +266,21 @@ def test_auto_says_what_it_does_not_take(rows, options, words):
         fit_scan(bw.scan(rows, bag="bag", target="y", features=["x0"], **options), "auto")
 
 
+def test_columns_that_are_left_out_are_named_once_as_by_load(rows, tmp_path):
+    some = rows.select(["bag", "y", "x0", "crop", "field", "sown"])
+    pq.write_table(some, tmp_path / "some.parquet")
+    for source in (some, tmp_path):
+        with pytest.warns(UserWarning, match="was left out") as told:
+            bw.scan(source, bag="bag", target="y", ignore="field")
+        with pytest.warns(UserWarning, match="was left out") as known:
+            bw.load(some, bag="bag", target="y", ignore="field")
+        assert [str(one.message) for one in told] == [str(one.message) for one in known]
+        assert "column 'crop' (String) is not numeric and was left out; categories=['crop']" in str(told[0].message)
+        assert told[0].filename == __file__
+        bw.scan(source, bag="bag", target="y", features=["x0"])
+        bw.scan(source, bag="bag", target="y", ignore="field", dates="sown", where="crop == 'rye'")
+
+
 def test_bags_drop_nothing(rows):
     bags, _ = loaded(rows, features=["x0"])
     with pytest.raises(ValueError, match="missing='drop-instances' is for tables; load the bags with it"):
