@@ -15,6 +15,7 @@ import bagwise as bw
 from bagwise.instances import Imputation
 from bagwise.methods.catalogue import imputed
 from bagwise.out_of_core import fit_scan, predict_scan, whole_bags
+from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
 FEATURES = [f"x{j}" for j in range(4)]
 CROPS = np.array(["wheat", "rye", None, "barley", "oats"], dtype=object)
@@ -279,6 +280,17 @@ def test_columns_that_are_left_out_are_named_once_as_by_load(rows, tmp_path):
         assert told[0].filename == __file__
         bw.scan(source, bag="bag", target="y", features=["x0"])
         bw.scan(source, bag="bag", target="y", ignore="field", dates="sown", where="crop == 'rye'")
+
+
+@pytest.mark.parametrize("name", ["aggregated", "blr:rows"])
+def test_the_left_out_error_is_that_of_the_head_also_behind_imputation(rows, name):
+    source = bw.scan(rows, bag="bag", target="y", features=["g0", "g1"], missing="impute")
+    model, found = fit_and_survey(source, name)
+    scores = left_out_scores(model, found)
+    if name == "aggregated":
+        assert_allclose(scores["rmse"], np.sqrt(model.steps[-1][1].head_.error_))
+    else:  # its head leaves no bag out
+        assert scores is None
 
 
 def test_bags_drop_nothing(rows):

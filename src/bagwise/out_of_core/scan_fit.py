@@ -235,7 +235,7 @@ def left_out_scores(model, found: Survey) -> dict | None:
         error, spread = float(np.sqrt(np.mean(model.residuals_**2))), float(found.y.deviation[0])
         r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
         return {"rmse": error, "mae": float(np.mean(np.abs(model.residuals_))), "r2": r2, "rmse_of_mean": spread}
-    head: Any = getattr(_parts(without_imputation(model)[1])[1], "head_", None)
+    head: Any = getattr(_parts(model)[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None
     chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
