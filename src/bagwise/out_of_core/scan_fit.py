@@ -159,6 +159,11 @@ def fit_and_survey(
     if isinstance(name, Intervals):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
+        if isinstance(name.method, str) and name.method.partition(":")[0] == "auto":
+            raise ValueError(
+                "auto has no intervals with a scan: give 'auto' itself, without Intervals, name a method such as "
+                "'instance-kme:ridge', or read the table whole with bagwise.load"
+            )
         passed = {"executor": executor, "work": open_work(work, scan, name), "progress": progress}
         return fit_intervals(scan, name, partial(fit_and_survey, random_state=random_state, **passed), **passed)
     if isinstance(name, str) and name == "auto":
