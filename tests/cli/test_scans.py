@@ -121,8 +121,12 @@ def test_rows_can_be_chosen(lake, tmp_path):
         (("--engine", "stream", "--method", "instance-kme"), "rows that stream instance-kme:single"),
         (
             ("--engine", "stream", "--level", 0.9, "--intervals"),
-            "auto has no intervals with a scan (--engine stream): leave out --level and --intervals, name a method such "
-            "as instance-kme:ridge, or use --engine memory",
+            "auto has no intervals with a scan (--engine stream): leave out --level and --intervals, name a method "
+            "such as instance-kme:ridge, or use --engine memory",
+        ),
+        (
+            ("--engine", "stream", "--missing", "impute"),
+            "auto cannot impute on a scan; drop such rows with --missing drop-instances, or name a method such as",
         ),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),

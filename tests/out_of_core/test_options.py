@@ -260,10 +260,13 @@ def test_options_that_mean_nothing_to_a_scan(rows, options, words):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"bag_features": "sun"}, "covariates of bags"), ({"missing": "impute"}, "missing values")],
+    [
+        ({"bag_features": "sun"}, "auto takes no covariates .* make them columns of the instances, or name a method"),
+        ({"missing": "impute"}, "auto cannot impute on a scan; drop such rows with missing='drop-instances', or name"),
+    ],
 )
 def test_auto_says_what_it_does_not_take(rows, options, words):
-    with pytest.raises(ValueError, match=f"auto on a scan takes no {words}; name a method that does"):
+    with pytest.raises(ValueError, match=words):
         fit_scan(bw.scan(rows, bag="bag", target="y", features=["x0"], **options), "auto")
 
 

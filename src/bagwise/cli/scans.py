@@ -64,8 +64,9 @@ def with_intervals(context: typer.Context, method, *, seed: int):
     if not context.params["intervals"] or not given:
         return method
     if isinstance(method, str) and method.partition(":")[0] == "auto":
+        asked = " and ".join(f"--{one}" for one in given)
         raise ValueError(
-            f"auto has no intervals with a scan (--engine stream): leave out {' and '.join(f'--{one}' for one in given)}, "
+            f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
             "name a method such as instance-kme:ridge, or use --engine memory"
         )
     kind = "split" if context.params["scores"] == "absolute" else "cv+"
