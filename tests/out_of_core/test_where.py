@@ -95,6 +95,7 @@ def test_row_groups_that_are_left_out_are_not_read(dataset, damage):
 def test_a_chunk_may_be_left_without_rows(dataset):
     scanned = scan(dataset, bag="site", ignore="when", where="site == 'Bonn'")  # between B and C, so no statistics tell
     assert len(scanned.chunks) == 4
+    assert repr(scanned).startswith(f"Scan: {scanned.n_rows} rows before where in 4 chunks of ")
     for chunk in scanned.chunks:
         ids, codes = chunk.bags()
         assert list(chunk.blocks()) == [] and (len(ids), len(codes)) == (0, 0)

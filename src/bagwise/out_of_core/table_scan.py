@@ -102,14 +102,20 @@ class Scan:
         chunks = tuple(chunk.spread() for chunk in self.chunks)
         return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether ``where`` leaves rows out: ``n_rows`` then counts some that are not read."""
+        return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
+
     def __repr__(self) -> str:
         rows = [getattr(chunk, "rows", None) for chunk in self.chunks]
         files = len({one.part.path for one in rows if isinstance(one, FileRows)})
-        where = f" of {_count(files, 'file')}" if files else ""
+        of_files = f" of {_count(files, 'file')}" if files else ""
+        before = " before where" if self.is_filtered else ""
         beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
-            f"Scan: {_count(self.n_rows, 'row')} in {_count(len(self.chunks), 'chunk')}{where}, "
+            f"Scan: {_count(self.n_rows, 'row')}{before} in {_count(len(self.chunks), 'chunk')}{of_files}, "
             f"{_count(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
         )
 
