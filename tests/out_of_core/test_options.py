@@ -100,6 +100,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.* were dropped")
 @pytest.mark.parametrize(("name", "option"), PAIRS)
 def test_the_fit_is_that_of_memory(name, option, rows, tmp_path):
     same(name, rows, tmp_path, EACH[option])
@@ -169,6 +170,7 @@ def test_levels_are_those_of_the_rows_that_are_read(rows):
     assert source.feature_names == bags.feature_names and source.categories == bags.categories
 
 
+@pytest.mark.filterwarnings("ignore:.* were dropped")  # told at the end of the fit
 def test_fill_values_are_missing(rows):
     filled = rows.set_column(0, "x0", pa.array(np.where(np.isnan(rows["g0"]), -9999.0, rows["g0"])))
     options = {"features": ["x0", "x1"], "fill_values": -9999, "missing": "drop-instances"}
@@ -294,6 +296,19 @@ def test_the_left_out_error_is_that_of_the_head_also_behind_imputation(rows, nam
         assert_allclose(scores["rmse"], np.sqrt(model.steps[-1][1].head_.error_))
     else:  # its head leaves no bag out
         assert scores is None
+
+
+@pytest.mark.parametrize("method", ["aggregated", bw.Intervals("aggregated", kind="cv+", folds=3)])
+def test_rows_that_were_dropped_are_counted_once(rows, method):
+    with pytest.warns(UserWarning, match="rows, in .* were dropped") as known:
+        bw.load(rows, bag="bag", target="y", features=["g0", "x1"], weights="w", missing="drop-instances")
+    count = str(known[0].message).partition(" rows")[0]
+    how = {"bag": "bag", "target": "y", "features": ["g0", "x1"], "missing": "drop-instances", "chunk_rows": 70}
+    how["weights"] = "w"
+    with pytest.warns(UserWarning, match=f"^{count} rows have missing or infinite values and were dropped") as told:
+        fit_scan(bw.scan(rows, **how), method)
+    assert len(told) == 1 and told[0].filename == __file__
+    fit_scan(bw.scan(rows, **how, where="g0 > -1e9"), "aggregated")  # how many rows it leaves is not counted
 
 
 def test_bags_drop_nothing(rows):
