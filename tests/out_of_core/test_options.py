@@ -127,7 +127,7 @@ def test_by_name_a_method_fills_in_what_the_scan_says(rows, tmp_path):
     found = predict_scan(opened, travelled)
     assert_allclose(found.values, expected.predict(bags), rtol=1e-9)
     # a method that is given is taken as it is
-    with pytest.raises(ValueError, match="missing .NaN., infinite or huge .*missing='impute', or .*'drop-instances'"):
+    with pytest.raises(ValueError, match="missing .NaN. feature values in column 'g0' .*missing='impute', or .*'drop-"):
         fit_scan(source, bw.method("aggregated"))
 
 
@@ -309,6 +309,12 @@ def test_rows_that_were_dropped_are_counted_once(rows, method):
         fit_scan(bw.scan(rows, **how), method)
     assert len(told) == 1 and told[0].filename == __file__
     fit_scan(bw.scan(rows, **how, where="g0 > -1e9"), "aggregated")  # how many rows it leaves is not counted
+
+
+def test_bags_have_numbered_features_in_messages():
+    bags = bw.Bags([[0.0, 1.0], [1.0, np.nan], [2.0, 0.0]], [0, 2, 3], missing="keep")
+    with pytest.raises(ValueError, match=r"missing .NaN. feature values in feature 1, counted from 0, of instances"):
+        fit_scan(bw.scan(bags, target=np.array([0.0, 1.0])), "aggregated")
 
 
 def test_bags_drop_nothing(rows):
