@@ -86,7 +86,7 @@ EACH = {
 # A few of the pairs of method and option; the slow run takes all of them.
 DEFAULT = {
     ("instance-kme:ridge", "both"),
-    ("instance-kme:ridge", "imputed"),
+    ("aggregated", "imputed"),
     ("aggregated", "levels of bags"),
     ("aggregated", "levels"),
     ("statistics:moments", "categories"),
