@@ -67,7 +67,9 @@ def resumed(name, at, number, source, work):
     return fit_scan(source, small(name), executor=rest, work=work), rest.tasks
 
 
-@pytest.mark.parametrize("at", ["survey", "fold-sums", "keep-chosen"])
+@pytest.mark.parametrize(
+    "at", ["fold-sums", *(pytest.param(at, marks=pytest.mark.slow) for at in ("survey", "keep-chosen"))]
+)
 def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, begun, tmp_path):
     passes, expected = begun(RIDGE)
     number = passes[at] // 2

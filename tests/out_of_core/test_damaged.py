@@ -66,8 +66,14 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
-@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize(
+    ("harm", "at"),
+    [
+        pytest.param(harm, at, marks=[] if harm is overwrite or at == 3 else pytest.mark.slow)
+        for harm in HARMS
+        for at in range(4)
+    ],
+)
 def test_in_whichever_pass_it_happens_the_file_is_named(harm, at, folder):
     source, executor = scanned(folder, chunk_rows=300), Harmed(Serial(), harm, folder / "part=2" / "rows.parquet", at)
     with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
