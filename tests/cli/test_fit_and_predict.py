@@ -123,7 +123,7 @@ def test_a_model_without_intervals(folder, tmp_path):
 
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
-    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 3)
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 1)
     asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = run(*asked, "--work", tmp_path / "work")
     assert result.exit_code == 0, result.output
