@@ -39,7 +39,7 @@ def test_a_sound_table(frame):
         (
             {"aod": lambda f: f.aod.where(f.index != 3, 9.0)},
             "error",
-            "bag 'a' has more than one target in column 'aod'",
+            "bag 'a' has more than one target in column 'aod' (0.5 and 9.0)",
         ),
         ({"aod": lambda f: f.aod.where(f.index != 10)}, "error", "bag 'b' has a missing or infinite target"),
         ({"aod": lambda f: 1.0}, "warning", "every bag has the same target, 1"),
