@@ -97,6 +97,12 @@ def test_a_table_that_is_gone_has_changed_or_moved(evaluated, folder, monkeypatc
 def test_one_message_no_traceback(evaluated, folder):
     result, said = typed("report", folder)
     assert result.exit_code == 1 and "holds no plan of an evaluation" in said and "Traceback" not in said
+    result, said = typed("report", folder / "nothere")
+    assert result.exit_code == 1 and said.startswith(f"bagwise report: there is no folder {folder / 'nothere'};")
+    (folder / "my.bagwise").write_bytes(b"")
+    result, said = typed("report", folder / "my.bagwise")
+    assert result.exit_code == 1 and "my.bagwise is a model, not the folder of an evaluation;" in said
+    assert "`bagwise fit ... --report page.html` writes the report of a model" in said
     for text in ("{}", "[]"):
         (folder / "plan.json").write_text(text)
         result, said = typed("report", folder)
