@@ -154,7 +154,7 @@ def test_columns_that_do_not_fit_their_role(tmp_path):
         with pytest.raises(ValueError, match=r"bag= is needed: the column that says which bag a row belongs to"):
             scan(source)
         with pytest.raises(
-            ValueError, match=r"there is no column 'idd' \(did you mean 'id'\?\); the columns are id, t, x"
+            ValueError, match=r"there is no column 'idd' \(did you mean 'id'\?\); the columns are 'id', 't', 'x'"
         ):
             scan(source, bag="idd")
         with pytest.raises(ValueError, match=r"there is no column 'y'"):
