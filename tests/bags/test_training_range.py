@@ -19,6 +19,10 @@ NEW, _ = bw.datasets.make_problem("mean", 30, random_state=1)
 KEPT_WITHIN = ("instance-kme", "instance-kme:ridge", "quantile", "instance-mean", "instance-median")
 
 
+def slow(*names):
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 def made(name):
     method, _, preset = name.partition(":")
     return brief(bw.method(method, preset=preset or "default"))
@@ -202,7 +206,7 @@ class _FirstKnown(LinearRegression):
 # Out of core -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["aggregated", "instance-kme:ridge", "input-kme:fourier", "statistics:moments"])
+@pytest.mark.parametrize("name", ["aggregated", "instance-kme:ridge", *slow("input-kme:fourier", "statistics:moments")])
 def test_out_of_core_the_range_the_prediction_and_the_warning_are_the_same(name):
     pd = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(BAGS.n_features)]
@@ -212,7 +216,7 @@ def test_out_of_core_the_range_the_prediction_and_the_warning_are_the_same(name)
     new = new.sample(frac=1.0, random_state=0)
     bags, y = bw.load(frame, bag="site", target="aod")
     in_memory = made(name).fit(bags, y)
-    summed = bw.fit_scan(bw.scan(frame, bag="site", target="aod", chunk_rows=100), name)
+    summed = bw.fit_scan(bw.scan(frame, bag="site", target="aod", chunk_rows=400), name)
     first = [model.steps[0][1] if hasattr(model, "steps") else model for model in (in_memory, summed)]
     np.testing.assert_array_equal(first[0].feature_range_in_, first[1].feature_range_in_)
     with pytest.warns(UserWarning, match="looks like a fill value"):

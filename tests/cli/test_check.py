@@ -39,7 +39,7 @@ def test_a_sound_table(frame):
         (
             {"aod": lambda f: f.aod.where(f.index != 3, 9.0)},
             "error",
-            "bag 'a' has more than one target in column 'aod'",
+            "bag 'a' has more than one target in column 'aod' (0.5 and 9.0)",
         ),
         ({"aod": lambda f: f.aod.where(f.index != 10)}, "error", "bag 'b' has a missing or infinite target"),
         ({"aod": lambda f: 1.0}, "warning", "every bag has the same target, 1"),
@@ -155,3 +155,9 @@ def test_what_is_ignored_on_purpose_is_no_finding(frame):
     assert found.findings == [] and found.left_out == {"nir": "ignored", "note": "ignored"}
     found = bw.check_table(frame, bag="site", target="aod", features=["red"])
     assert found.findings == [] and found.left_out == {"nir": "not asked for"}
+
+
+def test_a_hint_with_a_blank_can_be_pasted(frame, tmp_path):
+    frame.assign(**{"Land cover": "crop"}).to_csv(tmp_path / "t.csv", index=False)
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
+    assert "--categories 'Land cover' takes what has levels" in " ".join(result.output.split())

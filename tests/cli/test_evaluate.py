@@ -77,16 +77,18 @@ def test_columns_that_fix_the_protocol(table, tmp_path, options, left, cells):
 
 
 def test_the_optimistic_way_is_labelled(table, tmp_path):
-    paper = ("--selection", "paper", "--repeats", 1)
+    paper = ("--selection", "paper", "--repeats", 1, "--folds", 2)
     result = evaluated(table, tmp_path / "both", *paper, "--method", "cluster")
     assert "selection none and paper (optimistic)" in result.stdout and "optimistic (cluster)" in result.stdout
     rows = csv.DictReader((tmp_path / "both" / "results.csv").read_text().splitlines())
     labels = {(row["method"], row["selection"]) for row in rows}
     assert labels == {("aggregated", "none"), ("cluster", "paper (optimistic)")}
     assert "optimistic" not in evaluated(table, tmp_path / "one", *paper).stdout
-    nested = evaluated(table, tmp_path / "nested", "--repeats", 1, "--method", "cluster").stdout
+    nested = evaluated(table, tmp_path / "nested", "--repeats", 1, "--folds", 2, "--method", "cluster").stdout
     assert "hyperparameters chosen inside the training bags (cluster)" in nested
-    untuned = evaluated(table, tmp_path / "untuned", "--repeats", 1, "--method", "cluster", "--no-tune").stdout
+    untuned = evaluated(
+        table, tmp_path / "untuned", "--repeats", 1, "--folds", 2, "--method", "cluster", "--no-tune"
+    ).stdout
     assert "selection none: nothing is searched" in untuned and "hyperparameters chosen" not in untuned
 
 

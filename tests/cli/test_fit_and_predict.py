@@ -123,7 +123,7 @@ def test_a_model_without_intervals(folder, tmp_path):
 
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
-    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 3)
+    columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 1)
     asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = run(*asked, "--work", tmp_path / "work")
     assert result.exit_code == 0, result.output
@@ -223,6 +223,20 @@ def test_properties_of_the_bag(folder, tmp_path):
     assert run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv").exit_code == 0
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
     assert result.exit_code == 1 and "there is no column 'angle'" in result.stderr
+
+
+def test_a_column_that_is_missing_is_told_with_the_columns_of_the_table_alone(folder, tmp_path):
+    frame = pd.read_csv(folder / "old.csv").rename(columns={"b": "Red, mean"})
+    frame["Land cover"] = np.where(np.arange(len(frame)) % 2, "crop", "forest")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    columns = ("--bag", "site", "--target", "aod", "--categories", "Land cover", "--method", "aggregated")
+    result = run("fit", tmp_path / "t.csv", *columns, "--no-intervals", "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    frame.drop(columns="a").to_csv(tmp_path / "t.csv", index=False)
+    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
+    listed = "'Red, mean', 'c', 'site', 'aod', 'year', 'Land cover'"
+    assert result.exit_code == 1
+    assert result.stderr == f"bagwise predict: there is no column 'a'; the columns are {listed}\n"
 
 
 @pytest.mark.parametrize(

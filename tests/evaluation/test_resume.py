@@ -15,7 +15,7 @@ SCRIPT = """
 import sys
 from logged_mean import METHODS, data
 from bagwise.evaluation import evaluate
-evaluate(*data(), METHODS, repeats=4, out=sys.argv[1], n_jobs=int(sys.argv[2]))
+evaluate(*data(), METHODS, repeats=2, out=sys.argv[1], n_jobs=int(sys.argv[2]))
 """
 MODULE = '''
 import os, time
@@ -79,12 +79,12 @@ def evaluated(out=None):
     """As the script does, in this process."""
     from logged_mean import METHODS, data
 
-    return evaluate(*data(), METHODS, repeats=4, out=out)
+    return evaluate(*data(), METHODS, repeats=2, out=out)
 
 
 def test_killed_then_finished_by_two_at_once(start, tmp_path):
-    before = kill_after(start(), tmp_path, 6)
-    assert 6 <= len(before) < 40
+    before = kill_after(start(), tmp_path, 4)
+    assert 4 <= len(before) < 20
     log = tmp_path / "fits.log"
     assert len(log.read_text().splitlines()) <= len(before) + 1  # at most the cell in flight is lost
     log.write_text("")
@@ -93,18 +93,18 @@ def test_killed_then_finished_by_two_at_once(start, tmp_path):
     wait_for(len(before) + 1, tmp_path, other)
     here = evaluated(tmp_path / "run")
     assert other.wait(timeout=120) == 0
-    assert len(cells(tmp_path)) == 40
+    assert len(cells(tmp_path)) == 20
     assert {name: (tmp_path / "run" / "cells" / name).stat().st_mtime_ns for name in before} == stamps
     fits = len(log.read_text().splitlines())
     results = Results.load(tmp_path / "run")
     assert str(numbers(results)) == str(numbers(here)) == str(numbers(evaluated()))
-    assert 40 - len(before) <= fits <= 2 * (40 - len(before))
+    assert 20 - len(before) <= fits <= 2 * (20 - len(before))
 
 
 @pytest.mark.slow
 def test_killed_with_processes(start, tmp_path):
-    before = kill_after(start(2), tmp_path, 8)
+    before = kill_after(start(2), tmp_path, 5)
     process = start(2)
     assert process.wait(timeout=120) == 0
-    assert len(cells(tmp_path)) == 40 > len(before)
+    assert len(cells(tmp_path)) == 20 > len(before)
     assert str(numbers(Results.load(tmp_path / "run"))) == str(numbers(evaluated()))

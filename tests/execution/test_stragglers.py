@@ -41,11 +41,13 @@ def test_a_sum_on_the_workers_goes_on_from_the_nodes_of_another(processes):
     assert len(kept) == 7 and sum(2**height for height, _ in kept[2]) >= 3  # those that had ended are among them
 
 
+@pytest.mark.slow
 def test_nor_do_results_in_order(slow, processes):
     assert list(in_order(Dask(processes), slow, range(9))) == list(map(str, range(9)))
     assert slow.has_begun and not slow.is_over
 
 
+@pytest.mark.slow
 def test_a_lone_worker_is_waited_for(tmp_path):
     distributed = pytest.importorskip("distributed")
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
@@ -54,6 +56,7 @@ def test_a_lone_worker_is_waited_for(tmp_path):
         assert list(in_order(Dask(client), waits, range(4))) == list("0123")
 
 
+@pytest.mark.slow
 def test_tasks_that_are_not_alike_have_no_copies(processes, tmp_path):
     begun = dict(Dask(processes).run(WaitsAtFirst(2, tmp_path, seconds=1.5).counted, range(5)))
     assert begun == dict.fromkeys(range(5), 1)

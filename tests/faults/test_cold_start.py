@@ -66,10 +66,6 @@ def check_engine(engine, saved, tmp_path):
         assert_array_equal(found, expected)
 
 
-def test_two_threads_may_be_the_first(saved, tmp_path):
-    check_engine("instance-kme", saved, tmp_path)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["instance-kme", "attention", "fused"])
 def test_two_threads_may_be_the_first_in_twenty_interpreters(engine, saved, tmp_path):

@@ -47,5 +47,5 @@ if __name__ == "__main__":
     source, work, name, at, number = sys.argv[1:]
     checkpoints.EVERY = 0.0
     killed = Ending(at, int(number), lambda: os.kill(os.getpid(), signal.SIGKILL))
-    model = fit_scan(scanned(source, chunk_rows=100), small(name), executor=killed, work=work)
+    model = fit_scan(scanned(source, chunk_rows=350), small(name), executor=killed, work=work)
     bw.save_model(model, f"{work}.bagwise")

@@ -81,7 +81,9 @@ def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library
     assert len(reading.read_parquet(tmp_path / "t.parquet", ["site", "red"]).columns) == 2
     bags, _ = bw.load(str(tmp_path / "t.parquet"), bag="site", target="aod", features="red", ignore="nir")
     assert bags.feature_names == ("red",)
-    with pytest.raises(ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are site, red, nir"):
+    with pytest.raises(
+        ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are 'site', 'red', 'nir'"
+    ):
         bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
 
 
@@ -169,7 +171,7 @@ def test_paths_that_lead_nowhere(tmp_path):
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
 def test_tables_need_bag(tmp_path, frame, name):
     WRITERS[name](frame, tmp_path / name)
-    with pytest.raises(ValueError, match="bag= is needed.*the columns are site, red, nir"):
+    with pytest.raises(ValueError, match="bag= is needed.*the columns are 'site', 'red', 'nir'"):
         bw.load(tmp_path / name, target="aod", features=["red"])
     with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file"):
         bw.load(tmp_path / name, bag="site", variable="x")
@@ -250,7 +252,7 @@ def test_matlab_columns_by_position(tmp_path):
     assert bw.load(tmp_path / "t.mat", bag=1, target=3, groups=3)[0].groups.tolist() == y.tolist()
     with pytest.raises(ValueError, match="there is no column 6; the matrix has 6, counted from 0"):
         bw.load(tmp_path / "t.mat", bag=6)
-    with pytest.raises(ValueError, match="no column 'site'; the columns are bag, x1, x2, x3, x4, target"):
+    with pytest.raises(ValueError, match="no column 'site'; the columns are 'bag', 'x1', 'x2', 'x3', 'x4', 'target'"):
         bw.load(tmp_path / "t.mat", bag="site")
     with pytest.raises(ValueError, match="cannot be both the bag id and the target"):
         bw.load(tmp_path / "t.mat", bag=0, target=0)
@@ -475,7 +477,7 @@ def test_archives_of_other_layouts(tmp_path, frame, expected):
 @pytest.mark.parametrize(
     ("arrays", "options", "match"),
     [
-        ({"x": np.ones(3), "site": np.ones(3)}, {}, "bag= is needed.*x, site"),
+        ({"x": np.ones(3), "site": np.ones(3)}, {}, "bag= is needed.*'x', 'site'"),
         ({"x": np.ones(3), "site": np.ones(2)}, {"bag": "site"}, r"one length, but are x \(3,\), site \(2,\)"),
         ({}, {"bag": "site"}, "is not a table"),
         ({"instances": np.ones((3, 1))}, {}, "store offsets or sizes"),

@@ -85,7 +85,7 @@ def test_misuse_of_zones_names_the_way_out(tmp_path, rng):
     zones, columns = zones_of(random_polygons(rng, NORTH_UP, 2)), {"bag": ["z0", "z7", "z8"], "p": [1.0, 2.0, 3.0]}
     with pytest.raises(ValueError, match=r"written as \.gpkg or \.geojson, not 'a\.shp'"):
         bw.geo.to_zones(tmp_path / "a.shp", zones, columns, id="zone")
-    with pytest.raises(ValueError, match="there is no column 'field' in zones; the columns are zone, geometry"):
+    with pytest.raises(ValueError, match="there is no column 'field' in zones; the columns are 'zone', 'geometry'"):
         bw.geo.to_zones(tmp_path / "a.gpkg", zones, columns, id="field")
     with pytest.raises(ValueError, match=r"no zone has an id of the bags \(zones: 0, bags: 'z0'\); name the column"):
         bw.geo.to_zones(tmp_path / "a.gpkg", zones, columns)

@@ -294,12 +294,16 @@ def test_nullable_types_of_pandas():
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"bag": "sit"}, ValueError, r"no column 'sit' \(did you mean 'site'\?\); the columns are site, red, aod"),
+        (
+            {"bag": "sit"},
+            ValueError,
+            r"no column 'sit' \(did you mean 'site'\?\); the columns are 'site', 'red', 'aod'",
+        ),
         ({"bag": "site", "target": "zzz"}, ValueError, "no column 'zzz'; the columns are"),
         ({"bag": "site", "groups": "countyy"}, ValueError, "did you mean 'county'"),
         ({"bag": "site", "features": ["red", "blu"]}, ValueError, "no column 'blu'"),
         ({"bag": "site", "ignore": "blu"}, ValueError, "no column 'blu'"),
-        ({"bag": None}, ValueError, "bag= is needed.*the columns are site"),
+        ({"bag": None}, ValueError, "bag= is needed.*the columns are 'site'"),
         ({"bag": "count", "target": "count"}, ValueError, "cannot be both the bag id and the target"),
         ({"bag": "site", "features": []}, ValueError, "features is empty"),
         ({"bag": "site", "target": "aod", "features": ["red", "aod"]}, ValueError, "'aod' is the target; it cannot"),
@@ -308,7 +312,7 @@ def test_nullable_types_of_pandas():
         (
             {"bag": "site", "ignore": ["red", "aod", "count", "cloudy"]},
             ValueError,
-            r"no numeric feature column; .*county \(",
+            r"no numeric feature column; .*'county' \(",
         ),
         (
             {"bag": "site", "ignore": ["red", "aod", "count", "county", "cloudy"]},

@@ -38,7 +38,7 @@ def folder(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(folder):
-    return scanned(folder, chunk_rows=100)
+    return scanned(folder, chunk_rows=350)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,9 @@ def resumed(name, at, number, source, work):
     return fit_scan(source, small(name), executor=rest, work=work), rest.tasks
 
 
-@pytest.mark.parametrize("at", ["survey", "fold-sums", "keep-chosen"])
+@pytest.mark.parametrize(
+    "at", ["fold-sums", *(pytest.param(at, marks=pytest.mark.slow) for at in ("survey", "keep-chosen"))]
+)
 def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, begun, tmp_path):
     passes, expected = begun(RIDGE)
     number = passes[at] // 2
@@ -108,13 +110,8 @@ def test_a_fit_that_had_ended_reads_nothing_again(source, bags, begun, tmp_path)
     assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
 
 
-@pytest.mark.parametrize(
-    ("at", "number"),
-    [
-        ("fold-sums", 3),
-        *[pytest.param(*one, marks=pytest.mark.slow) for one in (("survey", 2), ("sum-polynomials", 5))],
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("at", "number"), [("fold-sums", 3), ("survey", 2), ("sum-polynomials", 5)])
 def test_a_process_that_was_killed(at, number, folder, source, bags, begun, tmp_path):
     work = tmp_path / "work"
     script = Path(__file__).parents[1] / "helpers" / "killed_fits.py"
@@ -170,23 +167,23 @@ def test_another_version_is_refused(source, work, monkeypatch):
 def test_other_data_are_refused(folder, work, tmp_path):
     moved = shutil.copytree(folder, tmp_path / "moved")
     with pytest.raises(ValueError, match=r"over other data: \S+part-0.parquet .and \d others. is new; give another"):
-        fit_scan(scanned(moved, chunk_rows=100), "aggregated", work=work)
+        fit_scan(scanned(moved, chunk_rows=350), "aggregated", work=work)
     with pytest.raises(ValueError, match="over other columns, rows or chunks of the data"):
-        fit_scan(scanned(folder, chunk_rows=150), "aggregated", work=work)
+        fit_scan(scanned(folder, chunk_rows=450), "aggregated", work=work)
     with pytest.raises(ValueError, match="over other columns, rows or chunks of the data"):
-        fit_scan(scanned(folder, chunk_rows=100, features=["x1", "x2"]), "aggregated", work=work)
+        fit_scan(scanned(folder, chunk_rows=350, features=["x1", "x2"]), "aggregated", work=work)
 
 
 def test_a_file_that_changed_or_is_gone_is_named(table, tmp_path):
     cut(table, tmp_path, 1)
     first = tmp_path / "part-0.parquet"
-    fit_scan(scanned(tmp_path, chunk_rows=100), "aggregated", work=tmp_path / "work")
+    fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
     os.utime(first, ns=(1, 1))
     with pytest.raises(ValueError, match=r"over other data: \S*part-0.parquet has changed"):
-        fit_scan(scanned(tmp_path, chunk_rows=100), "aggregated", work=tmp_path / "work")
+        fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
     first.unlink()
     with pytest.raises(ValueError, match=r"over other data: \S*part-0.parquet is gone"):
-        fit_scan(scanned(tmp_path, chunk_rows=100), "aggregated", work=tmp_path / "work")
+        fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
 
 
 @pytest.mark.parametrize("kind", ["table", "bags"])
@@ -194,9 +191,9 @@ def test_data_in_memory_are_known_by_their_content(kind, table, tmp_path):
     def scan(changed):
         one = table if not changed else table.set_column(0, "x0", [np.arange(table.num_rows, dtype=float)])
         if kind == "table":
-            return scanned(one, chunk_rows=100)
+            return scanned(one, chunk_rows=350)
         bags, y = bw.load(one, bag="bag", target="y", ignore=["site"])
-        return bw.scan(bags, target=y, chunk_rows=100)
+        return bw.scan(bags, target=y, chunk_rows=350)
 
     fit_scan(scan(False), "aggregated", work=tmp_path / "work")
     again = Ending()

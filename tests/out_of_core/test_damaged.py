@@ -66,18 +66,24 @@ def client():
         yield client
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
-@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize(
+    ("harm", "at"),
+    [
+        pytest.param(harm, at, marks=[] if harm is overwrite or at == 3 else pytest.mark.slow)
+        for harm in HARMS
+        for at in range(4)
+    ],
+)
 def test_in_whichever_pass_it_happens_the_file_is_named(harm, at, folder):
-    source, executor = scanned(folder, chunk_rows=150), Harmed(Serial(), harm, folder / "part=2" / "rows.parquet", at)
+    source, executor = scanned(folder, chunk_rows=300), Harmed(Serial(), harm, folder / "part=2" / "rows.parquet", at)
     with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
         fit_scan(source, small("instance-kme:ridge"), executor=executor)
     assert executor.left == -1  # it was this pass that failed
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
+@pytest.mark.parametrize("harm", [overwrite, *(pytest.param(one, marks=pytest.mark.slow) for one in (delete, shorten))])
 def test_a_worker_names_it_too(harm, folder, client):
-    source = scanned(folder, chunk_rows=150)
+    source = scanned(folder, chunk_rows=300)
     model = fit_scan(source, small("instance-kme:ridge"), executor=Dask(client))
     harm(folder / "part=2" / "rows.parquet")
     with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
@@ -87,7 +93,7 @@ def test_a_worker_names_it_too(harm, folder, client):
 
 
 def test_another_process_names_it_too(folder):
-    source = scanned(folder, chunk_rows=150)
+    source = scanned(folder, chunk_rows=300)
     overwrite(folder / "part=2" / "rows.parquet")
     with pytest.raises(ValueError, match=HARMS[overwrite]):
         fit_scan(source, "aggregated", executor=Processes(2))
@@ -103,7 +109,7 @@ def test_sums_on_the_workers_name_it(folder, client):
             return super().add_up(*arguments)
 
     with pytest.raises(FileNotFoundError, match=HARMS[delete]):
-        fit_scan(scanned(folder, chunk_rows=150), small("instance-kme:ridge"), executor=HarmedDask(client))
+        fit_scan(scanned(folder, chunk_rows=300), small("instance-kme:ridge"), executor=HarmedDask(client))
 
 
 @pytest.mark.parametrize("engine", ["stream", pytest.param("dask", marks=pytest.mark.slow)])
@@ -129,7 +135,7 @@ def test_a_file_that_is_written_anew_during_the_fit_is_named(at, folder):
         pq.write_table(values.set_column(0, "x0", [values["x0"].to_numpy() + 1.0]), path, row_group_size=100)
 
     path = folder / "part=2" / "rows.parquet"
-    source, executor = scanned(folder, chunk_rows=150), Harmed(Serial(), rewrite, path, at)
+    source, executor = scanned(folder, chunk_rows=300), Harmed(Serial(), rewrite, path, at)
     with pytest.raises(ValueError, match="part=2.*: columns or values are not what they were when the table was scan"):
         fit_scan(source, small("instance-kme:ridge"), executor=executor)
 

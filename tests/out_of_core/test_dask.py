@@ -23,7 +23,7 @@ def client():
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_model_of_a_cluster_is_that_of_one_process_to_the_last_bit(name, client, table, tmp_path):
-    source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=500)
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     here, there = (fit_scan(source, small(name), executor=each) for each in (Serial(), Dask(client)))
     assert (here.predict(bags) == there.predict(bags)).all()
@@ -32,7 +32,7 @@ def test_the_model_of_a_cluster_is_that_of_one_process_to_the_last_bit(name, cli
 
 
 def test_inside_a_cluster_it_is_asked_without_being_named(client, table):
-    source, asked = scanned(table, chunk_rows=200), client.submit
+    source, asked = scanned(table, chunk_rows=600), client.submit
     calls = []
     client.submit = lambda *args, **options: (calls.append(1), asked(*args, **options))[1]
     try:
@@ -51,7 +51,7 @@ def test_an_error_of_a_worker_is_the_error_here(client, table):
     values[500] = np.nan
     odd = table.set_column(table.column_names.index("x3"), "x3", pa.array(values))
     with pytest.raises(ValueError, match="has missing .NaN. feature values in column 'x3' of "):
-        fit_scan(scanned(odd, chunk_rows=100), "aggregated", executor=Dask(client))
+        fit_scan(scanned(odd, chunk_rows=400), "aggregated", executor=Dask(client))
 
 
 def test_after_an_error_few_other_chunks_are_added_up(client):

@@ -26,7 +26,7 @@ def test_however_the_rows_are_cut_the_model_is_that_of_memory(name, table, tmp_p
     for seed in range(2):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        source = scanned(cut(table, folder, seed), chunk_rows=[10**6, 57][seed])
+        source = scanned(cut(table, folder, seed), chunk_rows=[10**6, 250][seed])
         model = fit_scan(source, small(name))
         assert_allclose(model.predict(bags), expected, rtol=1e-9, atol=1e-10 * np.abs(expected).max())
         found = predict_scan(model, source)
@@ -45,7 +45,7 @@ def test_single_precision_is_summed_in_double(name, table, tmp_path):
     assert bags.dtype == np.float32
     whole = fit_scan(scanned(single), small(name)).predict(bags)
     cut(single, tmp_path, 1)
-    source = scanned(tmp_path, chunk_rows=100)
+    source = scanned(tmp_path, chunk_rows=500)
     assert source.dtype == np.float32
     assert_allclose(fit_scan(source, small(name)).predict(bags), whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
 
@@ -53,7 +53,7 @@ def test_single_precision_is_summed_in_double(name, table, tmp_path):
 @pytest.mark.parametrize("name", SHARED)
 def test_groups_are_kept_together_as_in_memory(name, table, tmp_path):
     bags, y = bw.load(table, bag="bag", target="y", groups="site")
-    source = bw.scan(cut(table, tmp_path, 5), bag="bag", target="y", groups="site", chunk_rows=200)
+    source = bw.scan(cut(table, tmp_path, 5), bag="bag", target="y", groups="site", chunk_rows=500)
     model, expected = fit_scan(source, small(name)), small(name).fit(bags, y)
     assert_allclose(model.predict(bags), expected.predict(bags), rtol=1e-9, atol=1e-10)
 
@@ -61,7 +61,7 @@ def test_groups_are_kept_together_as_in_memory(name, table, tmp_path):
 @pytest.mark.parametrize("name", SHARED)
 def test_whoever_adds_up_the_same_chunks_the_answer_is_the_same_to_the_last_bit(name, table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
-    source = scanned(cut(table, tmp_path, 1), chunk_rows=100)
+    source = scanned(cut(table, tmp_path, 1), chunk_rows=400)
     one, two = (fit_scan(source, small(name), executor=each) for each in (Serial(), Processes(2)))
     assert (one.predict(bags) == two.predict(bags)).all()
     assert (predict_scan(one, source).values == predict_scan(one, source, executor=Processes(2)).values).all()
@@ -69,7 +69,7 @@ def test_whoever_adds_up_the_same_chunks_the_answer_is_the_same_to_the_last_bit(
 
 def test_the_fitted_parts_are_those_of_memory(table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
-    mine, ordinary = fit_scan(scanned(table, chunk_rows=70), small("instance-kme:ridge")), small("instance-kme:ridge")
+    mine, ordinary = fit_scan(scanned(table, chunk_rows=500), small("instance-kme:ridge")), small("instance-kme:ridge")
     ordinary.fit(bags, y)
     assert mine["instances"].candidate_ == ordinary["instances"].candidate_
     assert mine["head"].setting_["kernel"].get_params() == ordinary["head"].setting_["kernel"].get_params()
@@ -81,7 +81,7 @@ def test_the_fitted_parts_are_those_of_memory(table):
 
 def test_landmarks_leave_the_same_noise(table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
-    mine, ordinary = fit_scan(scanned(table, chunk_rows=70), "blr:rows"), small("blr:rows").fit(bags, y)
+    mine, ordinary = fit_scan(scanned(table, chunk_rows=500), "blr:rows"), small("blr:rows").fit(bags, y)
     assert_allclose(mine.embedding_.noise_, ordinary.embedding_.noise_, rtol=1e-9, atol=1e-12)
     for one, other in zip(mine.predict(bags, return_std=True), ordinary.predict(bags, return_std=True), strict=True):
         assert_allclose(one, other, rtol=1e-9)
@@ -93,7 +93,7 @@ def test_sums_of_instances_are_fitted_and_predicted_as_in_memory(table):
     total = pa.array(
         np.asarray(table["y"]) * bags.sizes[[bags.ids.tolist().index(one) for one in table["bag"].to_pylist()]]
     )
-    source = scanned(table.set_column(table.schema.get_field_index("y"), "y", total), chunk_rows=70)
+    source = scanned(table.set_column(table.schema.get_field_index("y"), "y", total), chunk_rows=500)
     model = fit_scan(source, small("aggregate-gp").set_params(aggregate="sum"))
     for one, other in zip(model.predict(bags, return_std=True), expected.predict(bags, return_std=True), strict=True):
         assert_allclose(one, other, rtol=1e-8)
@@ -109,13 +109,13 @@ def test_options_of_the_stage_are_honoured(options, table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     model = small("instance-kme:ridge").set_params(**{f"instances__{key}": value for key, value in options.items()})
     expected = clone(model).fit(bags, y).predict(bags)
-    assert_allclose(fit_scan(scanned(table, chunk_rows=99), model).predict(bags), expected, rtol=1e-9)
+    assert_allclose(fit_scan(scanned(table, chunk_rows=700), model).predict(bags), expected, rtol=1e-9)
 
 
 def test_the_model_is_an_ordinary_one_that_is_saved_and_opened(table, tmp_path):
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
     for name in METHODS:
-        model = fit_scan(scanned(table, chunk_rows=200), small(name))
+        model = fit_scan(scanned(table, chunk_rows=900), small(name))
         bw.save_model(model, tmp_path / "model.bagwise", method=name)
         assert (bw.load_model(tmp_path / "model.bagwise").predict(bags) == model.predict(bags)).all()
 
@@ -203,7 +203,7 @@ def test_nothing_left_by_where_is_said(table):
 
 def test_chunks_that_where_leaves_empty_do_no_harm(table):
     some = bw.load(table.filter(pa.compute.less(table["site"], 5)), bag="bag", target="y", ignore=["site"])
-    source = scanned(table, where="site < 5", chunk_rows=20)
+    source = scanned(table, where="site < 5", chunk_rows=60)
     expected = method("aggregated").fit(*some).predict(some[0])
     assert_allclose(fit_scan(source, "aggregated").predict(some[0]), expected, rtol=1e-9)
 
@@ -247,7 +247,7 @@ def test_folds_that_each_need_sums_are_not_many(table):
 
 
 def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatch):
-    model, source = fit_scan(scanned(table), "aggregated"), scanned(table, chunk_rows=100)
+    model, source = fit_scan(scanned(table), "aggregated"), scanned(table, chunk_rows=400)
     monkeypatch.setattr(shards, "SHARD_BAGS", 30)
     found = predict_scan(model, source, out=tmp_path / "parts")
     assert [path.name for path in sorted((tmp_path / "parts").iterdir())] == [f"part-0000{k}.parquet" for k in range(3)]
@@ -269,7 +269,7 @@ def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatc
 def same_in_memory_and_in_pieces(table, name):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     expected = small(name).fit(bags, y).predict(bags)
-    for rows in (29, 10**6):
+    for rows in (290, 10**6):
         found = fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags)
         assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
@@ -302,7 +302,7 @@ def test_a_column_that_varies_by_rounding_alone_is_constant(name, table):
     nearly = 0.1 * (1 + np.arange(table.num_rows) % 3 * 2.0**-52)
     table = table.set_column(table.column_names.index("same"), "same", pa.array(nearly))
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
-    one, other = (fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags) for rows in (29, 10**6))
+    one, other = (fit_scan(scanned(table, chunk_rows=rows), small(name)).predict(bags) for rows in (290, 10**6))
     assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(one).max())
 
 

@@ -41,7 +41,7 @@ def test_predictions_of_a_scan_have_the_intervals_of_memory(table, tmp_path):
     model = fit_scan(scanned(table), Intervals("aggregated", level=0.8, kind="split"))
     bw.save_model(model, tmp_path / "m.bagwise")
     model = bw.load_model(tmp_path / "m.bagwise")
-    source = scanned(table, chunk_rows=150)
+    source = scanned(table, chunk_rows=500)
     for level in (None, 0.5):
         found, expected = predict_scan(model, source, level=level), model.predict_interval(bags, level)
         assert found.ids.tolist() == bags.ids.tolist() and found.sizes.tolist() == bags.sizes.tolist()
@@ -152,4 +152,4 @@ def test_bags_in_too_many_pieces(table, monkeypatch):
     model = fit_scan(scanned(table), Intervals("aggregated", kind="split", level=0.5))
     monkeypatch.setattr(whole_bags, "MOST_VALUES", 50)
     with pytest.raises(ValueError, match="lie in several chunks, and more than 50 of their values.*sort the table by"):
-        predict_scan(model, scanned(table, chunk_rows=300))
+        predict_scan(model, scanned(table, chunk_rows=700))

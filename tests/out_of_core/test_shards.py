@@ -131,7 +131,7 @@ def test_what_the_survey_says_of_sizes_and_targets_is_what_memory_says(table):
     from bagwise.model_files.model_file import describe_counts
 
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
-    with passes.Passes(scanned(table, chunk_rows=70)) as one:
+    with passes.Passes(scanned(table, chunk_rows=400)) as one:
         found = passes.survey(one).describe()
     expected = describe_counts(bags.n_features, bags.sizes, y)
     assert found.pop("target") == pytest.approx(expected.pop("target"))

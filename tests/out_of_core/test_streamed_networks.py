@@ -158,7 +158,7 @@ def test_the_bags_of_a_fold_never_touch_its_network(table):
     for name in ("y", "x0"):
         values = np.where(own, np.asarray(table[name]) * -50 + 3, np.asarray(table[name]))
         poisoned = poisoned.set_column(poisoned.schema.get_field_index(name), name, pa.array(values))
-    before, after = (parameters(fit_scan(scanned(one, chunk_rows=300), single(epochs=2))) for one in (table, poisoned))
+    before, after = (parameters(fit_scan(scanned(one, chunk_rows=600), single(epochs=2))) for one in (table, poisoned))
     assert_array_equal(after[1], before[1])
     assert (after[0] != before[0]).any() and (after[2] != before[2]).any()
 
@@ -231,7 +231,7 @@ def test_processes_and_a_cluster_train_the_same_networks(table, tmp_path):
 
 def test_the_second_stage_judges_the_epochs_as_in_memory(table):
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
-    model = fit_scan(scanned(table, chunk_rows=300), single(epochs=(1, 4)))
+    model = fit_scan(scanned(table, chunk_rows=600), single(epochs=(1, 4)))
     stage = model["instances"]
     assert stage.candidate_ == {"epochs": (1, 4)[int(np.argmin(stage.candidate_errors_))]}
     column, fold = np.empty((bags.n_instances, 1)), bags.expand(bag_folds(bags, 3))

@@ -56,6 +56,17 @@ def test_a_report_beside_the_run(evaluated, folder):
     assert "has changed since" not in found.text
 
 
+def test_the_explorer_of_a_run_that_filled_in_missing_values(evaluated, tmp_path):
+    frame = pd.read_csv(evaluated / "aod.csv")
+    frame.loc[::9, "b"] = None
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    options = ["--bag", "site", "--target", "aod", "--missing", "impute", "--repeats", 1, "--no-tune"]
+    typed("evaluate", tmp_path / "s.csv", "--method", "aggregated", *options, "--out", tmp_path / "run")
+    assert typed("report", tmp_path / "run")[0].exit_code == 0
+    found = Report(tmp_path / "run" / "report.html")
+    assert len(found.explorer["bags"]) == 30 and "has changed since" not in found.text
+
+
 def test_quiet_elsewhere_without_explorer(folder):
     (folder / "new").mkdir()
     result, said = typed("report", folder / "run", "--out", folder / "new" / "aod.html", "--no-explorer", "--quiet")
@@ -86,6 +97,12 @@ def test_a_table_that_is_gone_has_changed_or_moved(evaluated, folder, monkeypatc
 def test_one_message_no_traceback(evaluated, folder):
     result, said = typed("report", folder)
     assert result.exit_code == 1 and "holds no plan of an evaluation" in said and "Traceback" not in said
+    result, said = typed("report", folder / "nothere")
+    assert result.exit_code == 1 and said.startswith(f"bagwise report: there is no folder {folder / 'nothere'};")
+    (folder / "my.bagwise").write_bytes(b"")
+    result, said = typed("report", folder / "my.bagwise")
+    assert result.exit_code == 1 and "my.bagwise is a model, not the folder of an evaluation;" in said
+    assert "`bagwise fit ... --report page.html` writes the report of a model" in said
     for text in ("{}", "[]"):
         (folder / "plan.json").write_text(text)
         result, said = typed("report", folder)

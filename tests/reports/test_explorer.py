@@ -21,6 +21,21 @@ def test_the_setting_that_the_folds_chose_most_often(tune):
     assert is_as_it_was(results, "cluster")
 
 
+@pytest.mark.parametrize("tune", [True, False])
+def test_a_method_that_filled_in_missing_values_does_so_again(tune):
+    bags, y = sample(30)
+    instances = bags.instances.copy()
+    instances[::7, 1] = np.nan
+    bags = bw.Bags(instances, bags.offsets, missing="keep")
+    results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=4, tune=tune, random_state=3)
+    usual = chosen_settings(results, "aggregated").most_common(1)[0][0]
+    settings = as_entries("aggregated", tune=tune, missing="impute")[0].settings
+    (setting,) = [one for one in settings if describe_setting(one) == usual]
+    by_hand = bw.method("aggregated", missing="impute", random_state=3).set_params(**setting).fit(bags, y)
+    assert np.array_equal(recall_model(results, "aggregated", bags, y).predict(bags), by_hand.predict(bags))
+    assert is_as_it_was(results, "aggregated")
+
+
 def test_an_estimator_of_ones_own_cannot_be_made_again():
     bags, y = sample(30)
     results = bw.evaluate(bags, y, [("by hand", MeanOfFirst())], repeats=1, folds=4)

@@ -83,12 +83,14 @@ def as_options(text: str) -> str:
     '--bag is needed; load with --missing drop-instances'
     >>> as_options(Message(Parameter("fill_values", [-9999, -999]), " makes it missing"))
     '--fill-value -9999 --fill-value -999 makes it missing'
+    >>> print(as_options(Message(Parameter("categories", ["Land cover"]), " uses it as a category")))
+    --categories 'Land cover' uses it as a category
     """
 
     def option(parameter) -> str:
         name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
         values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
-        return " ".join(name if value is None else f"{name} {value}" for value in values)
+        return " ".join(name if value is None else f"{name} {shlex.quote(str(value))}" for value in values)
 
     return "".join(part if isinstance(part, str) else option(part) for part in getattr(text, "parts", [text]))
 

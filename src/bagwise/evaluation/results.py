@@ -78,6 +78,11 @@ class Results:
     @classmethod
     def load(cls, folder) -> Results:
         """The results in a folder, of a finished or an unfinished evaluation."""
+        if not Path(folder).exists():
+            raise ValueError(f"there is no folder {folder}; bagwise evaluate --out makes one")
+        if Path(folder).suffix == ".bagwise" and Path(folder).is_file():
+            text = f"{folder} is a model, not the folder of an evaluation"
+            raise ValueError(f"{text}; `bagwise fit ... --report page.html` writes the report of a model")
         if not (Path(folder) / "plan.json").is_file():
             raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
         record = Folder(folder).read_plan()

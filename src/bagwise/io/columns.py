@@ -23,6 +23,7 @@ from bagwise.bags.validation import (
     ParameterError,
     ParameterTypeError,
     absent,
+    label,
     name_bags,
 )
 
@@ -141,13 +142,13 @@ def choose_features(table, roles: Roles) -> list:
         raise ParameterError(
             "bag",
             Parameter("bag"),
-            f" is needed: the column that says which bag a row belongs to; {_list(table.names)}",
+            f" is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
         )
     for parameter, name in roles.single:
-        refuse_unknown(table.names, [name], taken=features or (), parameter=parameter)
+        refuse_unknown(table.names, [name], taken=features or (), parameter=parameter, made=table.siblings)
     keep = as_list(roles.keep)
     for parameter, names in (("ignore", ignore), ("keep", keep), ("features", features or [])):
-        refuse_unknown(table.names, names, taken=features or (), parameter=parameter)
+        refuse_unknown(table.names, names, taken=features or (), parameter=parameter, made=table.siblings)
     if roles.bag in roles.target_list:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
     taken = [name for name in keep if name in _TAKEN]
@@ -161,7 +162,7 @@ def choose_features(table, roles: Roles) -> list:
     kinds = {name: table.kind(name) for name in table.names if name not in {*roles.taken, *ignore, *keep}}
     features = [name for name, kind in kinds.items() if kind in _USABLE]
     if not features:
-        others = [f"{name} ({kind})" for name, kind in kinds.items()]
+        others = [f"{label(name)} ({kind})" for name, kind in kinds.items()]
         what = _list(others, "the others are") if others else "every column has another role, or is ignored"
         raise ParameterError("features", f"there is no numeric feature column; {what}")
     return features
@@ -186,8 +187,11 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
         )
 
 
-def refuse_unknown(names, wanted, taken=(), parameter: str = "features") -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken."""
+def refuse_unknown(names, wanted, taken=(), parameter: str = "features", made=()) -> None:
+    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken.
+
+    Those that were made of other columns are not listed: the user's table has none of them.
+    """
     known = set(names)
     for name in wanted:
         if name not in known:
@@ -195,7 +199,10 @@ def refuse_unknown(names, wanted, taken=(), parameter: str = "features") -> None
             same = [one for one in others if one.lower() == str(name).lower()]
             near = next(iter(same or get_close_matches(str(name), others, n=1)), None)
             hint = f" (did you mean {near!r}?)" if near else ""
-            raise ParameterError(parameter, f"there is no column {name!r}{hint}; {_list(names)}")
+            raise ParameterError(
+                parameter,
+                f"there is no column {name!r}{hint}; {_list([label(one) for one in names if one not in made])}",
+            )
 
 
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
@@ -308,7 +315,7 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
         chosen = _constant(table, names, codes, first)
     else:
         chosen = as_list(roles.bag_features)
-        refuse_unknown(table.names, chosen, parameter="bag_features")
+        refuse_unknown(table.names, chosen, parameter="bag_features", made=table.siblings)
         taken = [name for name in chosen if name in roles.taken]
         if taken:
             raise ParameterError(
@@ -614,6 +621,6 @@ def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
     return abs(value) > 1.0 and width > 0 and gap > WIDE_GAP * width and count >= REPEATED
 
 
-def _list(names, verb: str = "the columns are", most: int = 20) -> str:
-    shown = ", ".join(str(name) for name in list(names)[:most])
-    return f"{verb} {shown or 'none'}" + (f", ... ({len(names)} in all)" if len(names) > most else "")
+def _list(columns: list[str], verb: str = "the columns are", most: int = 20) -> str:
+    shown = ", ".join(columns[:most])
+    return f"{verb} {shown or 'none'}" + (f", ... ({len(columns)} in all)" if len(columns) > most else "")

@@ -99,7 +99,9 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     if id == INDEX and id not in frame.columns:
         id = None
     if id is not None and id not in frame.columns:
-        raise ParameterError("id", f"there is no column {id!r} in zones; the columns are {', '.join(frame.columns)}")
+        raise ParameterError(
+            "id", f"there is no column {id!r} in zones; the columns are {', '.join(map(repr, frame.columns))}"
+        )
     ids = frame.index if id is None else frame[id]
     (_, bags), *others = columns.items()
     place = {str(one): k for k, one in enumerate(bags)}

@@ -86,7 +86,7 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     >>> found.bags, found.ok
     (2, False)
     >>> found.findings[0].text
-    "bag 1 has more than one target in column 'aod'; a bag has one target, the same on all its rows"
+    "bag 1 has more than one target in column 'aod' (0.1 and 0.2); a bag has one target, the same on all its rows"
     """
     found = examine(source, bag=bag, target=target, **options)
     if found.ok:
@@ -204,7 +204,9 @@ def _look_at_target(found: Inspection, table, target, codes, ids, *, some: bool 
         found.add("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")
     differs = varying(values, codes, len(ids))
     if differs.any():
-        text = f"{name_bags(ids, differs)} more than one target in column {target!r}"
+        of_first = values[(codes == differs.argmax()) & ~np.isnan(values)]
+        both = f"{float(of_first[0])} and {float(of_first[of_first != of_first[0]][0])}"
+        text = f"{name_bags(ids, differs)} more than one target in column {target!r} ({both})"
         found.add("error", f"{text}; a bag has one target, the same on all its rows")
     distinct = np.unique(values[known])
     if len(distinct) == 1:

@@ -340,7 +340,7 @@ class _Empty:
     """A table of which only the types of the columns are asked."""
 
     def __init__(self, table):
-        self.kind, self.names = table.kind, table.names
+        self.kind, self.names, self.siblings = table.kind, table.names, table.siblings
 
     def numbers(self, name) -> np.ndarray:
         return np.empty(0)
