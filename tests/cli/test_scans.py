@@ -92,7 +92,8 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
 def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     to_file = ("--engine", "stream", "--out", tmp_path / "p.csv")
-    assert run("predict", tmp_path / "m.bagwise", lake, *to_file).exit_code == 0
+    result = run("predict", tmp_path / "m.bagwise", lake, *to_file)
+    assert result.exit_code == 0 and "No intervals: the model was fitted without them." in result.stderr
     rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
     printed = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--json", "--quiet")
     assert [row["site"] for row in rows] == [row["site"] for row in json.loads(printed.stdout)["predictions"]]
@@ -138,6 +139,15 @@ def test_rows_can_be_chosen(lake, tmp_path):
     [
         (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
         (("--engine", "stream", "--method", "instance-kme"), "rows that stream instance-kme:single"),
+        (
+            ("--engine", "stream", "--level", 0.9, "--intervals"),
+            "auto has no intervals with a scan (--engine stream): leave out --level and --intervals, name a method "
+            "such as instance-kme:ridge, or use --engine memory",
+        ),
+        (
+            ("--engine", "stream", "--missing", "impute"),
+            "auto cannot impute on a scan; drop such rows with --missing drop-instances, or name a method such as",
+        ),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),
         (

@@ -15,6 +15,7 @@ import bagwise as bw
 from bagwise.instances import Imputation
 from bagwise.methods.catalogue import imputed
 from bagwise.out_of_core import fit_scan, predict_scan, whole_bags
+from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
 FEATURES = [f"x{j}" for j in range(4)]
 CROPS = np.array(["wheat", "rye", None, "barley", "oats"], dtype=object)
@@ -99,6 +100,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.* were dropped")
 @pytest.mark.parametrize(("name", "option"), PAIRS)
 def test_the_fit_is_that_of_memory(name, option, rows, tmp_path):
     same(name, rows, tmp_path, EACH[option])
@@ -125,7 +127,7 @@ def test_by_name_a_method_fills_in_what_the_scan_says(rows, tmp_path):
     found = predict_scan(opened, travelled)
     assert_allclose(found.values, expected.predict(bags), rtol=1e-9)
     # a method that is given is taken as it is
-    with pytest.raises(ValueError, match="missing .NaN., infinite or huge .*missing='impute', or .*'drop-instances'"):
+    with pytest.raises(ValueError, match="missing .NaN. feature values in column 'g0' .*missing='impute', or .*'drop-"):
         fit_scan(source, bw.method("aggregated"))
 
 
@@ -168,6 +170,7 @@ def test_levels_are_those_of_the_rows_that_are_read(rows):
     assert source.feature_names == bags.feature_names and source.categories == bags.categories
 
 
+@pytest.mark.filterwarnings("ignore:.* were dropped")  # told at the end of the fit
 def test_fill_values_are_missing(rows):
     filled = rows.set_column(0, "x0", pa.array(np.where(np.isnan(rows["g0"]), -9999.0, rows["g0"])))
     options = {"features": ["x0", "x1"], "fill_values": -9999, "missing": "drop-instances"}
@@ -259,11 +262,59 @@ def test_options_that_mean_nothing_to_a_scan(rows, options, words):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"bag_features": "sun"}, "covariates of bags"), ({"missing": "impute"}, "missing values")],
+    [
+        ({"bag_features": "sun"}, "auto takes no covariates .* make them columns of the instances, or name a method"),
+        ({"missing": "impute"}, "auto cannot impute on a scan; drop such rows with missing='drop-instances', or name"),
+    ],
 )
 def test_auto_says_what_it_does_not_take(rows, options, words):
-    with pytest.raises(ValueError, match=f"auto on a scan takes no {words}; name a method that does"):
+    with pytest.raises(ValueError, match=words):
         fit_scan(bw.scan(rows, bag="bag", target="y", features=["x0"], **options), "auto")
+
+
+def test_columns_that_are_left_out_are_named_once_as_by_load(rows, tmp_path):
+    some = rows.select(["bag", "y", "x0", "crop", "field", "sown"])
+    pq.write_table(some, tmp_path / "some.parquet")
+    for source in (some, tmp_path):
+        with pytest.warns(UserWarning, match="was left out") as told:
+            bw.scan(source, bag="bag", target="y", ignore="field")
+        with pytest.warns(UserWarning, match="was left out") as known:
+            bw.load(some, bag="bag", target="y", ignore="field")
+        assert [str(one.message) for one in told] == [str(one.message) for one in known]
+        assert "column 'crop' (String) is not numeric and was left out; categories=['crop']" in str(told[0].message)
+        assert told[0].filename == __file__
+        bw.scan(source, bag="bag", target="y", features=["x0"])
+        bw.scan(source, bag="bag", target="y", ignore="field", dates="sown", where="crop == 'rye'")
+
+
+@pytest.mark.parametrize("name", ["aggregated", "blr:rows"])
+def test_the_left_out_error_is_that_of_the_head_also_behind_imputation(rows, name):
+    source = bw.scan(rows, bag="bag", target="y", features=["g0", "g1"], missing="impute")
+    model, found = fit_and_survey(source, name)
+    scores = left_out_scores(model, found)
+    if name == "aggregated":
+        assert_allclose(scores["rmse"], np.sqrt(model.steps[-1][1].head_.error_))
+    else:  # its head leaves no bag out
+        assert scores is None
+
+
+@pytest.mark.parametrize("method", ["aggregated", bw.Intervals("aggregated", kind="cv+", folds=3)])
+def test_rows_that_were_dropped_are_counted_once(rows, method):
+    with pytest.warns(UserWarning, match="rows, in .* were dropped") as known:
+        bw.load(rows, bag="bag", target="y", features=["g0", "x1"], weights="w", missing="drop-instances")
+    count = str(known[0].message).partition(" rows")[0]
+    how = {"bag": "bag", "target": "y", "features": ["g0", "x1"], "missing": "drop-instances", "chunk_rows": 70}
+    how["weights"] = "w"
+    with pytest.warns(UserWarning, match=f"^{count} rows have missing or infinite values and were dropped") as told:
+        fit_scan(bw.scan(rows, **how), method)
+    assert len(told) == 1 and told[0].filename == __file__
+    fit_scan(bw.scan(rows, **how, where="g0 > -1e9"), "aggregated")  # how many rows it leaves is not counted
+
+
+def test_bags_have_numbered_features_in_messages():
+    bags = bw.Bags([[0.0, 1.0], [1.0, np.nan], [2.0, 0.0]], [0, 2, 3], missing="keep")
+    with pytest.raises(ValueError, match=r"missing .NaN. feature values in feature 1, counted from 0, of instances"):
+        fit_scan(bw.scan(bags, target=np.array([0.0, 1.0])), "aggregated")
 
 
 def test_bags_drop_nothing(rows):

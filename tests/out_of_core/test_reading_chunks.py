@@ -175,7 +175,7 @@ def test_columns_that_do_not_fit_their_role(tmp_path):
             scan(source, bag="id", groups="l")
         with pytest.raises(ValueError, match="column 'id' cannot be both the bag id and the target"):
             scan(source, bag="id", target="id")
-        chunk = scan(source, bag="id", ignore="l").chunks[0]
+        chunk = scan(source, bag="id", ignore=["l", "t", "c"]).chunks[0]
         for role in ("target", "groups"):
             with pytest.raises(ValueError, match=rf"the scan has no {role}; name the column with scan\(..., {role}="):
                 next(chunk.blocks(**{role: True}))

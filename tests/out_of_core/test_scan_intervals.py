@@ -115,6 +115,7 @@ def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):
     [
         ({"kind": "jackknife+"}, "kind='jackknife.' leaves out every bag by itself, .*take 'cv.' or 'split'"),
         ({"kind": "split", "scores": "quantile"}, "scores='quantile' with kind='split' looks at all bags at once"),
+        ({"method": "auto"}, "auto has no intervals with a scan: give 'auto' itself, .* such as 'instance-kme:ridge'"),
         ({"method": "em"}, "em cannot be fitted from sums over rows"),
         ({"level": 1.5}, "level is the share of bags to be covered"),
     ],

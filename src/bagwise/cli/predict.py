@@ -89,7 +89,7 @@ def predict(
         float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
     ] = None,
     novelty: Annotated[
-        bool, typer.Option("--novelty", help="Add columns that compare every bag with the training bags.")
+        bool, typer.Option("--novelty", help="Columns that compare bags with those of training; --engine memory.")
     ] = False,
     quantile: Annotated[
         list[float] | None,
@@ -144,6 +144,8 @@ def predict(
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
                 shown = {"level": level, "shown": as_json}
                 columns = scans.predict(fitted, table, asked, where, out, executor, messages, **shown)
+            if why := no_intervals(fitted, level):
+                messages.show(f"No intervals: {why}.")
         else:
             scans.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one

@@ -60,9 +60,15 @@ def with_intervals(context: typer.Context, method, *, seed: int):
     """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
     from bagwise.intervals import Intervals
 
-    given = {name for name in ("level", "intervals", "scores") if _given(context, name)}
+    given = [name for name in ("level", "intervals", "scores") if _given(context, name)]
     if not context.params["intervals"] or not given:
         return method
+    if isinstance(method, str) and method.partition(":")[0] == "auto":
+        asked = " and ".join(f"--{one}" for one in given)
+        raise ValueError(
+            f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
+            "name a method such as instance-kme:ridge, or use --engine memory"
+        )
     kind = "split" if context.params["scores"] == "absolute" else "cv+"
     options = {name: context.params[name] for name in ("level", "scores")}
     return Intervals(method, kind=kind, **options, random_state=seed)

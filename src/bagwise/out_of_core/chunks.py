@@ -88,6 +88,11 @@ class Chunk:
     def __repr__(self) -> str:
         return f"Chunk: {self.name} ({self.n_rows:,} rows)"
 
+    def column_text(self, column: int) -> str:
+        """A column of the blocks, as messages name it; nothing of one that stands behind the features."""
+        names = self.layout.features
+        return f"column {names[column]!r} of " if column < len(names) else ""
+
     def bags(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the bags of this chunk in order of first appearance, and the number of the bag of every row."""
         import pyarrow as pa
@@ -252,6 +257,9 @@ class DerivedChunk(Chunk):
     def n_rows(self) -> int:
         return self.chunk.n_rows
 
+    def column_text(self, column: int) -> str:
+        return self.chunk.column_text(column)
+
     def bags(self) -> tuple[np.ndarray, np.ndarray]:
         """As of the other chunk."""
         return self.chunk.bags()
@@ -297,6 +305,9 @@ class BagsChunk(Chunk):
     @property
     def name(self) -> str:
         return f"instances {self.first:,} to {self.first + self.n_rows - 1:,}"
+
+    def column_text(self, column: int) -> str:
+        return f"feature {column}, counted from 0, of "
 
     @property
     def n_rows(self) -> int:

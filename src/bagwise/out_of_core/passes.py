@@ -682,14 +682,21 @@ def _agree_on_groups(shard: Shard, groups: str) -> None:
 def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
     """No NaN, nothing infinite, nothing whose square is; no weight that is none."""
     with np.errstate(invalid="ignore"):
-        usable = (np.abs(block.X) <= FLOATS[block.X.dtype]).all(axis=1)
+        usable = np.abs(block.X) <= FLOATS[block.X.dtype]
     if not usable.all():
+        column = int(usable.all(axis=0).argmin())
+        rows = ~usable[:, column]
+        values = block.X[rows, column]
+        missing, infinite = np.isnan(values), np.isinf(values)
+        kinds = {"missing (NaN)": missing, "infinite": infinite, f"huge (beyond {LARGEST:g})": ~(missing | infinite)}
+        found = " and ".join(kind for kind, those in kinds.items() if those.any())
+        filled = ("fill missing ones in with ", Parameter("missing", "impute"), ", or ") if missing.any() else ()
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, any_row(~usable, block.bag, ids))} missing (NaN), infinite or huge (beyond {LARGEST:g}) "
-            f"feature values in {chunk.name}; fill missing ones in with ",
-            Parameter("missing", "impute"),
-            ", or leave such rows out with ",
+            f"{name_bags(ids, any_row(rows, block.bag, ids))} {found} feature values in "
+            f"{chunk.column_text(column)}{chunk.name}; ",
+            *filled,
+            "leave such rows out with ",
             Parameter("missing", "drop-instances"),
             " or ",
             Parameter("where"),

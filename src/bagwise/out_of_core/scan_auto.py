@@ -13,6 +13,7 @@ from bagwise.auto.members import MEAN, MeanTarget
 from bagwise.auto.preparation import Routing
 from bagwise.auto.summary import error_columns
 from bagwise.bags.checks import remember_range
+from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings.kernel_mean import NarrowKernelError
 from bagwise.methods import method
 from bagwise.out_of_core.checkpoints import open_work
@@ -36,12 +37,16 @@ def fit_auto(
     for all. Every member is fitted once, to all bags, and its heads without each fold give the held-out predictions by
     which members are compared and blended (`HeldOut`).
     """
-    for asked, what in ((scan.covariates, "covariates of bags"), (scan.missing == "impute", "missing values")):
-        if asked:
-            raise ValueError(
-                f"auto on a scan takes no {what}; name a method that does, such as 'instance-kme:ridge', or scan the "
-                "table without"
-            )
+    if scan.covariates:
+        raise ParameterError(
+            "bag_features",
+            "auto takes no covariates of bags on a scan; make them columns of the instances, or name a method such as "
+            "'instance-kme:ridge'",
+        )
+    if scan.missing == "impute":
+        drop = Parameter("missing", "drop-instances")
+        other = ", or name a method such as 'instance-kme:ridge'"
+        raise ParameterError("missing", "auto cannot impute on a scan; drop such rows with ", drop, other)
     started = time.perf_counter()
     unfitted = {name: method(name, random_state=random_state) for name in MEMBERS}
     kept = open_work(work, scan, {"auto": unfitted})

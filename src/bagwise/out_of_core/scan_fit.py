@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
@@ -148,10 +149,22 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         return fit_and_survey(scan, name, **options, progress=tell)[0]
 
 
-def fit_and_survey(
+def fit_and_survey(scan: Scan, name, **options) -> tuple[object, Survey]:
+    """The model of `fit_scan`, and what was found of the bags on the way; a warning counts rows that were dropped."""
+    model, found = _fit_and_survey(scan, name, **options)
+    is_whole = not isinstance(name, Intervals) or name.kind != "split"  # else some bags are not in the survey
+    if scan.missing == "drop-instances" and is_whole and not scan.is_filtered:
+        lost = scan.n_rows - found.describe()["instances"]
+        if lost:
+            what = f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped"
+            warnings.warn(what, stacklevel=3)
+    return model, found
+
+
+def _fit_and_survey(
     scan: Scan, name, *, executor=None, random_state: int = 0, work=None, progress=None, after: Callable | None = None
 ) -> tuple[object, Survey]:
-    """The model of `fit_scan`, and what was found of the bags on the way.
+    """The same.
 
     ``after`` is for `Intervals` from sums of folds: ``after(passes, survey)`` gives a `HeldOut`, which is told the
     heads without each fold.
@@ -159,8 +172,13 @@ def fit_and_survey(
     if isinstance(name, Intervals):
         if not isinstance(scan, Scan):
             raise TypeError(f"expected what bagwise.scan(...) gives, not {type(scan).__name__}")
+        if isinstance(name.method, str) and name.method.partition(":")[0] == "auto":
+            raise ValueError(
+                "auto has no intervals with a scan: give 'auto' itself, without Intervals, name a method such as "
+                "'instance-kme:ridge', or read the table whole with bagwise.load"
+            )
         passed = {"executor": executor, "work": open_work(work, scan, name), "progress": progress}
-        return fit_intervals(scan, name, partial(fit_and_survey, random_state=random_state, **passed), **passed)
+        return fit_intervals(scan, name, partial(_fit_and_survey, random_state=random_state, **passed), **passed)
     if isinstance(name, str) and name == "auto":
         from bagwise.out_of_core.scan_auto import fit_auto  # it is made of what is here
 
@@ -235,7 +253,7 @@ def left_out_scores(model, found: Survey) -> dict | None:
         error, spread = float(np.sqrt(np.mean(model.residuals_**2))), float(found.y.deviation[0])
         r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
         return {"rmse": error, "mae": float(np.mean(np.abs(model.residuals_))), "r2": r2, "rmse_of_mean": spread}
-    head: Any = getattr(_parts(without_imputation(model)[1])[1], "head_", None)
+    head: Any = getattr(_parts(model)[1], "head_", None)
     if not hasattr(head, "absolute_errors_"):
         return None
     chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))

@@ -19,6 +19,7 @@ from bagwise.bags.validation import Message, ParameterError, ParameterTypeError,
 from bagwise.io.columns import (
     Roles,
     choose_features,
+    left_out,
     refuse_no_labels,
     refuse_no_target,
     refuse_unknown,
@@ -101,14 +102,20 @@ class Scan:
         chunks = tuple(chunk.spread() for chunk in self.chunks)
         return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether ``where`` leaves rows out: ``n_rows`` then counts some that are not read."""
+        return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
+
     def __repr__(self) -> str:
         rows = [getattr(chunk, "rows", None) for chunk in self.chunks]
         files = len({one.part.path for one in rows if isinstance(one, FileRows)})
-        where = f" of {_count(files, 'file')}" if files else ""
+        of_files = f" of {_count(files, 'file')}" if files else ""
+        before = " before where" if self.is_filtered else ""
         beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
-            f"Scan: {_count(self.n_rows, 'row')} in {_count(len(self.chunks), 'chunk')}{where}, "
+            f"Scan: {_count(self.n_rows, 'row')}{before} in {_count(len(self.chunks), 'chunk')}{of_files}, "
             f"{_count(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
         )
 
@@ -162,8 +169,9 @@ def scan(
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every fold.
     features : columns, optional
-        Default: every numeric column that is not the bag, target or groups, nor ignored. A column that folders name is
-        a feature only if it is named here: it says where the data lie.
+        Default: every numeric column that is not the bag, target or groups, nor ignored. A warning names the columns
+        of other types, which are left out. A column that folders name is a feature only if it is named here: it says
+        where the data lie.
     ignore : columns to leave out of the default features
     missing : {"refuse", "drop-instances", "impute"}
         What happens to rows with NaN or null features: an error that names the bag, or the row is left out, or the
@@ -243,6 +251,8 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
     where = None if where is None else where.fitting(schema)
     runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
     found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), how)
+    own = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
+    _warn_of_left_out(FrameColumns(schema.empty_table().select(own)), roles, where)
     read = {run.part.path for run in runs}
     return replace(found, source=source, left_out=tuple(part.path for part in parts if part.path not in read))
 
@@ -256,9 +266,11 @@ def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: 
     table = _as_arrow(columns, roles, [name for name in columns.names if name in carried])
     where = None if where is None else where.fitting(table.schema)
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
-    roles = _as_texts(roles)
-    roles = replace(roles, ignore=[name for name in as_list(roles.ignore) if name in table.column_names])
-    return _gather(runs, table.schema, roles, where, table.num_rows, how)
+    texts = _as_texts(roles)
+    texts = replace(texts, ignore=[name for name in as_list(texts.ignore) if name in table.column_names])
+    found = _gather(runs, table.schema, texts, where, table.num_rows, how)
+    _warn_of_left_out(columns, roles, where)
+    return found
 
 
 def _as_texts(roles: Roles) -> Roles:
@@ -288,6 +300,13 @@ def _asked(roles: Roles, where: Where | None, known: list) -> list:
     made = {name for name in made if any(str(name).startswith((f"{one}=", f"{one}_")) for one in (*levels, *dates))}
     named = [name for name in roles.asked() if name not in made]
     return list(dict.fromkeys([*named, *levels, *dates, *(where.names if where else [])]))
+
+
+def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) -> None:
+    """One warning, as by `load`, if columns have no role since they hold no numbers; of files the types are known."""
+    notes = left_out(columns, roles, _asked(roles, where, columns.names)) if roles.features is None else []
+    if notes:
+        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=4)
 
 
 def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
