@@ -263,6 +263,7 @@ def test_options_that_mean_nothing_to_a_scan(rows, options, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"bag_weights": "importance"}, "auto takes no weights of bags on a scan, where every bag counts the same"),
         ({"bag_features": "sun"}, "auto takes no covariates .* make them columns of the instances, or name a method"),
         ({"missing": "impute"}, "auto cannot impute on a scan; drop such rows with missing='drop-instances', or name"),
     ],
@@ -270,6 +271,15 @@ def test_options_that_mean_nothing_to_a_scan(rows, options, words):
 def test_auto_says_what_it_does_not_take(rows, options, words):
     with pytest.raises(ValueError, match=words):
         fit_scan(bw.scan(rows, bag="bag", target="y", features=["x0"], **options), "auto")
+
+
+@pytest.mark.parametrize("options", [{"bag_weights": "importance"}, {"bag_features": "sun"}, {"missing": "impute"}])
+def test_evaluate_says_what_it_does_not_take(rows, options):
+    scan = bw.scan(rows, bag="bag", target="y", features=["x0"], **options)
+    with pytest.raises(
+        ValueError, match=f"evaluate takes no {next(iter(options))}= on a scan; leave it out, or load the table"
+    ):
+        bw.evaluate(scan, methods=["aggregated"])
 
 
 def test_columns_that_are_left_out_are_named_once_as_by_load(rows, tmp_path):

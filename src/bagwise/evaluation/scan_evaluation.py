@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from bagwise.bags.validation import ParameterError
 from bagwise.evaluation.metrics import METRICS, get_metric
 from bagwise.evaluation.plan import as_entries
 from bagwise.evaluation.results import Results
@@ -24,6 +25,12 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
     given = [option for option in IN_MEMORY if others.get(option) is not None]
     if given:
         raise ValueError(f"{given[0]}= is for bags in memory; leave it out, or load the table")
+    asked = {"bag_weights": scan.bag_weights, "bag_features": scan.covariates, "missing": scan.missing == "impute"}
+    for parameter, value in asked.items():  # errors and heads of folds would be without them
+        if value:
+            raise ParameterError(
+                parameter, f"evaluate takes no {parameter}= on a scan; leave it out, or load the table"
+            )
     if methods is None:
         raise TypeError("evaluate needs the methods to compare: evaluate(scan, methods=['aggregated'])")
     if get_metric(metric).name not in SCORES:

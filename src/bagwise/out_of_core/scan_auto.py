@@ -43,6 +43,12 @@ def fit_auto(
             "auto takes no covariates of bags on a scan; make them columns of the instances, or name a method such as "
             "'instance-kme:ridge'",
         )
+    if scan.bag_weights is not None:
+        raise ParameterError(
+            "bag_weights",
+            "auto takes no weights of bags on a scan, where every bag counts the same in its errors; leave them out, "
+            "or name a method such as 'instance-kme:ridge'",
+        )
     if scan.missing == "impute":
         drop = Parameter("missing", "drop-instances")
         other = ", or name a method such as 'instance-kme:ridge'"
