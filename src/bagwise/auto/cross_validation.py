@@ -36,6 +36,7 @@ PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
+WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
 BEGUN = "begun"  # status of a member of which only the first fold is known
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
@@ -74,7 +75,7 @@ class Trial:
 
 def refit_seconds(trials: Sequence[Trial]) -> float:
     """Seconds of a fit of every member that may be chosen to all bags."""
-    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
+    return WHOLE * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
 class Clock:
@@ -207,7 +208,7 @@ class CrossValidation:
         """Fill in the trial, and tell what became of it: status and reason."""
         if why := self._too_long(trial.member, reserve):
             return "skipped", why
-        return self._complete(trial, self._pairs)
+        return self._complete(trial, self._pairs, reserve)
 
     def _first_fold(self, trial: Trial, reserve: float) -> tuple[str, str]:
         if why := self._too_long(trial.member, reserve):
@@ -219,13 +220,21 @@ class CrossValidation:
         pairs = self._pairs
         if trial.member.make_first is not None:
             trial.models.clear()
-            return self._complete(trial, pairs)
+            return self._complete(trial, pairs, reserve)
         if why := self._too_long(trial.member, reserve, each=trial.seconds, fits=len(pairs)):
             return "skipped", why
-        return self._complete(trial, pairs[1:])
+        return self._complete(trial, pairs[1:], reserve)
 
-    def _complete(self, trial: Trial, pairs: list[tuple[int, int]]) -> tuple[str, str]:
-        found = self._fit_pairs(trial, pairs)
+    def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> tuple[str, str]:
+        """The rest of the folds: together, or where there is a budget a few at a time, as what these took tells whether
+        the others, and the fit to all bags, will be done in time."""
+        step = len(pairs) if self.clock.budget is None else self._at_once
+        for at in range(0, len(pairs), step):
+            started = self.clock.passed
+            found = self._fit_pairs(trial, pairs[at : at + step])
+            took, left = self.clock.passed - started, len(pairs) - at - step
+            if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
+                return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
         trial.held_out = found[0]
         trial.averaged = found.mean(axis=0) if len(found) > 1 else found[0]
         return "tried", ""
@@ -357,6 +366,21 @@ class CrossValidation:
             warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
             return Parallel(n_jobs=self.n_jobs)(tasks)
 
+    @property
+    def _at_once(self) -> int:
+        """How many folds are fitted at a time."""
+        return max(1, min(self.folds, effective_n_jobs(self.n_jobs)))
+
+    def _behind(self, trial: Trial, more: float, reserve: float) -> str:
+        """Why a member that was begun is given up: so many seconds ``more``, and a fit to all bags, are not left."""
+        if trial.member.always or self._is_kept(trial.member, begun=True):
+            return ""
+        more += WHOLE * trial.seconds_of_a_fit
+        return "" if more <= self.clock.left - reserve else self._shortage(more, reserve)
+
+    def _shortage(self, seconds: float, reserve: float) -> str:
+        return f"about {seconds:.0f} s, and {max(self.clock.left - reserve, 0.0):.0f} s were left"
+
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
         """Why the member is not tried: it lacks a package, or does not fit into what is left of the budget.
 
@@ -373,9 +397,8 @@ class CrossValidation:
                 return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
-        guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
-        left = max(self.clock.left - reserve, 0.0)
-        return f"about {guess:.0f} s, and {left:.0f} s were left" if guess > left else ""
+        guess = each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+        return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
 
     def _guess_seconds(self, member: Member) -> float:
         """Seconds of a fit without a fold, from a fit to a few bags: at least linear in the bags."""
