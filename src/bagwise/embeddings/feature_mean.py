@@ -15,9 +15,9 @@ from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
-from bagwise.embeddings.base import Embedding
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
+from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
 from bagwise.kernels.random_features import FourierFeatures, row_keys
 

@@ -8,7 +8,7 @@ from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.embeddings.base import Embedding
+from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.embeddings.base import CovariatesBeside
+from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.out_of_core.held_out import Candidates, HeldOut, Linear, fold_row_sums, merge_folds, merged
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
 from bagwise.out_of_core.shards import Shard

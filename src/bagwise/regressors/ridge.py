@@ -22,7 +22,8 @@ from bagwise.bags.folds import numbered, row_units
 from bagwise.bags.segments import pooled
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
-from bagwise.embeddings.base import CovariatesBeside, Embedding
+from bagwise.embeddings.second_kernel import CovariatesBeside
+from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.threads import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 
