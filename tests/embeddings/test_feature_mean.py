@@ -8,7 +8,7 @@ from bagwise import kernels as k
 from bagwise.bags.segments import segment_mean
 from bagwise.embeddings import FeatureMean, KernelMean, NystroemMean, Pool, Statistics
 from bagwise.embeddings.feature_mean import pick_prototypes
-from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
+from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
 from bagwise.testing import naive, zoo
 
 ZOO = zoo(n_features=3)

@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from bagwise.instances import random_feature_ridge as module
 from bagwise.instances.out_of_fold import CrossFitting
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.kernels.random_features import KERNELS, FourierFeatures, NystroemFeatures
+from bagwise.kernels.formulas import KERNELS, FourierFeatures, NystroemFeatures
 
 PENALTIES = (1e-7, 1e-4, 1e-1)
 KINDS = ("refit", "fold-mean", "last-fold")

@@ -13,7 +13,7 @@ import bagwise as bw
 from bagwise.execution import Processes, Serial
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.kernels.random_features import NystroemFeatures
+from bagwise.kernels.formulas import NystroemFeatures
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, shards, summable_methods
 

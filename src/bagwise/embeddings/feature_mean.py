@@ -19,7 +19,7 @@ from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
-from bagwise.kernels.random_features import FourierFeatures, row_keys
+from bagwise.kernels.formulas import FourierFeatures, row_keys
 
 PICKS = ("random", "k-means")
 ROWS_PER_CENTRE = 20  # k-means looks at no more rows than this per centre

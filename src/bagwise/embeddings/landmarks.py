@@ -12,7 +12,7 @@ from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
-from bagwise.kernels.random_features import sample_rows, varies
+from bagwise.kernels.formulas import sample_rows, varies
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from bagwise.kernels.formulas import (
         Cauchy,
         Exponential,
+        FourierFeatures,
         Gaussian,
         InverseMultiquadric,
         Kernel,
         Linear,
         Matern32,
         Matern52,
+        NystroemFeatures,
         Polynomial,
         PrintedInverse,
         RationalQuadratic,
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
         squared_distances,
         with_bandwidth,
     )
-    from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
 
 __all__ = [
     "Cauchy",
@@ -52,12 +53,14 @@ __getattr__, __dir__ = exported(
         "formulas": (
             "Cauchy",
             "Exponential",
+            "FourierFeatures",
             "Gaussian",
             "InverseMultiquadric",
             "Kernel",
             "Linear",
             "Matern32",
             "Matern52",
+            "NystroemFeatures",
             "Polynomial",
             "PrintedInverse",
             "RationalQuadratic",
@@ -65,6 +68,5 @@ __getattr__, __dir__ = exported(
             "squared_distances",
             "with_bandwidth",
         ),
-        "random_features": ("FourierFeatures", "NystroemFeatures"),
     },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
-from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
+from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
 from bagwise.methods.catalogue import Card, first_sentence, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage

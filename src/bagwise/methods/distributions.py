@@ -10,7 +10,7 @@ from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import QuantileRows, SlicedQuantiles
 from bagwise.instances import OutOfFold
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
