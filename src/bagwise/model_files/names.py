@@ -120,9 +120,9 @@ _PLACES = {
         "BagPipeline",
         "PoolPredictions",
     ),
-    "regressors.prediction_blend": ("PredictionBlend",),
+    "regressors.embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
     "regressors.iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
-    "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
+    "regressors.ridge_path": ("RidgePath",),
     "regressors.exemplars": ("ClusterRegressor", "SalienceRegressor"),
     "regressors.row_regressors": ("BoostedTrees", "LassoPath"),
 }
@@ -258,7 +258,7 @@ def stable_name(module: str, kind: str) -> str | None:
 
     Examples
     --------
-    >>> stable_name("bagwise.regressors.ridge", "RidgePath")
+    >>> stable_name("bagwise.regressors.ridge_path", "RidgePath")
     'RidgePath'
     """
     return NAMES.get((module, kind))
@@ -271,7 +271,7 @@ def place_of(module: str, name: str) -> tuple[str, str] | None:
     --------
     >>> place_of("bagwise", "RidgePath") == place_of("bagwise.heads.ridge_path", "RidgePath")
     True
-    >>> place_of("bagwise.regressors.ridge", "RidgePath") is None  # modules are no longer named
+    >>> place_of("bagwise.regressors.ridge_path", "RidgePath") is None  # modules are no longer named
     True
     """
     if module == OURS:

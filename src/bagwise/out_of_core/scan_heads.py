@@ -19,7 +19,7 @@ from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds
 from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
 from bagwise.regressors.bayesian.evidence_ridge import ROUNDING, Evidence, TargetScale, negative_log_likelihood
-from bagwise.regressors.ridge import LeftOut, RidgePath, RowSums, SumPath
+from bagwise.regressors.ridge_path import LeftOut, RidgePath, RowSums, SumPath
 
 BLOCK_BAGS = 8192
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
     from bagwise.regressors.bayesian.shrinkage import Shrinkage
+    from bagwise.regressors.embedding_ridge import EmbeddingRidge, PredictionBlend
     from bagwise.regressors.exemplars import ClusterRegressor, SalienceRegressor
     from bagwise.regressors.iterative_weights import Gate, Mixture, Primary, Pruning, Reweighting
     from bagwise.regressors.multi_target import MultiTarget
     from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
-    from bagwise.regressors.prediction_blend import PredictionBlend
-    from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
+    from bagwise.regressors.ridge_path import RidgePath
     from bagwise.regressors.row_regressors import BoostedTrees, LassoPath
 
 __all__ = [
@@ -60,7 +60,6 @@ __getattr__, __dir__ = exported(
         "bayesian.shrinkage": ("Shrinkage",),
         "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
-        "prediction_blend": ("PredictionBlend",),
         "iterative_weights": (
             "Gate",
             "Mixture",
@@ -68,7 +67,8 @@ __getattr__, __dir__ = exported(
             "Pruning",
             "Reweighting",
         ),
-        "ridge": ("EmbeddingRidge", "RidgePath"),
+        "embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
+        "ridge_path": ("RidgePath",),
         "exemplars": (
             "ClusterRegressor",
             "SalienceRegressor",

@@ -16,7 +16,7 @@ from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, se
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import squared_distances
-from bagwise.regressors.ridge import RidgePath
+from bagwise.regressors.ridge_path import RidgePath
 
 RELEVANCES = ("nearest", "members", "mixture")
 CHOICES = ("validation", "training")
