@@ -37,7 +37,7 @@ _PLACES = {
     "auto.members": ("MeanTarget",),
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
-    "bags.training_profile": ("TrainingProfile",),
+    "bags.checks": ("TrainingProfile",),
     "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
         "ChebyshevInterpolant=Interpolant",

@@ -22,8 +22,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from bagwise.bags import Bags, remember_columns
-from bagwise.bags.checks import compared
-from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
+from bagwise.bags.checks import CALIBRATION, TrainingProfile, compared
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.execution import executor_for
