@@ -255,11 +255,7 @@ class PhaseMean(Embedding):
     def fit(self, bags, y=None) -> PhaseMean:
         bags = check_bags(bags, allow_weights=True)
         fourier = FourierFeatures(
-            self.n_features,
-            bandwidth=self.bandwidth,
-            kernel=self.kernel,
-            linear=False,
-            random_state=self.random_state,
+            self.n_features, bandwidth=self.bandwidth, kernel=self.kernel, linear=False, random_state=self.random_state
         )
         self.fourier_ = fourier.fit(bags.instances)
         remember_columns(self, bags)

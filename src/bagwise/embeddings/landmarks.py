@@ -74,13 +74,7 @@ class LandmarkMean(Embedding):
     is_mean = True
 
     def __init__(
-        self,
-        kernel=None,
-        *,
-        landmarks: int = 60,
-        placement: str = "kmeans",
-        draw: str = "bags",
-        random_state: int = 0,
+        self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", draw: str = "bags", random_state: int = 0
     ):
         self.kernel = kernel
         self.landmarks = landmarks

@@ -66,10 +66,7 @@ for _statistic in ("mean", "median"):
             assumes="every instance is a noisy view of the target",
             cites="Ray and Craven (2005); Uriot (2019), section 3.2",
             cost="one network on N instances",
-            presets={
-                "default": partial(instance_pool, _statistic),
-                "paper": partial(paper_instance_pool, _statistic),
-            },
+            presets={"default": partial(instance_pool, _statistic), "paper": partial(paper_instance_pool, _statistic)},
             gives=("weights", "contributions") if _statistic == "mean" else ("weights",),
         )
     )

@@ -60,22 +60,10 @@ __getattr__, __dir__ = exported(
         "bayesian.shrinkage": ("Shrinkage",),
         "multi_target": ("MultiTarget",),
         "pipeline": ("BagPipeline", "PoolPredictions"),
-        "iterative_weights": (
-            "Gate",
-            "Mixture",
-            "Primary",
-            "Pruning",
-            "Reweighting",
-        ),
+        "iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
         "embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
         "ridge_path": ("RidgePath",),
-        "exemplars": (
-            "ClusterRegressor",
-            "SalienceRegressor",
-        ),
-        "row_regressors": (
-            "BoostedTrees",
-            "LassoPath",
-        ),
+        "exemplars": ("ClusterRegressor", "SalienceRegressor"),
+        "row_regressors": ("BoostedTrees", "LassoPath"),
     },
 )

@@ -375,10 +375,7 @@ def remember_exposures(fitted, bags: Bags, total: np.ndarray) -> None:
 def compare_exposures(fitted, bags: Bags, *, warned: bool) -> None:
     """Refuse bags with exposures where those of training had none, or the reverse; warn of totals far larger."""
     if (bags.weights is not None) != fitted.with_exposure_:
-        lacking = (
-            "with exposures (instance weights), and these bags have none; load them with ",
-            Parameter("weights"),
-        )
+        lacking = ("with exposures (instance weights), and these bags have none; load them with ", Parameter("weights"))
         needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
         raise ParameterError("weights", "the model was fitted ", *(lacking if fitted.with_exposure_ else needless))
     total, (low, high) = exposures(bags), fitted.exposure_range_in_[1]
