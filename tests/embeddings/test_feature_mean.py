@@ -131,7 +131,7 @@ def test_refusals():
         NystroemMean(units="metres").fit(bags)
     with pytest.raises(ValueError, match="not positive definite and has no feature map"):
         NystroemMean(k.PrintedInverse(1.0)).fit(bags)
-    with pytest.raises(ValueError, match="pick must be one of 'random', 'k-means', not 'best'"):
+    with pytest.raises(ValueError, match="pick must be 'random' or 'k-means', not 'best'"):
         NystroemMean(pick="best").fit(bags)
     with pytest.raises(ValueError, match="number of prototypes must be a whole number above zero, not 0"):
         NystroemMean(landmarks=0).fit(bags)

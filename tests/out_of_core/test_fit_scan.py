@@ -359,5 +359,5 @@ def test_other_things_than_scans_executors_and_fitted_models_are_refused(table):
         fit_scan(scanned(table), "aggregated", executor="dask")
     with pytest.raises(NotFittedError):
         predict_scan(method("aggregated"), scanned(table))
-    with pytest.raises(ValueError, match="weighting must be one of 'bag', 'instance', not 'nonsense'"):
+    with pytest.raises(ValueError, match="weighting must be 'bag' or 'instance', not 'nonsense'"):
         fit_scan(scanned(table), small("instance-kme:ridge").set_params(instances__weighting="nonsense"))

@@ -22,6 +22,7 @@ from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.devices import announce, settled
 from bagwise.first_use import lock
@@ -30,7 +31,6 @@ from bagwise.kernels import Gaussian, with_bandwidth
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
 DEVICE_BLOCK = 8192  # the same on a GPU: half a gigabyte of kernel values in double precision
 WORTH = 1e9  # pairs of instances from which a GPU is worth waking: about ten seconds of one core
-PRECISIONS = ("float64", "float32")
 
 
 def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
@@ -41,8 +41,7 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
     ``device`` is "cpu", "cuda" or "auto" (a GPU, if there is one and the pairs are many); on a GPU the kernel is
     evaluated in ``precision``, "float64" or "float32".
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be 'float64' or 'float32', not {precision!r}")
+    one_of(precision, ("float64", "float32"), "precision")
     pairs = float(left.n_instances) * (left if right is None else right).n_instances
     place = settled(device, worth=pairs >= WORTH)
     if place != "cpu":
@@ -105,11 +104,12 @@ def squared_norms(kernel, bags: Bags) -> np.ndarray:
     return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])
 
 
-UNITS = ("spread", "label")
-COLUMNS = ("features", "gram")
-MAPS = ("auto", "chebyshev", "exact")
-BEYOND = ("kernel", "clip")
-
+OPTIONS = {
+    "units": ("spread", "label"),
+    "map": ("auto", "chebyshev", "exact"),
+    "columns": ("features", "gram"),
+    "beyond": ("kernel", "clip"),
+}
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
 CHECKED = 129  # points at which kernel and series are compared
@@ -333,10 +333,8 @@ class KernelMean(Embedding):
         return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
 
     def _check(self) -> None:
-        for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS), ("beyond", BEYOND)):
-            if getattr(self, what) not in known:
-                names = ", ".join(repr(name) for name in known)
-                raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        for what, known in OPTIONS.items():
+            one_of(getattr(self, what), known, what)
         if self.reach is not None and not self.reach > 0:
             raise ValueError(f"reach must be above zero, or None, not {self.reach!r}")
         if self.columns == "features" and not self._kernel.positive_definite:

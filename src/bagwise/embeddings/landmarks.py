@@ -8,6 +8,7 @@ from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
@@ -16,8 +17,6 @@ from bagwise.kernels.formulas import sample_rows, varies
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made
-PLACEMENTS = ("kmeans", "random", "quantiles")
-DRAWS = ("bags", "rows")
 
 
 class LandmarkMean(Embedding):
@@ -132,14 +131,12 @@ class LandmarkMean(Embedding):
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
-        if self.placement not in PLACEMENTS:
-            raise ValueError(f"placement must be one of {', '.join(map(repr, PLACEMENTS))}, not {self.placement!r}")
+        one_of(self.placement, ("kmeans", "random", "quantiles"), "placement")
+        one_of(self.draw, ("bags", "rows"), "draw")
         if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
             raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
         if self.placement == "quantiles" and bags.n_features != 1:
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
-        if self.draw not in DRAWS:
-            raise ValueError(f"draw must be 'bags' or 'rows', not {self.draw!r}")
 
     def _drawn(self, bags: Bags) -> np.ndarray:
         if self.draw == "bags":

@@ -9,6 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Linear
@@ -60,8 +61,6 @@ class CovariatesBeside:
         return self.factor * (covariates - self.mean) / self.scale
 
 
-DISTANCES = ("l2", "l1")
-UNITS = ("spread", "label")
 SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
 
 
@@ -165,9 +164,8 @@ class SecondKernel(Embedding):
 
     def _fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
         """Fit to the rows of a fitted first embedding, and return the columns."""
-        for what, known in (("distance", DISTANCES), ("units", UNITS)):
-            if getattr(self, what) not in known:
-                raise ValueError(f"{what} must be {known[0]!r} or {known[1]!r}, not {getattr(self, what)!r}")
+        for what, known in (("distance", ("l2", "l1")), ("units", ("spread", "label"))):
+            one_of(getattr(self, what), known, what)
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
         self.embedding_ = embedding

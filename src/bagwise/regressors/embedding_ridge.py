@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import _BaseComposition, available_if
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags
+from bagwise.bags.validation import bags_of, name_bags, one_of
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.embeddings.summaries import Embedding
@@ -26,7 +26,6 @@ from bagwise.execution.threads import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
 
-OFFSETS = ("none", "mean", "median")
 BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
 
 
@@ -133,8 +132,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def _check(self, bags) -> None:
-        if self.offset not in OFFSETS:
-            raise ValueError(f"offset must be 'none', 'mean' or 'median', not {self.offset!r}")
+        one_of(self.offset, ("none", "mean", "median"), "offset")
         if self.offset != "none" and bags.n_features != 1:
             raise ValueError(
                 f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"

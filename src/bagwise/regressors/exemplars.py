@@ -13,13 +13,11 @@ from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.threads import one_thread
 from bagwise.kernels import squared_distances
 from bagwise.regressors.ridge_path import RidgePath
-
-RELEVANCES = ("nearest", "members", "mixture")
-CHOICES = ("validation", "training")
 
 
 class ClusterRegressor(RegressorMixin, BaseEstimator):
@@ -71,10 +69,8 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
-        for what, known in (("relevance", RELEVANCES), ("choice", CHOICES)):
-            if getattr(self, what) not in known:
-                names = ", ".join(map(repr, known))
-                raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        one_of(self.relevance, ("nearest", "members", "mixture"), "relevance")
+        one_of(self.choice, ("validation", "training"), "choice")
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
@@ -143,7 +139,6 @@ def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
     return log_joint - top - np.log(np.exp(log_joint - top).sum(axis=1, keepdims=True))
 
 
-NEW_BAGS = ("learned", "uniform")
 SELECTOR_PENALTY = 1e-2  # a row, on standardised features
 
 
@@ -211,8 +206,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
-        if self.new_bags not in NEW_BAGS:
-            raise ValueError(f"new_bags must be 'learned' or 'uniform', not {self.new_bags!r}")
+        one_of(self.new_bags, ("learned", "uniform"), "new_bags")
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)

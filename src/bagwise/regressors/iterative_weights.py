@@ -26,6 +26,7 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
+from bagwise.bags.validation import one_of
 from bagwise.execution.threads import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
@@ -353,8 +354,7 @@ class Mixture(BaseEstimator):
         self.floor = floor
 
     def starts(self, task: Task, random: np.random.Generator):
-        if self.mixing not in ("uniform", "gated"):
-            raise ValueError(f"mixing must be 'uniform' or 'gated', not {self.mixing!r}")
+        one_of(self.mixing, ("uniform", "gated"), "mixing")
         yield task.equal_weights()
 
     def step(self, task: Task, predictions, weights, last) -> Step:
@@ -377,9 +377,6 @@ class Mixture(BaseEstimator):
         if last is None:
             return gate.begin(task.bags)  # equal weights teach it nothing, and would shrink a network to nothing
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
-
-
-RULES = ("mean", "median", "prime")
 
 
 def _is_gated(self) -> bool:
@@ -511,8 +508,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)
 
     def _check(self) -> None:
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be 'median', 'mean' or 'prime', not {self.rule!r}")
+        one_of(self.rule, ("median", "mean", "prime"), "rule")
         if self.rule == "prime" and not _is_gated(self):
             raise ValueError(
                 "rule='prime' needs a weighting that says which instance of a new bag is the primary one: "

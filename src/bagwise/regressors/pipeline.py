@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared, remember_profile
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.instances import EachInstance
 
 
@@ -201,9 +202,6 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-STATISTICS = ("mean", "median")
-
-
 def _is_mean(self) -> bool:
     return self.statistic == "mean"
 
@@ -227,8 +225,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         self.statistic = statistic
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
-        if self.statistic not in STATISTICS:
-            raise ValueError(f"statistic must be 'mean' or 'median', not {self.statistic!r}")
+        one_of(self.statistic, ("mean", "median"), "statistic")
         bags, _ = check_fit(bags, y, allow_weights=True)
         check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
         if bags.n_features != 1:

@@ -15,11 +15,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
 from bagwise.bags.folds import numbered, row_units
+from bagwise.bags.validation import one_of
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
-SCALINGS = ("n", "none")
-RULES = ("best", "one-se")
-KERNELS = ("linear", "precomputed")
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
 SMALLEST_GAP = 1e-10
 
@@ -164,12 +162,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
     def _check(self) -> np.ndarray:
-        if self.scaling not in SCALINGS:
-            raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
-        if self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
+        one_of(self.scaling, ("n", "none"), "scaling")
+        one_of(self.rule, ("best", "one-se"), "rule")
+        one_of(self.kernel, ("linear", "precomputed"), "kernel")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")

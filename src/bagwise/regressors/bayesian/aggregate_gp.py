@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import Parameter, ParameterError, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, name_bags, one_of
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.threads import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows
@@ -29,7 +29,6 @@ HELD = 2**25  # numbers: features of so many are kept between the steps of a fit
 SEARCHED = 100_000  # instances: where there are more, some of the bags choose the setting of counts and rates
 STEPS, TOLERANCE, ROUGH = 100, 1e-6, 1e-3  # of Fisher scoring, the change of f at which it ends, and in the search
 FAR = 10.0  # a total exposure so many times the largest of training is warned of
-AGGREGATES = ("mean", "sum")
 
 
 class Likelihood(NamedTuple):
@@ -313,10 +312,8 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     # What is accepted ------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be 'mean' or 'sum', not {self.aggregate!r}")
-        if self.likelihood not in ("gaussian", *LIKELIHOODS):
-            raise ValueError(f"likelihood must be 'gaussian', 'poisson' or 'binomial', not {self.likelihood!r}")
+        one_of(self.aggregate, ("mean", "sum"), "aggregate")
+        one_of(self.likelihood, ("gaussian", *LIKELIHOODS), "likelihood")
 
     @property
     def counts_exposure(self) -> bool:
