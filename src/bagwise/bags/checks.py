@@ -16,7 +16,7 @@ import numpy as np
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import differences, is_known, plain_number, unframe
-from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.segments import counting, segment_mean, segment_sum
 from bagwise.bags.validation import (
     LARGEST,
     Message,
@@ -384,10 +384,7 @@ def _clipped(values: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
     low, high = limits
     if not ((values < low) | (values > high)).any():
         return values
-    clipped = values.copy()  # of the same type: a float32 within the range must not become another number
-    np.copyto(clipped, np.broadcast_to(low, values.shape), where=values < low, casting="same_kind")
-    np.copyto(clipped, np.broadcast_to(high, values.shape), where=values > high, casting="same_kind")
-    return clipped
+    return np.where(values < low, low, np.where(values > high, high, values)).astype(values.dtype)
 
 
 LANDMARKS = 12  # points that span the embedding
@@ -428,12 +425,13 @@ class TrainingProfile:
     def __init__(self, bags: Bags, *, means_within: tuple | None = None):
         from bagwise.bags.folds import units_of  # here, for it imports scikit-learn: loading stays light
 
-        bags = _counting(bags.spread())
+        bags = bags.spread()
+        instances, offsets, weights = counting(bags.instances, bags.offsets, bags.weights)
+        bags = bags._with(instances=instances, offsets=offsets, weights=weights, kept=None)
         self.names = None if bags.feature_names is None else list(bags.feature_names)
         self.of_means = means_within is not None
-        lows, highs = _bag_ranges(bags)
-        extremes = means_within or (np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0))
-        self.range = np.array(extremes)
+        lows, highs = (extreme.reduceat(instances, offsets[:-1], axis=0) for extreme in (np.fmin, np.fmax))
+        self.range = np.array(means_within or (np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)))
         unit = units_of(bags)
         self.n_bags, self.n_units = len(bags), int(unit.max()) + 1
         if self.n_units < FEWEST:
@@ -450,33 +448,32 @@ class TrainingProfile:
             self.shares = np.ones(len(some), dtype=np.float32)
             return
         low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
-        self.shares = _share(_any(_outside(some, some.expand(low), some.expand(high))), some).astype(np.float32)
+        marked = _outside(some, some.expand(low), some.expand(high))
+        self.shares = _share(marked.any(axis=1), some).astype(np.float32)
 
     # At fit ---------------------------------------------------------------------------------------------------------
 
     def _fit_embedding(self, bags: Bags) -> None:
         rng = np.random.default_rng(0)
         values = bags.instances.astype(np.float64)
-        with np.errstate(all="ignore"):
-            self.centre, deviation = _mean_and_deviation(values)
+        known = ~np.isnan(values)
+        counts = np.maximum(known.sum(axis=0), 1)
+        self.centre = np.where(known, values, 0.0).sum(axis=0) / counts
+        deviation = np.sqrt((np.where(known, values - self.centre, 0.0) ** 2).sum(axis=0) / counts)
         live = deviation > 1e-9 * np.maximum(np.abs(self.centre), 1e-300)  # a column that varies by rounding alone
         self.factor = np.where(live, 1 / np.where(live, deviation, 1.0), 0.0)
-        self.landmarks = self._landmarks(values, bags, rng)
+        # Points halfway between instances of two bags: one instance itself would set its own bag apart.
+        pairs = rng.integers(len(bags), size=(2, LANDMARKS))
+        rows = bags.offsets[pairs] + rng.integers(bags.sizes[pairs])
+        self.landmarks = self._scaled(values[rows]).mean(axis=0).astype(np.float32)
         sample = rng.permutation(len(values))[:1000]
         squares = _squared_distances(self._scaled(values[sample]), self.landmarks)
         self.width = float(np.median(squares)) or 1.0
         means = self._means(bags)
         self.mean = means.mean(axis=0)
-        covariance = np.atleast_2d(np.cov(means.T))
-        variances, directions = np.linalg.eigh(covariance)
+        variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(means.T)))
         ridge = max(0.05, len(self.mean) / len(means)) * max(variances.mean(), 1e-12)
         self.whitening = directions / np.sqrt(np.maximum(variances, 0.0) + ridge)
-
-    def _landmarks(self, values: np.ndarray, bags: Bags, rng: np.random.Generator) -> np.ndarray:
-        """Points halfway between instances of two bags: one instance itself would set its own bag apart."""
-        bag = rng.integers(len(bags), size=(2, LANDMARKS))
-        rows = bags.offsets[bag] + rng.integers(bags.sizes[bag])
-        return self._scaled(values[rows]).mean(axis=0).astype(np.float32)
 
     # The embedding --------------------------------------------------------------------------------------------------
 
@@ -505,12 +502,15 @@ class TrainingProfile:
         """
         bags = bags.spread()
         marked = _outside(bags, *self.range)
-        return _share(_any(marked), bags), _share(marked, bags)
+        return _share(marked.any(axis=1), bags), _share(marked, bags)
 
     def distance(self, bags: Bags) -> np.ndarray:
         """The mean distance of every bag to its nearest training bags."""
         bags = bags.spread()
-        return _nearest(self._rows(_means_of(bags) if self.of_means else bags), self.references)
+        if self.of_means:  # every bag is one instance, its mean
+            means = segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)
+            bags = bags._with(instances=means, offsets=np.arange(len(bags) + 1), weights=None, kept=None)
+        return _nearest(self._rows(bags), self.references)
 
     def ranks(self, distance: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How many training bags have a smaller distance; and a smaller larger-of-both-ranks, distance and share."""
@@ -527,27 +527,12 @@ def _ranks(known: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.searchsorted(np.sort(known), values.astype(np.float32), side="left")
 
 
-def _counting(bags: Bags) -> Bags:
-    """The bags without instances of weight zero."""
-    if bags.weights is None or (bags.weights > 0).all():
-        return bags
-    kept = bags.weights > 0
-    offsets = np.concatenate([[0], np.cumsum(segment_sum(kept.astype(np.int64), bags.offsets))])
-    return bags._with(instances=bags.instances[kept], offsets=offsets, weights=bags.weights[kept], kept=None)
-
-
 def _some_bags(bags: Bags) -> np.ndarray:
     """Positions of at most so many bags, chosen by chance, that they hold no more than so many instances."""
     order = np.random.default_rng(0).permutation(len(bags))[:CALIBRATION]
     few_enough = np.cumsum(bags.sizes[order]) <= INSTANCES
     few_enough[:REFERENCES] = True
     return np.sort(order[few_enough])
-
-
-def _bag_ranges(bags: Bags) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest value of every column in every bag; NaN where it has none."""
-    starts = bags.offsets[:-1]
-    return np.fmin.reduceat(bags.instances, starts, axis=0), np.fmax.reduceat(bags.instances, starts, axis=0)
 
 
 def _of_others(ends: np.ndarray, unit: np.ndarray, extreme: np.ufunc) -> np.ndarray:
@@ -566,12 +551,6 @@ def _of_others(ends: np.ndarray, unit: np.ndarray, extreme: np.ufunc) -> np.ndar
     return np.where(units == first, second, best)[unit]
 
 
-def _means_of(bags: Bags) -> Bags:
-    """Every bag as one instance, its mean."""
-    means = segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)
-    return bags._with(instances=means, offsets=np.arange(len(bags) + 1), weights=None, kept=None)
-
-
 def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
     """The share of the marked instances in every bag."""
     shares = bags.shares().reshape(-1, *[1] * (marked.ndim - 1))
@@ -581,18 +560,6 @@ def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
 def _outside(bags: Bags, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Which values lie outside, (instances, columns); a missing one does not."""
     return (bags.instances < low) | (bags.instances > high)
-
-
-def _any(marked: np.ndarray) -> np.ndarray:
-    """Which rows have a mark in any column."""
-    return np.logical_or.reduce(marked, axis=1)
-
-
-def _mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    known = ~np.isnan(values)
-    counts = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, values, 0.0).sum(axis=0) / counts
-    return mean, np.sqrt((np.where(known, values - mean, 0.0) ** 2).sum(axis=0) / counts)
 
 
 def _squared_distances(values: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
