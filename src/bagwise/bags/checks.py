@@ -449,7 +449,7 @@ class TrainingProfile:
             return
         low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
         marked = _outside(some, some.expand(low), some.expand(high))
-        self.shares = _share(marked.any(axis=1), some).astype(np.float32)
+        self.shares = _share(np.logical_or.reduce(marked, axis=1), some).astype(np.float32)
 
     # At fit ---------------------------------------------------------------------------------------------------------
 
@@ -502,7 +502,7 @@ class TrainingProfile:
         """
         bags = bags.spread()
         marked = _outside(bags, *self.range)
-        return _share(marked.any(axis=1), bags), _share(marked, bags)
+        return _share(np.logical_or.reduce(marked, axis=1), bags), _share(marked, bags)
 
     def distance(self, bags: Bags) -> np.ndarray:
         """The mean distance of every bag to its nearest training bags."""

@@ -86,6 +86,10 @@ def label(bag) -> str:
     return repr(bag.item() if isinstance(bag, np.generic) else bag)
 
 
+def counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
 def one_of(value, known, what: str) -> None:
     """Refuse an option that is none of those known.
 

@@ -52,7 +52,7 @@ def reweighted(weighting, *, network=False, rounds: int = 100, random_state=0, n
     return scaled(Reweighting(regressor, weighting=weighting, rounds=rounds, random_state=random_state))
 
 
-GATED = Mixture("gated", gate=Gate(8, random_state=None))
+GATED = Mixture("gated", gate=Gate(8).set_params(random_state=None))  # the seed is that of the method
 
 
 def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared, remember_profile
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
-from bagwise.bags.validation import one_of
+from bagwise.bags.validation import counted, one_of
 from bagwise.instances import EachInstance
 
 
@@ -53,8 +53,8 @@ class FittedDisplay:
         n_bags, n_features = (getattr(self._ends()[0], name, None) for name in ("n_bags_in_", "n_features_in_"))
         name = getattr(self, "_method_name", None)  # set by `bagwise.method`; a clone does not have it
         known = f" of the method {name}" if name else ""
-        on = "" if n_bags is None else f" on {_count(n_bags, 'bag')}"
-        columns = "" if n_features is None else f" with {_count(n_features, 'feature')}"
+        on = "" if n_bags is None else f" on {counted(n_bags, 'bag')}"
+        columns = "" if n_features is None else f" with {counted(n_features, 'feature')}"
         lines = [f"{type(self).__name__}{known}, fitted{on}{columns}", self._error_text()]
         if steps:
             lines.append("Steps: " + ", ".join(f"{name} ({_kind(step)})" for name, step in steps))
@@ -81,10 +81,6 @@ def _is_fitted(model) -> bool:
 
 def _kind(step) -> str:
     return step if step is None or isinstance(step, str) else type(step).__name__
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns

@@ -32,6 +32,7 @@ from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
 from bagwise.regressors.pipeline import FittedDisplay
 
+PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
 
 
@@ -334,7 +335,7 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
     def _check(self) -> np.ndarray:
-        one_of(self.prior, ("kernel", "nonstationary", "between"), "prior")
+        one_of(self.prior, PRIORS, "prior")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
