@@ -111,15 +111,11 @@ _PLACES = {
     ),
     "regressors.bayesian.prime_instances": ("BayesianPrime",),
     "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
-    "regressors.multi_target": ("MultiTarget",),
     "regressors.bayesian.shrinkage": (
         "ShrinkageCoordinates=Coordinates",
         "Shrinkage",
     ),
-    "regressors.pipeline": (
-        "BagPipeline",
-        "PoolPredictions",
-    ),
+    "regressors.pipeline": ("BagPipeline", "MultiTarget", "PoolPredictions"),
     "regressors.embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
     "regressors.iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
     "regressors.ridge_path": ("RidgePath",),

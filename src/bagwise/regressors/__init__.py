@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from bagwise.regressors.embedding_ridge import EmbeddingRidge, PredictionBlend
     from bagwise.regressors.exemplars import ClusterRegressor, SalienceRegressor
     from bagwise.regressors.iterative_weights import Gate, Mixture, Primary, Pruning, Reweighting
-    from bagwise.regressors.multi_target import MultiTarget
-    from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
+    from bagwise.regressors.pipeline import BagPipeline, MultiTarget, PoolPredictions
     from bagwise.regressors.ridge_path import RidgePath
     from bagwise.regressors.row_regressors import BoostedTrees, LassoPath
 
@@ -58,8 +57,7 @@ __getattr__, __dir__ = exported(
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
         "bayesian.shrinkage": ("Shrinkage",),
-        "multi_target": ("MultiTarget",),
-        "pipeline": ("BagPipeline", "PoolPredictions"),
+        "pipeline": ("BagPipeline", "MultiTarget", "PoolPredictions"),
         "iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
         "embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
         "ridge_path": ("RidgePath",),

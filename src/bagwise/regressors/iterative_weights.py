@@ -290,14 +290,12 @@ class Pruning(BaseEstimator):
         objective = task.share @ (task.y - medians) ** 2
         number = 1 if last is None else last.number + 1
         distance = np.where(kept, np.abs(predictions - task.bags.expand(medians)), np.inf)
-        near = smallest(task.bags, distance, np.minimum(self._schedule(task.bags.sizes, number), counts))
-        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
-
-    def _schedule(self, sizes: np.ndarray, rounds: int) -> np.ndarray:
+        sizes = task.bags.sizes
         largest = left = int(sizes.max())
-        for _ in range(rounds):
+        for _ in range(number):
             left = int(np.floor((1.0 - self.rate) * left))
-        return np.maximum(1, sizes * left // largest)
+        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * left // largest), counts))
+        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
 
 
 def _best_predicted(task: Task, errors: np.ndarray) -> np.ndarray:
@@ -377,10 +375,6 @@ class Mixture(BaseEstimator):
         if last is None:
             return gate.begin(task.bags)  # equal weights teach it nothing, and would shrink a network to nothing
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
-
-
-def _is_gated(self) -> bool:
-    return getattr(self.weighting, "mixing", None) == "gated"
 
 
 class Reweighting(RegressorMixin, BaseEstimator):
@@ -468,9 +462,8 @@ class Reweighting(RegressorMixin, BaseEstimator):
         with one_thread():
             starts = weighting.starts(task, np.random.default_rng(self.random_state))
             runs = [self._run(task, weighting, weights) for weights in starts]
-        best, self.objective_ = min(runs, key=lambda run: run[0].step.objective)
-        self.regressor_, self.weights_ = best.regressor, best.weights
-        self.variance_, self.gate_ = best.step.variance, best.step.gate
+        self.regressor_, self.weights_, best, self.objective_ = min(runs, key=lambda run: run[2].objective)
+        self.variance_, self.gate_ = best.variance, best.gate
         self.centre_, self.scale_ = task.centre, task.scale
         remember_columns(self, bags)
         return self
@@ -509,7 +502,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
 
     def _check(self) -> None:
         one_of(self.rule, ("median", "mean", "prime"), "rule")
-        if self.rule == "prime" and not _is_gated(self):
+        if self.rule == "prime" and getattr(self.weighting, "mixing", None) != "gated":
             raise ValueError(
                 "rule='prime' needs a weighting that says which instance of a new bag is the primary one: "
                 "use weighting=Mixture('gated'), or rule='median' or 'mean'"
@@ -517,25 +510,18 @@ class Reweighting(RegressorMixin, BaseEstimator):
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1, not {self.rounds!r}")
 
-    def _run(self, task: Task, weighting, weights) -> tuple[_Fitted, np.ndarray]:
-        """The loop, from one start: the best fit, and the path of the objective."""
+    def _run(self, task: Task, weighting, weights) -> tuple:
+        """The loop, from one start: regressor, weights and step of the best round, and the path of the objective."""
         plain = LinearRegression() if self.regressor is None else self.regressor
         best, step, path = None, None, []
         while len(path) < self.rounds:
             regressor = task.fit(plain, weights, soft=weighting.soft, random_state=self.random_state)
             step = weighting.step(task, np.asarray(regressor.predict(task.bags.instances)), weights, step)
             path.append(step.objective)
-            fall = np.inf if best is None else best.step.objective - step.objective
+            fall = np.inf if best is None else best[2].objective - step.objective
             if fall > 0:
-                best = _Fitted(regressor, weights, step)
+                best = regressor, weights, step
             if fall <= self.tolerance:
                 break
             weights = step.weights
-        return best, np.array(path)
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    regressor: object
-    weights: np.ndarray
-    step: Step
+        return *best, np.array(path)

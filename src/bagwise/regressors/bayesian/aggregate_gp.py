@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.sparse import csr_array
-from scipy.special import expit
+from scipy.special import expit, xlog1py, xlogy
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
@@ -41,19 +41,16 @@ class Likelihood(NamedTuple):
     log_density: Callable  # of the rate, over the exposure, up to a constant
 
 
-def _poisson(rate, level):
-    return np.where(rate > 0, rate * np.log(level), 0.0) - level
-
-
-def _binomial(rate, level):
-    some, all_but = np.where(rate > 0, rate * np.log(level), 0.0), 1.0 - rate
-    return some + np.where(all_but > 0, all_but * np.log1p(-level), 0.0)
-
-
 LIKELIHOODS = {
-    "poisson": Likelihood(np.exp, lambda level: level, np.log, lambda level: level, _poisson),
+    "poisson": Likelihood(
+        np.exp, lambda level: level, np.log, lambda level: level, lambda rate, level: xlogy(rate, level) - level
+    ),
     "binomial": Likelihood(
-        expit, lambda p: p * (1 - p), lambda p: np.log(p / (1 - p)), lambda p: p * (1 - p), _binomial
+        expit,
+        lambda p: p * (1 - p),
+        lambda p: np.log(p / (1 - p)),
+        lambda p: p * (1 - p),
+        lambda rate, p: xlogy(rate, p) + xlog1py(1.0 - rate, -p),
     ),
 }
 
@@ -168,7 +165,11 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
         total = exposures(bags)
         rates = self._rates(bags, y, total)
-        _refuse_one_sided(rates, weight, self.likelihood)
+        counted = rates[weight > 0]
+        if not (counted > 0).any():
+            raise ValueError("every count is zero, so no rate can be learned; fit needs a bag with a count above zero")
+        if self.likelihood == "binomial" and (counted == 1).all():
+            raise ValueError("every rate is one, so nothing can be learned; fit needs a bag with a rate below one")
         some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
         tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
@@ -518,10 +519,3 @@ def _some_bags(bags: Bags) -> np.ndarray:
     order = np.argsort(np.arange(len(bags)) * 0.6180339887498949 % 1.0)  # the golden ratio: any first few are spread
     kept = max(2, int(np.searchsorted(np.cumsum(bags.sizes[order]), SEARCHED, side="right")))
     return np.sort(order[:kept])
-
-
-def _refuse_one_sided(rates: np.ndarray, weight: np.ndarray, likelihood: str) -> None:
-    if not (rates[weight > 0] > 0).any():
-        raise ValueError("every count is zero, so that no rate can be learned; fit needs a bag with a count above zero")
-    if likelihood == "binomial" and (rates[weight > 0] == 1).all():
-        raise ValueError("every rate is one, so that nothing can be learned; fit needs a bag with a rate below one")
