@@ -14,7 +14,7 @@ from bagwise.bags import bag_folds
 from bagwise.execution import Serial
 from bagwise.out_of_core import fit_scan, passes, predict_scan, shards
 from bagwise.out_of_core.shards import Deal, unit_sizes
-from bagwise.regressors.ridge import RidgePath, RowSums
+from bagwise.regressors.ridge_path import RidgePath, RowSums
 
 
 class Weighing(Serial):

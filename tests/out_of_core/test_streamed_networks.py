@@ -272,7 +272,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
         fit_scan(scanned(table), medians)
     with pytest.raises(ValueError, match="every fold needs sums of its own, and 70 are too many; take at most 64"):
         fit_scan(scanned(table), single().set_params(instances__folds=70))
-    with pytest.raises(ValueError, match="precision must be one of 'float32', 'tf32', not 'half'"):
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'tf32', not 'half'"):
         fit_scan(scanned(table), single(precision="half"))
     with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
         fit_scan(scanned(table), single(learning_rate=1e30))

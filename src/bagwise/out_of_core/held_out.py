@@ -14,7 +14,7 @@ import numpy as np
 from bagwise.out_of_core.passes import ColumnSums, Passes, Survey
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import View, deal_folds
-from bagwise.regressors.ridge import RowSums
+from bagwise.regressors.ridge_path import RowSums
 
 FOLD = "held_out_fold"
 BEYOND = 0.1  # predictions stay within the range of the other targets, widened by this share of it
