@@ -210,7 +210,7 @@ def refuse_folder(out: Path) -> None:
 
 def files(tables: list[str]) -> list[Path]:
     """The files that are read; none of a pattern that matches nothing, for which `load` has the error."""
-    from bagwise.io.readers import find_files
+    from bagwise.io.table_files import find_files
 
     try:
         return find_files(tables)

@@ -25,7 +25,7 @@ from bagwise.bags.validation import ParameterError, as_instances, as_offsets, re
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.columns import Roles, refuse_unknown, warn_of_suspects
 from bagwise.io.load import gather, rows_in_order
-from bagwise.io.readers import reading
+from bagwise.io.table_files import reading
 
 _HEADER = 128  # bytes before the first variable
 _COMPRESSED, _MATRIX = 15, 14

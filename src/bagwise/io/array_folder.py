@@ -15,7 +15,7 @@ from bagwise.bags.validation import Parameter, ParameterError, label, name_bags
 from bagwise.io.array_files import refuse_false_sizes
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import load, names_files
-from bagwise.io.readers import reading
+from bagwise.io.table_files import reading
 from bagwise.io.tables import read_files
 
 HDF5 = (".h5", ".hdf5")

@@ -218,7 +218,7 @@ def load_labels(
         source, roles = collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
-    from bagwise.io.readers import find_files
+    from bagwise.io.table_files import find_files
     from bagwise.io.tables import read_files
 
     only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived

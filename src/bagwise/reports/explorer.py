@@ -18,7 +18,7 @@ from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
 from bagwise.explanations.explanation import function_on_grid, instance_values, unwrapped
 from bagwise.io import load
-from bagwise.io.readers import find_files
+from bagwise.io.table_files import find_files
 from bagwise.io.table_output import duration, own_name
 from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
