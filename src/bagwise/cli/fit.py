@@ -14,6 +14,7 @@ import typer
 from bagwise.cli import options as o
 
 SMALL = 200_000  # numbers in a table: below, starting other processes takes longer than the work
+IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  # options that need the whole table
 BUDGET = 480.0  # seconds: with what comes after, ten minutes
 
 
@@ -69,7 +70,6 @@ def fit(
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
     import bagwise as bw
-    from bagwise.cli import scans
     from bagwise.cli.console import command_text, interruptible_fit, messages_of, print_text
 
     workers = o.workers(scheduler if engine == "memory" else None)
@@ -81,21 +81,21 @@ def fit(
         if scores != "absolute" and not intervals:
             raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":
-            scans.refuse_options(context, *scans.IN_MEMORY)
-            with scans.executor(engine, scheduler, n_jobs) as executor:
+            o.refuse_options(context, *IN_MEMORY)
+            with o.executor(engine, scheduler, n_jobs) as executor:
                 treatment = "impute" if missing == "impute" else "refuse"
                 unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
-                unfitted = scans.with_intervals(context, unfitted, seed=seed)
-                scan = scans.open_scan(table, columns, where, messages)
+                unfitted = with_intervals(context, unfitted, seed=seed)
+                scan = o.open_scan(table, columns, where, messages)
                 with messages.pass_progress(f"fitting {method}") as tell:
                     how = {"seed": seed, "work": work, "progress": tell}
-                    model, training, summary = scans.fit(unfitted, method, scan, executor, **how)
+                    model, training, summary = fit_scan(unfitted, method, scan, executor, **how)
                 training |= {"where": where}
                 columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
         else:
-            scans.refuse_where(where)
+            o.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             how |= kind | {"scores": scores, "metric": metric, "work": work}
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
@@ -134,6 +134,38 @@ def fit(
         print_text("\n" + summary["paragraph"])
     if report is not None:
         messages.show(f"Wrote {report}")
+
+
+def with_intervals(context: typer.Context, method, *, seed: int):
+    """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
+    from bagwise.intervals import Intervals
+
+    given = [name for name in ("level", "intervals", "scores") if o.given(context, name)]
+    if not context.params["intervals"] or not given:
+        return method
+    if isinstance(method, str) and method.partition(":")[0] == "auto":
+        asked = " and ".join(f"--{one}" for one in given)
+        raise ValueError(
+            f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
+            "name a method such as instance-kme:ridge, or use --engine memory"
+        )
+    kind = "split" if context.params["scores"] == "absolute" else "cv+"
+    options = {name: context.params[name] for name in ("level", "scores")}
+    return Intervals(method, kind=kind, **options, random_state=seed)
+
+
+def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
+    """The model, the description of its training data, and the summary of the fit."""
+    from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
+
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
+    if hasattr(model, "leaderboard"):
+        scores = {"rmse": model.scores_["rmse"], "r2": model.scores_["explained"]}
+        scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}
+        texts = {"paragraph": model.paragraph(), "summary": model.summary()}
+        return model, found.describe(), {"method": name, "bags": found.n_bags, "held_out": scores} | texts
+    summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
+    return model, found.describe(), with_interval_text(summary, model)
 
 
 def load(tables: list[str], columns: dict, messages):

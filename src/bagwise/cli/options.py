@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -216,3 +217,55 @@ def files(tables: list[str]) -> list[Path]:
         return find_files(tables)
     except OSError:
         return []
+
+
+# Tables that are read chunk by chunk ----------------------------------------------------------------------------------
+
+# What a scan takes of the columns.
+SCANNED = ("bag", "target", "features", "ignore", "groups", "weights", "bag_features", "categories", "dates")
+SCANNED += ("missing", "fill_values")
+
+
+@contextmanager
+def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator:
+    """Processes of this machine, or the workers of a cluster."""
+    import bagwise as bw
+    from bagwise.execution import Dask, Processes, Serial
+
+    if engine == "dask":
+        workers = n_jobs if scheduler is None and n_jobs is not None and n_jobs > 0 else None
+        with bw.cluster(scheduler, n_workers=workers) as client:
+            yield Dask(client)
+    elif scheduler is not None:
+        raise ValueError("--scheduler names a Dask cluster; with --engine stream there is none: use --engine dask")
+    else:
+        yield Serial() if n_jobs == 1 else Processes(n_jobs or -1)
+
+
+def refuse_options(context: typer.Context, *names: str) -> None:
+    """Refuse options that were given and mean nothing to a table that is never in memory."""
+    for name in names:  # --no-intervals is given, and is what happens anyway
+        if given(context, name) and context.params[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} is for tables in memory; leave it out, or use --engine memory")
+
+
+def refuse_where(where: str | None) -> None:
+    if where is not None:
+        raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
+
+
+def given(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed."""
+    return context.get_parameter_source(name).name == "COMMANDLINE"
+
+
+def open_scan(tables: list[str], columns: dict, where: str | None, messages):
+    """The scan of tables that are read chunk by chunk, and a message on it."""
+    import bagwise as bw
+
+    if isinstance(columns.get("target"), list):
+        raise ValueError("several targets are fitted in memory only: use --engine memory, or one --target at a time")
+    scan = bw.scan(sources(tables), **{name: columns[name] for name in SCANNED if name in columns}, where=where)
+    messages.show(f"{stem(tables)}: {scan}.")
+    return scan

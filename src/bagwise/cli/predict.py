@@ -116,7 +116,6 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
     from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
@@ -139,15 +138,15 @@ def predict(
         how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
             in_memory = ("instances", "novelty", "quantile", "target", "targets", "keep", "decimal")
-            scans.refuse_options(context, *in_memory)
-            with scans.executor(engine, scheduler, n_jobs) as executor:
+            o.refuse_options(context, *in_memory)
+            with o.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
                 shown = {"level": level, "shown": as_json}
-                columns = scans.predict(fitted, table, asked, where, out, executor, messages, **shown)
+                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **shown)
             if why := no_intervals(fitted, level):
                 messages.show(f"No intervals: {why}.")
         else:
-            scans.refuse_where(where)
+            o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = _load(header, table, how, targets, o.one_or_several(target))
@@ -190,6 +189,42 @@ def predict(
         text += f", CRPS {one['crps']:.4g}" if "crps" in one else ""
         inside = f"; {one['coverage']:.0%} of them inside their intervals" if "coverage" in one else ""
         print_text(text + inside, stderr=out is None)  # where the table is on stdout
+
+
+def predict_scan(
+    model,
+    tables: list[str],
+    columns: dict,
+    where: str | None,
+    out: Path | None,
+    executor,
+    messages,
+    *,
+    level: float | None,
+    shown: bool,
+) -> dict:
+    """A row per bag, with its interval if the model has any.
+
+    To a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``.
+    """
+    import bagwise as bw
+    from bagwise.io.table_output import own_name
+
+    if hasattr(model, "target_names_"):
+        raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
+    if columns.get("targets"):  # without it the prediction would be another one
+        raise ValueError("the model was fitted with a second table, which is read in memory only: use --engine memory")
+    scan = o.open_scan(tables, columns, where, messages)
+    folder = out if out is not None and not out.suffix else None
+    with messages.spinner("predicting"):
+        found = bw.predict_scan(model, scan, level=level, out=folder, executor=executor)
+    if folder is not None:
+        messages.show(f"Wrote {folder}")
+        if not shown:  # they need not fit into memory
+            return {}
+    known = {"prediction": found.values, "lower": found.lower, "upper": found.upper}
+    lists = {name: values.tolist() for name, values in known.items() if values is not None}
+    return {own_name(columns.get("bag"), "bag", list(lists)): found.ids.tolist()} | lists
 
 
 def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
