@@ -18,11 +18,10 @@ IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  #
 BUDGET = 480.0  # seconds: with what comes after, ten minutes
 
 
+@o.reading_a_table
 def fit(
     context: typer.Context,
     table: o.Tables,
-    bag: o.Bag = None,
-    target: o.Target = None,
     out: Annotated[Path, typer.Option(help="The model file. Example: --out aod.bagwise")] = Path("model.bagwise"),
     method: o.Method = "auto",
     level: o.Level = 0.9,
@@ -41,21 +40,9 @@ def fit(
     ] = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
-    groups: o.Groups = None,
-    feature: o.Features = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = "refuse",
-    fill_value: o.FillValues = None,
-    weights: o.Weights = None,
     aggregate: o.Aggregate = None,
     exposure: o.Exposure = None,
     likelihood: o.Likelihood = None,
-    bag_feature: o.BagFeatures = None,
-    decimal: o.Decimal = None,
-    keep: o.Keep = None,
-    categories: o.Categories = None,
-    dates: o.Dates = None,
-    targets: o.Targets = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -70,11 +57,12 @@ def fit(
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
     import bagwise as bw
-    from bagwise.cli.console import command_text, interruptible_fit, messages_of, print_text
+    from bagwise.cli.console import command_text, interruptible, messages_of, print_text
 
     workers = o.workers(scheduler if engine == "memory" else None)
-    with messages_of("fit", quiet=quiet) as messages, interruptible_fit(messages, work), workers:
+    with messages_of("fit", quiet=quiet) as messages, interruptible(messages, work, noun="fit"), workers:
         columns = o.columns(context)
+        missing = columns.get("missing", "refuse")
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
@@ -160,11 +148,11 @@ def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | Non
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
     if hasattr(model, "leaderboard"):
-        scores = {"rmse": model.scores_["rmse"], "r2": model.scores_["explained"]}
-        scores |= {"rmse_of_mean": model.scores_["mean_rmse"]}
-        texts = {"paragraph": model.paragraph(), "summary": model.summary()}
-        return model, found.describe(), {"method": name, "bags": found.n_bags, "held_out": scores} | texts
-    summary = summarise_fit(name, found.n_bags, left_out_scores(model, found))
+        own = model.scores_
+        scores = {"rmse": own["rmse"], "r2": own["explained"], "rmse_of_mean": own["mean_rmse"]}
+        summary = {"method": name, "bags": found.n_bags, "held_out": scores}
+        return model, found.describe(), summary | {"paragraph": model.paragraph(), "summary": model.summary()}
+    summary = summarise_scores(name, found.n_bags, left_out_scores(model, found))
     return model, found.describe(), with_interval_text(summary, model)
 
 
@@ -211,12 +199,13 @@ def build(
 
     find(name)[0].refuse_missing_extra()
     limited = name.partition(":")[0] == "auto"
-    if time_budget is not None and not limited:
-        raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
-    if metric is not None and not limited:
-        raise ValueError(f"--metric is for the method auto; {name} has a loss of its own")
-    if work is not None and not limited:
-        raise ValueError(f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out")
+    for given, text in (
+        (time_budget, f"--time-budget is for the method auto; {name} takes the time it takes"),
+        (metric, f"--metric is for the method auto; {name} has a loss of its own"),
+        (work, f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out"),
+    ):
+        if given is not None and not limited:
+            raise ValueError(text)
     options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if limited else {}
     options |= {} if work is None else {"work": str(work)}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
@@ -286,6 +275,8 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def summarise(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
+    from bagwise.evaluation.metrics import mae, rmse
+
     if y.ndim == 2:  # one for every target, and their texts below each other
         known = ~np.isnan(y)
         parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
@@ -295,7 +286,12 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
             titled = [f"{target}: {one[what]}" for target, one in of.items() if what in one]
             texts |= {what: "\n\n".join(titled)} if titled else {}
         return {"method": name, "bags": len(y), "targets": of} | texts
-    found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
+    scores, predicted, inner = None, held_out(model, y), getattr(model, "method_", model)
+    if predicted is not None:
+        error, spread = rmse(y, predicted), float(np.std(y))
+        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+        scores = {"rmse": error, "mae": mae(y, predicted), "r2": r2, "rmse_of_mean": spread}
+    found = summarise_scores(name, len(y), scores)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
         scores = inner.scores_
         found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
@@ -344,20 +340,8 @@ def with_interval_text(summary: dict, model) -> dict:
     return summary | {"level": model.level, "paragraph": summary["paragraph"] + text}
 
 
-def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:
-    """The same, from held-out predictions alone."""
-    from bagwise.evaluation.metrics import mae, rmse
-
-    scores = None
-    if held_out is not None:
-        error, spread = rmse(y, held_out), float(np.std(y))
-        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
-        scores = {"rmse": error, "mae": mae(y, held_out), "r2": r2, "rmse_of_mean": spread}
-    return summarise_fit(name, len(y), scores)
-
-
-def summarise_fit(name: str, n_bags: int, scores: dict | None) -> dict:
-    """The same, from the errors of held-out bags."""
+def summarise_scores(name: str, n_bags: int, scores: dict | None) -> dict:
+    """The same, from the errors of held-out bags alone."""
     from bagwise import __version__
     from bagwise.methods.catalogue import find
 

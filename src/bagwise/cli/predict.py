@@ -53,16 +53,6 @@ def placed(needed: bool) -> Iterator[None]:
         raise
 
 
-def write_contributions(path: Path, raster: Path, rows: dict) -> None:
-    """A table of instances as a GeoTIFF on the grid of the image."""
-    import bagwise as bw
-
-    name = next((name for name in VALUES if name in rows), None)
-    if name is None:
-        raise ValueError(f"a GeoTIFF holds the contributions to one target; write {path.stem}.csv for several")
-    bw.geo.to_raster(path, raster, rows["x"], rows["y"], rows[name], name=name)
-
-
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
 ONE |= {"contributions": "contribution", "effects": "effect"}
@@ -143,8 +133,6 @@ def predict(
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
                 shown = {"level": level, "shown": as_json}
                 columns = predict_scan(fitted, table, asked, where, out, executor, messages, **shown)
-            if why := no_intervals(fitted, level):
-                messages.show(f"No intervals: {why}.")
         else:
             o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
@@ -154,8 +142,6 @@ def predict(
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
                 crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
-            if why := no_intervals(fitted, level):
-                messages.show(f"No intervals: {why}.")
             if novelty or has_profile(fitted):
                 found = bw.novelty(fitted, bags)
                 messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
@@ -164,6 +150,8 @@ def predict(
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
+        if why := no_intervals(fitted, level):
+            messages.show(f"No intervals: {why}.")
         # Both tables are known before either is written.
         if out is not None and not parts:
             if out in maps:
@@ -173,7 +161,11 @@ def predict(
             messages.show(f"Wrote {out}")
         if rows is not None:
             if instances in maps:
-                write_contributions(instances, raster, rows)
+                shown = next((name for name in VALUES if name in rows), None)
+                if shown is None:
+                    what = "a GeoTIFF holds the contributions to one target"
+                    raise ValueError(f"{what}; write {instances.stem}.csv for several")
+                bw.geo.to_raster(instances, raster, rows["x"], rows["y"], rows[shown], name=shown)
             else:
                 write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
@@ -241,7 +233,7 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
             "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
         )
     models, heads = _parts(model)
-    lists = {head: model.predict(bags).tolist() for head, model in zip(heads["prediction"], models, strict=True)}
+    lists = {head: one.predict(bags).tolist() for head, one in zip(heads["prediction"], models, strict=True)}
     for k, one in enumerate(models):
         if no_intervals(one, level) is None:
             lower, upper = one.predict_interval(bags, level=level).T
@@ -298,7 +290,7 @@ def scores(columns: dict, y: np.ndarray, model) -> dict:
     from bagwise.evaluation.metrics import mae, rmse
 
     _, heads = _parts(model)
-    found = {}
+    found = []
     for k, column in enumerate(np.reshape(y, (len(y), -1)).T):
         known = ~np.isnan(column)
         predicted, target = np.asarray(columns[heads["prediction"][k]])[known], column[known]
@@ -306,10 +298,8 @@ def scores(columns: dict, y: np.ndarray, model) -> dict:
         if heads["lower"][k] in columns:
             ends = [np.asarray(columns[heads[end][k]])[known] for end in ("lower", "upper")]
             one["coverage"] = float(((ends[0] <= target) & (target <= ends[1])).mean())
-        found[k] = one
-    return (
-        found[0] if not hasattr(model, "target_names_") else dict(zip(model.target_names_, found.values(), strict=True))
-    )
+        found.append(one)
+    return dict(zip(model.target_names_, found, strict=True)) if hasattr(model, "target_names_") else found[0]
 
 
 def _plain(value):
@@ -355,7 +345,13 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
     frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
     if frame is None:
         raise ParameterError("targets", f"{path.name} is not a table with named columns; give a .csv or .parquet")
-    wanted = {how.get("bag"), *_of_bag(how)}
+    names = o.as_names(how.get("bag_features"))  # covariates are made of crop for crop=wheat, of sown for sown_year
+    wanted = {
+        how.get("bag"),
+        *names,
+        *(one.partition("=")[0] for one in names),
+        *(one.rpartition("_")[0] for one in names),
+    }
     needed = frame.select([name for name in frame.columns if name in wanted])
     bags, y = bw.load(o.sources(tables), **how, **({"targets": needed} if len(needed.columns) > 1 else {}))
     if target is None:
@@ -363,12 +359,6 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
     names = o.as_names(target)
     y = known_targets(frame, Roles(bag=how.get("bag"), target=names), bags.ids, how.get("fill_values", ()))
     return bags._with(target_name=names[0] if len(names) == 1 else tuple(names)), y[:, 0] if len(names) == 1 else y
-
-
-def _of_bag(how: dict) -> list[str]:
-    """The columns that covariates are made of: crop of crop=wheat, sown of sown_year."""
-    names = o.as_names(how.get("bag_features"))
-    return [*names, *(name.partition("=")[0] for name in names), *(name.rpartition("_")[0] for name in names)]
 
 
 def _print(columns: dict) -> None:
