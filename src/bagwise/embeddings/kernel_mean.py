@@ -22,7 +22,7 @@ from numpy.polynomial.chebyshev import chebval
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
 from bagwise.embeddings.base import Embedding
-from bagwise.execution.devices import announce, settled
+from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.kernels import Gaussian, with_bandwidth
 

@@ -9,7 +9,7 @@ from sklearn.cluster import KMeans
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.base import Embedding
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
 from bagwise.kernels.random_features import sample_rows, varies

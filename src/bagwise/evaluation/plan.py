@@ -28,9 +28,8 @@ from bagwise.evaluation.selection import (
     predict_settings,
 )
 from bagwise.evaluation.splits import Split, as_seed
-from bagwise.execution.devices import settled
+from bagwise.execution.resources import one_thread, settled
 from bagwise.execution.tasks import Watch
-from bagwise.execution.threads import one_thread
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
 from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions

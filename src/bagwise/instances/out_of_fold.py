@@ -24,7 +24,7 @@ from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_co
 from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 
 
 @dataclass(frozen=True)

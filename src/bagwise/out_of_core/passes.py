@@ -1,19 +1,15 @@
 """Passes over the chunks of a scan, and over the shards of its bags: a function of each, or its sum over all.
 
 The first pass is the `survey`: sizes, targets and means of the bags, moments and extremes of the columns, a sample.
-During a pass, memory that a block of rows frees is kept for the next block (`kept_memory`).
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -27,7 +23,7 @@ from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.execution import executor_for
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import kept_memory, one_thread
 from bagwise.io.columns import any_row
 from bagwise.kernels.random_features import row_keys, scale_of
 from bagwise.out_of_core import shards as bag_shards
@@ -38,10 +34,6 @@ from bagwise.out_of_core.table_scan import Scan
 
 ONE_IN_ALL = "a bag has one, the same in all files"
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
-TOLD = "MALLOC_TRIM_THRESHOLD_"  # how a process is told, when it starts, to give back freed memory
-KEPT, USUAL = 2**28, 2**17  # bytes
-_TRIM, _MAP = -1, -3  # settings of mallopt(3): what may be kept, and what is taken from the system by itself
-_LARGEST_MAP = 2**25
 
 
 class Piece(NamedTuple):
@@ -228,43 +220,6 @@ def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarra
     ones = np.ones(len(bag)) if weight is None else weight
     cells = csc_array((ones, bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
     return cells @ np.asarray(values, dtype=np.float64)
-
-
-@contextmanager
-def kept_memory() -> Iterator[None]:
-    """A context in which freed memory is kept, up to 256 MB; at its end all goes back to the system.
-
-    Dask tells its workers to give it back at once, so that what they hold is what they use. Every array of the next
-    block is then cleared by the system before it is written: 1.8 times the time of a fit. Nothing is changed in
-    processes that were not told so, nor without the C library that understands it (glibc).
-
-    Examples
-    --------
-    >>> with kept_memory():
-    ...     sum(range(10))
-    45
-    """
-    library = _library() if TOLD in os.environ else None
-    if library is None:
-        yield
-        return
-    _set(library, keep=KEPT, map_from=_LARGEST_MAP)
-    try:
-        yield
-    finally:
-        _set(library, keep=int(os.environ[TOLD]), map_from=USUAL)
-        library.malloc_trim(0)
-
-
-def _set(library, *, keep: int, map_from: int) -> None:
-    library.mallopt(_TRIM, keep)
-    library.mallopt(_MAP, map_from)
-
-
-@cache
-def _library():
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from bagwise.execution import Processes, Serial
-from bagwise.execution.devices import announce, settled
+from bagwise.execution.resources import announce, kept_memory, settled
 from bagwise.first_use import lock
 from bagwise.instances import OutOfFold
 from bagwise.instances.networks.ensemble import (
@@ -39,7 +39,7 @@ from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, a
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
 from bagwise.out_of_core.checkpoints import PassRunner
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey, kept_memory
+from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey
 from bagwise.out_of_core.scan_heads import fit_ridge
 from bagwise.out_of_core.shards import Shards
 from bagwise.out_of_core.sums import (

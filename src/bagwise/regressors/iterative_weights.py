@@ -26,7 +26,7 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
 

@@ -23,7 +23,7 @@ from bagwise.bags.segments import pooled
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.base import CovariatesBeside, Embedding
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
