@@ -48,7 +48,7 @@ _PLACES = {
     "embeddings.second_kernel": ("SecondKernel",),
     "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
-    "instances.networks.ensemble": ("NetworkEnsemble",),
+    "instances.networks.cpu": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
     "instances.out_of_fold": (
         "EachInstance",
