@@ -12,7 +12,7 @@ from tests.helpers.cut_tables import cut, scanned
 import bagwise as bw
 from bagwise.bags import bag_folds
 from bagwise.execution import Processes, Serial
-from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
+from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, streamed_methods, streamed_networks
 from bagwise.out_of_core.passes import Piece
