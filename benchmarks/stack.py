@@ -33,7 +33,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bagwise as bw
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import compare

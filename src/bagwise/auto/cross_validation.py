@@ -26,8 +26,8 @@ from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.auto.shared_embedding import SharedEmbeddings, Task
 from bagwise.bags import Bags, bag_folds
-from bagwise.execution.threads import one_thread
-from bagwise.regressors.prediction_blend import blend_weights
+from bagwise.execution.resources import one_thread
+from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
     from bagwise.auto.kept_fits import KeptFits

@@ -25,7 +25,7 @@ from bagwise.bags import Bags
 from bagwise.embeddings import NystroemMean, Pool
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import SlicedQuantiles, Statistics
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances import EachInstance
 from bagwise.model_files.fingerprint import describe
 from bagwise.regressors import BagPipeline, EmbeddingRidge
