@@ -32,7 +32,7 @@ from bagwise.regressors.embedding_ridge import blend_weights
 if TYPE_CHECKING:
     from bagwise.auto.kept_fits import KeptFits
 
-PROBE = 8  # one bag in so many is fitted to guess how long a member takes
+PROBE = 8  # one bag in so many is fitted to guess how long a member takes, where fewer leave a doubt
 FEWEST = 16  # bags to judge anything by
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
@@ -395,22 +395,37 @@ class CrossValidation:
             fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
             if self.clock.left - reserve <= fewest:
                 return "no time was left to see how long it takes"
-            each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
-        # The last of them is the fit to all bags, for which nobody shares the work.
-        guess = each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+            fits = self.deals.shape[0] * self.folds + 1
+            few, some = self._probes()
+            each = self._seconds_by(member, few)
+            if self._all_fits(each, fits) > self.clock.left - reserve and len(some) > len(few):
+                # A few bags tell more than the least number, if they can be had in a fraction of the time.
+                if PROBE * each * len(some) / len(self.y) > self.clock.left - reserve:
+                    return self._shortage(self._all_fits(each, fits), reserve)
+                each = self._seconds_by(member, some)
+        guess = self._all_fits(each, fits)
         return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
 
-    def _guess_seconds(self, member: Member) -> float:
-        """Seconds of a fit without a fold, from a fit to a few bags: at least linear in the bags."""
-        order = np.argsort(self.fold, kind="stable")  # some bags of every fold, and so of several groups
-        some = np.sort(order[:: min(PROBE, max(1, len(order) // FEWEST))])
+    def _all_fits(self, each: float, fits: int) -> float:
+        """Seconds of so many fits, the last of them to all bags, for which nobody shares the work."""
+        return each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+
+    def _probes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least number of bags to judge by, and one in eight if those are more: some of every fold, and so of
+        several groups."""
+        order = np.argsort(self.fold, kind="stable")
+        few, some = (max(1, len(order) // number) for number in (FEWEST, max(FEWEST, len(order) // PROBE)))
+        return np.sort(order[::few]), np.sort(order[::some])
+
+    def _seconds_by(self, member: Member, some: np.ndarray) -> float:
+        """Seconds of a fit without a fold, from a fit to some bags: at least linear in the bags."""
         started = time.perf_counter()
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
         took = time.perf_counter() - started
         self.clock.longest_probe = max(self.clock.longest_probe, took)
-        return took * len(order) / len(some) * (1 - 1 / self.folds)
+        return took * len(self.y) / len(some) * (1 - 1 / self.folds)
 
 
 def fit_some(
