@@ -1,6 +1,7 @@
 """Presets, options by name, the race, the metric, the leaderboard."""
 
 import importlib.util
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -255,6 +256,18 @@ def test_a_member_that_falls_behind_is_given_up(budget, done):
     if done < 5:
         assert trial.status == "skipped"
         assert trial.why == "about 120 s, and 100 s were left; given up after 1 of 5 folds"
+
+
+def test_until_workers_have_started_this_process_works():
+    """With a budget nobody waits for them; the numbers are the same."""
+    bags, y = problem()
+    there, start = Event(), Thread(target=lambda: there.wait(60), daemon=True)
+    cv = CrossValidation(bags, y, (np.arange(60) % 5)[None], None, 0, 2, Clock(1000.0), starting=[start])
+    start.start()
+    assert cv.workers == 1 and cv.try_member(Member("own", lambda seed: Column(0))).done
+    there.set()
+    start.join()
+    assert cv.workers == 2
 
 
 def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):
