@@ -193,18 +193,18 @@ PEERS = {
 }
 
 
-def fit_stack(bags, y):
-    """The fitted stack as a function of bags, and the CPU seconds of each of the six."""
+def fit_stack(bags, y, console):
+    """The fitted stack as a function of bags; the CPU seconds of each of the six are printed."""
     fold = bw.bags.bag_folds(bags, min(FOLDS, len(set(bags.groups.tolist()))) if bags.groups is not None else FOLDS)
-    held_out, models, seconds = np.empty((len(y), len(PEERS))), [], {}
+    held_out, models = np.empty((len(y), len(PEERS))), []
     for j, (name, make) in enumerate(PEERS.items()):
         started = time.process_time()
         for k in range(fold.max() + 1):
             held_out[fold == k, j] = make().fit(bags[fold != k], y[fold != k]).predict(bags[fold == k])
         models.append(make().fit(bags, y))
-        seconds[name] = time.process_time() - started
+        console.print(f"{name}: {time.process_time() - started:.1f} s")
     weights, _ = nnls(held_out, y)
-    return lambda new: np.column_stack([model.predict(new) for model in models]) @ weights, seconds
+    return lambda new: np.column_stack([model.predict(new) for model in models]) @ weights
 
 
 def row(problem: compare.Problem, only, console) -> dict[str, str]:
@@ -223,8 +223,7 @@ def row(problem: compare.Problem, only, console) -> dict[str, str]:
         if name == "stack":
             with one_thread(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                predict, parts = fit_stack(train, targets)
-            console.print(", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts.items()))
+                predict = fit_stack(train, targets, console)
         else:
             predict = bw.method("auto", metric=kind).fit(train, targets).predict
         found[f"{name}, CPU s"] = time.process_time() - started

@@ -213,7 +213,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return self._blended(self.fold_models_, bags)
 
     def forget_folds(self) -> AutoRegressor:
-        """Let go of the models without each fold, which intervals alone need: a file of the model is then a sixth."""
+        """Let go of the models without each fold, which intervals alone need: the file of the model is then smaller."""
         check_is_fitted(self)
         self.fold_models_ = {}
         return self
