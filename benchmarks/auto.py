@@ -4,6 +4,7 @@
     python benchmarks/auto.py --data prime --data noisy    some of them
     python benchmarks/auto.py --only auto                  without instance-kme beside it
     python benchmarks/auto.py --cost                       CPU seconds against those of a forest
+    python benchmarks/auto.py --cost --data law-fixed      the same on Law's bags of fixed size
 
 Real tables, fixed folds and the published benchmarks are those of compare.py, and so are the figures of others; the
 four kinds of simulated problem are drawn anew, 200 bags to learn from and 1,000 to test on. Finished cells are kept
@@ -121,15 +122,28 @@ def cost_row(train, test) -> dict[str, float]:
     return dict(zip(COST_COLUMNS, (*seconds, seconds[1] / seconds[0], *errors), strict=True))
 
 
+SIMULATED = ("noisy", "mean", "shape", "prime", "aerosol")
+
+
+def bags_of(name: str, draw: int) -> list[tuple]:
+    """Bags and targets to learn from, and those to test on: simulated ones, or a table of compare.py with a split."""
+    if name in SIMULATED:
+        make = bw.datasets.make_aerosol if name == "aerosol" else partial(bw.datasets.make_problem, name)
+        return [make(200, random_state=draw), make(1000, random_state=1000 + draw)]
+    bags, y, options = compare.problems()[name].load(draw)
+    if "split" not in options:
+        raise SystemExit(f"{name} has folds and no split; --cost is for data with a split")
+    return [(bags[options["split"] == part], y[options["split"] == part]) for part in ("train", "test")]
+
+
 def cost(draws: int, names=None, console=None) -> None:
     """The table of cost ratios over four simulated kinds and the aerosol simulation, a draw a row, and its median."""
     for warm in ("instance-kme", "attention"):  # imports and compiled kernels are had by then
         bw.method(warm).fit(*bw.datasets.make_problem("mean", 30))
     rows = {}
-    for name in names or ("noisy", "mean", "shape", "prime", "aerosol"):
-        make = bw.datasets.make_aerosol if name == "aerosol" else partial(bw.datasets.make_problem, name)
+    for name in names or SIMULATED:
         for draw in range(draws):
-            found = cost_row(make(200, random_state=draw), make(1000, random_state=1000 + draw))
+            found = cost_row(*bags_of(name, draw))
             rows[f"{name}, draw {draw}"] = {column: f"{value:.3g}" for column, value in found.items()}
             console.print(compare.as_markdown(rows, COST_COLUMNS, "data"), soft_wrap=True, markup=False)
     console.print(f"median ratio: {np.median([float(row['ratio']) for row in rows.values()]):.2f}")

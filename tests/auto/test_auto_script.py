@@ -69,3 +69,18 @@ def test_a_row_of_costs(script, monkeypatch):
     model = bw.auto.AutoRegressor(["aggregated"], folds=3).fit(*train)
     assert row["auto"] == pytest.approx(np.sqrt(np.mean((model.predict(test[0]) - test[1]) ** 2)))
     assert row["ratio"] == pytest.approx(row["auto, CPU s"] / row["forest, CPU s"])
+
+
+def test_the_bags_of_a_cost(script, monkeypatch):
+    train, test = script.bags_of("mean", 1)
+    assert len(train[0]) == len(train[1]) == 200 and len(test[0]) == 1000
+    bags, y = bw.datasets.make_problem("mean", 30)
+    split = np.where(np.arange(30) % 3 == 0, "test", "train")
+    known = {"own": script.compare.Problem("own", "RMSE", lambda draw: (bags, y, {"split": split}), None)}
+    known["folded"] = script.compare.Problem("folded", "RMSE", lambda draw: (bags, y, {"fold": split}), None)
+    monkeypatch.setattr(script.compare, "problems", lambda: known)
+    (some, targets), (others, _) = script.bags_of("own", 0)
+    assert some.ids.tolist() == bags.ids[split == "train"].tolist() and len(others) == 10
+    np.testing.assert_array_equal(targets, y[split == "train"])
+    with pytest.raises(SystemExit, match="folded has folds and no split"):
+        script.bags_of("folded", 0)
