@@ -61,6 +61,7 @@ class Embedding(BaseEstimator):
 POOLED = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 POWERS = {"skewness": 3, "kurtosis": 4}
+WHOLE = {"mean": segment_mean, "median": segment_median, "min": segment_min, "max": segment_max}
 
 
 class Pool(Embedding):
@@ -99,8 +100,7 @@ class Pool(Embedding):
         return self
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self._rows(bags)
+        return self._rows(check_bags(bags, fitted=self, allow_weights=True))
 
     def _check(self) -> None:
         unknown = [name for name in self.statistics if name not in POOLED]
@@ -116,9 +116,8 @@ class Pool(Embedding):
             return np.log1p(bags.sizes if weights is None else segment_sum((weights > 0).astype(np.int64), offsets))
         if name == "quantiles":
             return segment_quantiles(X, offsets, self.quantiles, weights).reshape(len(bags), -1)
-        if name in ("mean", "median", "min", "max"):
-            whole = {"mean": segment_mean, "median": segment_median, "min": segment_min, "max": segment_max}
-            return whole[name](X, offsets, weights)
+        if name in WHOLE:
+            return WHOLE[name](X, offsets, weights)
         return _moment(name, bags)
 
 
@@ -130,11 +129,10 @@ def _moment(name: str, bags) -> np.ndarray:
     variance = mean(centred**2)
     if name == "variance":
         return variance
-    deviation = np.sqrt(variance)
     if name == "deviation":
-        return deviation
+        return np.sqrt(variance)
     power = POWERS[name]
-    return shape(power, mean(centred**power), deviation, mean(np.abs(bags.instances)))
+    return shape(power, mean(centred**power), np.sqrt(variance), mean(np.abs(bags.instances)))
 
 
 def shape(power: int, moment: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -265,31 +263,14 @@ class Statistics(Pool):
             known = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
             counts = segment_sum(known.astype(np.int64), bags.offsets)
             offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
-            if len(offsets) == 1:
-                some, width = None, len(self.quantiles) if name == "quantiles" else 1
-            else:
+            column = np.full((len(bags), len(self.quantiles) if name == "quantiles" else 1), np.nan)
+            if len(offsets) > 1:
                 weights = None if bags.weights is None else bags.weights[known]
-                some = self._one(name, _Known(bags.instances[known, j : j + 1], offsets, weights))
-                width = some.shape[1]
-            column = np.full((len(bags), width), np.nan)
-            if some is not None:
-                column[counts > 0] = some
+                some = bags._with(instances=bags.instances[known, j : j + 1], offsets=offsets, weights=weights)
+                column[counts > 0] = self._one(name, some)
             columns.append(column)
         # in the order of complete bags: all columns for the first quantile, then for the second
         return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
-
-
-class _Known:
-    """Instances of one column that are known, bag after bag, with what statistics ask of bags."""
-
-    def __init__(self, instances, offsets, weights):
-        self.instances, self.offsets, self.weights = instances, offsets, weights
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def expand(self, per_bag) -> np.ndarray:
-        return np.repeat(per_bag, np.diff(self.offsets), axis=0)
 
 
 def _columns(bags, chosen: np.ndarray):

@@ -169,9 +169,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
 
     def _offset(self, bags) -> np.ndarray | float:
-        if self.offset == "none":
-            return 0.0
-        return pooled(bags, self.offset)
+        return 0.0 if self.offset == "none" else pooled(bags, self.offset)
 
     def _warn_of_extrapolation(self, bags) -> None:
         """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
