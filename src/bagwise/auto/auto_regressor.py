@@ -27,7 +27,7 @@ from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.imputation import Imputation
 from bagwise.regressors.pipeline import FittedDisplay
 

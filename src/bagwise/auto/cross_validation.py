@@ -24,7 +24,7 @@ from bagwise.auto.blend import losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.bags import Bags, bag_folds
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:

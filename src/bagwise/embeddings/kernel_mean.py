@@ -24,7 +24,7 @@ from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
 from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
-from bagwise.execution.devices import announce, settled
+from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.kernels import Gaussian, with_bandwidth
 

@@ -10,7 +10,7 @@ from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
 from bagwise.kernels.formulas import column_moments, sample_rows, varies

@@ -25,7 +25,7 @@ from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.validation import one_of
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.bags.folds import row_units
 from bagwise.bags.validation import one_of
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import CrossFit, fit_options
 from bagwise.kernels.formulas import FLOATS, FourierFeatures, row_keys
 

@@ -47,7 +47,7 @@ _PLACES = {
     "embeddings.second_kernel": ("CovariatesBeside", "SecondKernel"),
     "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
-    "instances.networks.ensemble": ("NetworkEnsemble",),
+    "instances.networks.cpu": ("NetworkEnsemble",),
     "instances.networks.estimator": ("NetworkRegressor",),
     "instances.out_of_fold": (
         "EachInstance",

@@ -26,8 +26,9 @@ from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Left, Passes, Survey, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, Left, Passes
 from bagwise.out_of_core.shards import Deal, Shard
+from bagwise.out_of_core.survey import ColumnSums, Survey, sum_rows
 
 CACHED_ROWS = 2048
 MOST_FOLDS = 64

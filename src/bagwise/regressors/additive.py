@@ -11,7 +11,7 @@ from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_
 from bagwise.bags.checks import within_range
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.bags.validation import one_of
-from bagwise.instances.networks.ensemble import BIAS_AT, NetworkEnsemble, layers, layout
+from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
 from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds

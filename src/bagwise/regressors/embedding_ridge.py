@@ -22,7 +22,7 @@ from bagwise.bags.validation import bags_of, name_bags, one_of
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.embeddings.summaries import Embedding
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
 

@@ -16,7 +16,7 @@ from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_co
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
 from bagwise.bags.validation import one_of
 from bagwise.embeddings.landmarks import k_means_centres
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
 from bagwise.regressors.ridge_path import RidgePath
 

@@ -27,7 +27,7 @@ from bagwise.bags.segments import (
     segment_weighted_median,
 )
 from bagwise.bags.validation import one_of
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
 

@@ -18,7 +18,7 @@ from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.bags.validation import Parameter, ParameterError, name_bags, one_of
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 from bagwise.regressors.pipeline import FittedDisplay

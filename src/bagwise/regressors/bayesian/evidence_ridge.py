@@ -17,7 +17,7 @@ from sklearn.model_selection import ParameterGrid
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RowSums
 

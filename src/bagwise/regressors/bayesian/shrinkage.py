@@ -26,7 +26,7 @@ from sklearn.model_selection import ParameterGrid
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.validation import one_of
 from bagwise.embeddings import LandmarkMean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
