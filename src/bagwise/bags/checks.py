@@ -192,6 +192,20 @@ def weights_or_ones(sample_weight, bags) -> np.ndarray:
     return np.ones(len(bags)) if weights is None else weights
 
 
+def one_of(value, known, what: str) -> None:
+    """Refuse an option that is none of those known.
+
+    Examples
+    --------
+    >>> one_of("sum", ("mean", "median"), "statistic")
+    Traceback (most recent call last):
+    ValueError: statistic must be 'mean' or 'median', not 'sum'
+    """
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
+
+
 def remember_columns(estimator, bags: Bags) -> None:
     """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
     number of bags.

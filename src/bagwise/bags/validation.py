@@ -90,20 +90,6 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
-def one_of(value, known, what: str) -> None:
-    """Refuse an option that is none of those known.
-
-    Examples
-    --------
-    >>> one_of("sum", ("mean", "median"), "statistic")
-    Traceback (most recent call last):
-    ValueError: statistic must be 'mean' or 'median', not 'sum'
-    """
-    if value not in known:
-        *others, last = map(repr, known)
-        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
-
-
 # The square of a larger number, or a sum of such squares, may be infinite.
 LARGEST = 1e100
 # The types of instances, and the largest value of each.

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding

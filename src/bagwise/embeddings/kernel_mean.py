@@ -21,8 +21,8 @@ from numpy.polynomial.chebyshev import chebval
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock

@@ -7,8 +7,8 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth

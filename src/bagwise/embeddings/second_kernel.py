@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import one_of
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Linear

@@ -225,7 +225,7 @@ class MarginalPseudolikelihood(BaseEstimator):
         parts = _parts(rows, bag, order[: count * d].reshape(count, d))
 
         def density(bandwidth: float) -> tuple[float, float]:
-            return largest_density([Features(*part, bandwidth=bandwidth) for part in parts])
+            return largest_density([Features(*part, bandwidth) for part in parts])
 
         with one_thread():  # matrices of d x d: threads cost more than they give
             bandwidth = _maximise(lambda b: density(b)[0], MedianDistance().fit(rows))
@@ -244,7 +244,7 @@ def _maximise(function, about: float) -> float:
     return float(np.exp(found.x))
 
 
-def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple]:
+def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For every set of landmarks: the other rows, where their bags begin, the landmarks."""
     parts = []
     for chosen in sets:

@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import one_of
 
 ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sklearn.base import clone
 
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import one_of
 from bagwise.instances.out_of_fold import seeded
 
 CATALOGUE: dict[str, Card] = {}

@@ -8,9 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import within_range
+from bagwise.bags.checks import one_of, within_range
 from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
 from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures

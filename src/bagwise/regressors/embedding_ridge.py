@@ -16,9 +16,10 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.checks import one_of
 from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags, one_of
+from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.embeddings.summaries import Embedding

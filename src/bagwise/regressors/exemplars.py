@@ -13,8 +13,8 @@ from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import (
     segment_max,
     segment_mean,
@@ -26,7 +27,6 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
-from bagwise.bags.validation import one_of
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 

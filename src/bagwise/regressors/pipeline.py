@@ -20,10 +20,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
-from bagwise.bags.checks import compared, remember_profile
+from bagwise.bags.checks import compared, one_of, remember_profile
 from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
-from bagwise.bags.validation import ParameterError, counted, name_bags, one_of, unmask
+from bagwise.bags.validation import ParameterError, counted, name_bags, unmask
 from bagwise.instances import EachInstance
 
 

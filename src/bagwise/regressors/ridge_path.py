@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
+from bagwise.bags.checks import one_of
 from bagwise.bags.folds import numbered, row_units
-from bagwise.bags.validation import one_of
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.

@@ -15,8 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import one_of
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import Parameter, ParameterError, name_bags, one_of
+from bagwise.bags.validation import Parameter, ParameterError, name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows

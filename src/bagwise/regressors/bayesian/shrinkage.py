@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import one_of
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
