@@ -206,6 +206,12 @@ def one_of(value, known, what: str) -> None:
         raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
 
 
+def check_options(estimator, **known) -> None:
+    """Refuse a parameter of the estimator that is none of those known: ``rule=("best", "one-se")``."""
+    for name, options in known.items():
+        one_of(getattr(estimator, name), options, name)
+
+
 def remember_columns(estimator, bags: Bags) -> None:
     """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
     number of bags.

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options, one_of
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
@@ -162,7 +162,7 @@ class NystroemMean(Embedding):
 
     def fit(self, bags, y=None) -> NystroemMean:
         bags = check_bags(bags, allow_weights=True)
-        one_of(self.units, ("spread", "label"), "units")
+        check_options(self, units=("spread", "label"))
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
@@ -346,7 +346,7 @@ class Similarity(Embedding):
 
     def fit(self, bags, y=None) -> Similarity:
         bags = check_bags(bags, allow_weights=self.pool == "mean")
-        one_of(self.pool, ("max", "mean"), "pool")
+        check_options(self, pool=("max", "mean"))
         self.spread_ = spread_of(bags.instances)
         chosen = pick_prototypes(bags.instances, self.prototypes, self.pick, random_state=self.random_state)
         self.prototypes_ = chosen / self.spread_

@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import one_thread
@@ -132,8 +132,7 @@ class LandmarkMean(Embedding):
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
-        one_of(self.placement, ("kmeans", "random", "quantiles"), "placement")
-        one_of(self.draw, ("bags", "rows"), "draw")
+        check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
         if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
             raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
         if self.placement == "quantiles" and bags.n_features != 1:

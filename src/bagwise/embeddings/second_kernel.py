@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Linear
@@ -164,8 +164,7 @@ class SecondKernel(Embedding):
 
     def _fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
         """Fit to the rows of a fitted first embedding, and return the columns."""
-        for what, known in (("distance", ("l2", "l1")), ("units", ("spread", "label"))):
-            one_of(getattr(self, what), known, what)
+        check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
         self.embedding_ = embedding

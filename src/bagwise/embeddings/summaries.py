@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import (
     segment_cumsum,
     segment_max,
@@ -201,8 +202,7 @@ class Statistics(Pool):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        if self.missing not in ("refuse", "keep"):
-            raise ValueError(f"missing must be 'refuse' or 'keep', not {self.missing!r}")
+        check_options(self, missing=("refuse", "keep"))
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
         self._check()

@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.checks import compared, one_of, within_range
+from bagwise.bags.checks import check_options, compared, one_of, within_range
 from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.resources import one_thread
@@ -148,8 +148,7 @@ class OutOfFold(BaseEstimator):
 
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
-        one_of(self.predictor, PREDICTORS, "predictor")
-        one_of(self.beyond, BEYOND, "beyond")
+        check_options(self, predictor=PREDICTORS, beyond=BEYOND)
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
@@ -312,7 +311,7 @@ class EachInstance(BaseEstimator):
             if bags.covariates is not None:
                 self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
-            one_of(self.beyond, BEYOND, "beyond")
+            check_options(self, beyond=BEYOND)
             bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
             importance = check_weights(sample_weight, bags)
             weights = instance_weights(bags, self.weighting, importance)

@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 
 ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
 
@@ -426,7 +426,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         return (X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype)
 
     def _check(self) -> None:
-        one_of(self.kernel, KERNELS, "kernel")
+        check_options(self, kernel=KERNELS)
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
             raise ValueError(f"bandwidth must be above zero, not {self.bandwidth!r}; it multiplies the median rule")
         if self.n_features < 2:

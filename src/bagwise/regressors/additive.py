@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import one_of, within_range
+from bagwise.bags.checks import check_options, within_range
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
@@ -174,7 +174,7 @@ class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
 
     def _check_choices(self) -> None:
-        one_of(self.aggregate, ("mean", "sum"), "aggregate")
+        check_options(self, aggregate=("mean", "sum"))
         blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
         if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
             raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")

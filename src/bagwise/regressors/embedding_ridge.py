@@ -16,7 +16,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
 from bagwise.bags.validation import bags_of, name_bags
@@ -133,7 +133,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def _check(self, bags) -> None:
-        one_of(self.offset, ("none", "mean", "median"), "offset")
+        check_options(self, offset=("none", "mean", "median"))
         if self.offset != "none" and bags.n_features != 1:
             raise ValueError(
                 f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"

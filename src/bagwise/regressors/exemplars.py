@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
@@ -70,8 +70,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
-        one_of(self.relevance, ("nearest", "members", "mixture"), "relevance")
-        one_of(self.choice, ("validation", "training"), "choice")
+        check_options(self, relevance=("nearest", "members", "mixture"), choice=("validation", "training"))
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
@@ -203,7 +202,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
-        one_of(self.new_bags, ("learned", "uniform"), "new_bags")
+        check_options(self, new_bags=("learned", "uniform"))
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)

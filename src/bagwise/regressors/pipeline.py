@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
-from bagwise.bags.checks import compared, one_of, remember_profile
+from bagwise.bags.checks import check_options, compared, remember_profile
 from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
 from bagwise.bags.validation import ParameterError, counted, name_bags, unmask
@@ -225,7 +225,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         self.statistic = statistic
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
-        one_of(self.statistic, ("mean", "median"), "statistic")
+        check_options(self, statistic=("mean", "median"))
         bags, _ = check_fit(bags, y, allow_weights=True)
         check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
         if bags.n_features != 1:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.bags.folds import numbered, row_units
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
@@ -162,9 +162,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
     def _check(self) -> np.ndarray:
-        one_of(self.scaling, ("n", "none"), "scaling")
-        one_of(self.rule, ("best", "one-se"), "rule")
-        one_of(self.kernel, ("linear", "precomputed"), "kernel")
+        check_options(self, scaling=("n", "none"), rule=("best", "one-se"), kernel=("linear", "precomputed"))
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import one_of
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.bags.validation import Parameter, ParameterError, name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
@@ -314,8 +314,7 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     # What is accepted ------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        one_of(self.aggregate, ("mean", "sum"), "aggregate")
-        one_of(self.likelihood, ("gaussian", *LIKELIHOODS), "likelihood")
+        check_options(self, aggregate=("mean", "sum"), likelihood=("gaussian", *LIKELIHOODS))
 
     @property
     def counts_exposure(self) -> bool:
