@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from scipy.optimize import nnls
@@ -82,7 +83,6 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
-        self._check(bags)
         embedding = self.embedding_for({})
         fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
         return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
@@ -273,10 +273,6 @@ def root_weights(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
-def _is_additive(self) -> bool:
-    return self.additive_
-
-
 class PredictionBlend(RegressorMixin, _BaseComposition):
     r"""Read the instance predictions of several learners in several ways, and blend what they say.
 
@@ -370,13 +366,13 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
     def additive_(self) -> bool:
         return all(model.additive_ for model in self.readings_.values())
 
-    @available_if(_is_additive)
+    @available_if(attrgetter("additive_"))
     def predict_instances(self, bags) -> np.ndarray:
         """What a bag of the instance alone is predicted to be, for every instance."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return self._blended("predict_instances", bags, np.zeros(bags.n_instances))
 
-    @available_if(_is_additive)
+    @available_if(attrgetter("additive_"))
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its share in the bag times what it alone is predicted."""
         return self.predict_instances(bags) * bags.shares()

@@ -202,10 +202,6 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-def _is_mean(self) -> bool:
-    return self.statistic == "mean"
-
-
 class PoolPredictions(RegressorMixin, BaseEstimator):
     """ŷ = mean (or median) of the instance predictions of the bag, by their weights if any; nothing is learned.
 
@@ -246,15 +242,11 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
             return bags.shares()
         return segment_median_shares(bags.instances[:, 0].astype(np.float64), bags.shares(), bags.offsets)
 
-    @available_if(_is_mean)
+    @available_if(lambda self: self.statistic == "mean")
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to the mean: its share in the bag, times its prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64)
-
-
-def _has_intervals(self) -> bool:
-    return hasattr(self.estimator, "predict_interval")
 
 
 class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
@@ -311,7 +303,7 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return np.column_stack([model.predict(bags) for model in self.estimators_])
 
-    @available_if(_has_intervals)
+    @available_if(lambda self: hasattr(self.estimator, "predict_interval"))
     def predict_interval(self, bags, *, level: float | None = None) -> np.ndarray:
         """Lower and upper ends, of shape (bags, targets, 2)."""
         check_is_fitted(self)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -100,7 +99,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
             residuals = _left_out(path, penalties * scale, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
-        best = self._choose(penalties, errors, partial(_gaps, (w * residuals**2)[:, w > 0]))
+        squares = (w * residuals**2)[:, w > 0]
+
+        def gaps(best: int) -> tuple[np.ndarray, np.ndarray]:
+            """By how much squares are larger than those of the best penalty, on average; the standard error of it."""
+            gap = squares - squares[best]
+            return gap.mean(axis=1), gap.std(axis=1) / np.sqrt(gap.shape[1])
+
+        best = self._choose(penalties, errors, gaps)
         self._keep(path, penalties, scale, errors, best)
         self.residuals_ = alone[best]
         out = w == 0  # the fit is the one without them
@@ -172,12 +178,6 @@ class RidgePath(RegressorMixin, BaseEstimator):
 def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
     # A dot product per row: BLAS may round a row differently in different company.
     return np.einsum("ij,j->i", Z, coef) + intercept
-
-
-def _gaps(squares: np.ndarray, best: int) -> tuple[np.ndarray, np.ndarray]:
-    """By how much squares are larger than those of the best penalty, on average, and the standard error of it."""
-    gaps = squares - squares[best]
-    return gaps.mean(axis=1), gaps.std(axis=1) / np.sqrt(gaps.shape[1])
 
 
 class _Linear:
