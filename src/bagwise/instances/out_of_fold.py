@@ -351,16 +351,11 @@ def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarr
     That is the weight of its bag times its share in the bag ("bag"), or times its own weight ("instance").
     """
     one_of(weighting, WEIGHTINGS, "weighting")
-    if bags.weights is not None:
-        weights = bags.shares() if weighting == "bag" else bags.weights / bags.weights.max()
-        weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
-        return weights / weights.mean()
-    per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / bags.sizes
-    if sample_weight is not None:
-        per_instance = per_instance * sample_weight
-    if (per_instance == per_instance[0]).all():
+    own = np.ones(bags.n_instances) if bags.weights is None else bags.weights / bags.weights.max()
+    weights = bags.shares() if weighting == "bag" else own
+    weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
+    if bags.weights is None and (weights == weights[0]).all():
         return None
-    weights = bags.expand(per_instance)
     return weights / weights.mean()
 
 
