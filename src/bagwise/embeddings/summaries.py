@@ -1,5 +1,7 @@
 """What every embedding has (`Embedding`), and the plainest ones: summary statistics of a bag as its row.
 
+`CovariatesBeside` puts the covariates of bags beside the rows of any embedding.
+
 `Pool` and `Statistics` hold moments, extremes and quantiles of every feature.
 `QuantileRows` and `SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the Wasserstein
 distance of the bags.
@@ -8,6 +10,7 @@ distance of the bags.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +60,52 @@ class Embedding(BaseEstimator):
         """``transform(bags) @ coef``: what a linear head asks for. Where it takes no rows, an embedding says so."""
         # A dot product per row: BLAS may round a row differently in different company.
         return np.einsum("ij,j->i", self.transform(bags), coef)
+
+
+@dataclass(frozen=True)
+class CovariatesBeside:
+    r"""Covariates c standardised over the training bags and multiplied by one factor a, beside the embedding's rows.
+
+    Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
+    covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
+    the rows, a² Σ var(c) = Σ var(z), so that one penalty serves both.
+
+    Attributes
+    ----------
+    mean, scale : of every covariate; the scale of a constant one is infinite, so that it stays out
+    factor : a
+    training : scaled covariates of the training bags, for a Gram matrix; else None
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    factor: float
+    training: np.ndarray | None
+
+    @classmethod
+    def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
+        spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
+        largest = np.abs(covariates).max(axis=0)
+        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
+        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
+
+    @classmethod
+    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
+        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
+        varies = deviation > 1e-12 * largest
+        factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
+        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
+
+    def join(self, rows: np.ndarray, covariates) -> np.ndarray:
+        """Rows of the embedding, with the covariates of the same bags."""
+        scaled = self._scaled(covariates)
+        if self.training is None:
+            return np.hstack([rows, scaled])
+        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        return rows + np.einsum("ij,kj->ik", scaled, self.training)
+
+    def _scaled(self, covariates: np.ndarray) -> np.ndarray:
+        return self.factor * (covariates - self.mean) / self.scale
 
 
 POOLED = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")

@@ -386,8 +386,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
-        mean, deviation, largest = column_moments(X, sample_weight)
-        return self._fit(mean, scale_of(deviation, largest), X[sample_rows(X, *self.sampling())])
+        return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
         """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
@@ -573,8 +572,8 @@ def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 
-def column_moments(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and largest absolute value of every column, in two passes over row blocks."""
+def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, in two passes over row blocks; exactly 1 for a constant column."""
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
     if weight is None:
@@ -584,7 +583,7 @@ def column_moments(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.
         share = weight / weight.sum()
         mean = origin + sum(share[rows] @ (X[rows] - origin) for rows in blocks)
         variance = sum(share[rows] @ (X[rows] - mean) ** 2 for rows in blocks)
-    return mean, np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
+    return mean, scale_of(np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0))))
 
 
 def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.embeddings.second_kernel import CovariatesBeside
+from bagwise.embeddings.summaries import CovariatesBeside
 from bagwise.out_of_core.passes import Passes
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds

@@ -20,8 +20,7 @@ from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
-from bagwise.embeddings.second_kernel import CovariatesBeside
-from bagwise.embeddings.summaries import POWERS, shape
+from bagwise.embeddings.summaries import POWERS, CovariatesBeside, shape
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design

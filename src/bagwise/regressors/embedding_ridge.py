@@ -22,8 +22,7 @@ from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
 from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
-from bagwise.embeddings.second_kernel import CovariatesBeside
-from bagwise.embeddings.summaries import Embedding
+from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
