@@ -85,7 +85,7 @@ class Bags:
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
 
-    __slots__ = tuple(__annotations__)
+    __slots__ = tuple(__annotations__)  # those above
 
     def __init__(
         self,

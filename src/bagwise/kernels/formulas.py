@@ -94,7 +94,7 @@ class InverseMultiquadric(Kernel):
     """
 
     def _of_squared_distance(self, d2):
-        return 1.0 / _sqrt(d2 + self.bandwidth**2)
+        return 1.0 / (d2 + self.bandwidth**2) ** 0.5
 
 
 class RationalQuadratic(Kernel):
@@ -176,7 +176,7 @@ class Exponential(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        return _exp(_sqrt(d2) * (-0.5 / self.bandwidth**2))
+        return _exp(d2**0.5 * (-0.5 / self.bandwidth**2))
 
 
 class Matern32(Kernel):
@@ -196,7 +196,7 @@ class Matern32(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = _sqrt(3.0 * d2) / self.bandwidth
+        s = (3.0 * d2) ** 0.5 / self.bandwidth
         return (1.0 + s) * _exp(-s)
 
 
@@ -217,7 +217,7 @@ class Matern52(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = _sqrt(5.0 * d2) / self.bandwidth
+        s = (5.0 * d2) ** 0.5 / self.bandwidth
         return (1.0 + s + s * s / 3.0) * _exp(-s)
 
 
@@ -336,10 +336,6 @@ def _is_tensor(A) -> bool:
 
 def _exp(a):
     return a.exp() if _is_tensor(a) else np.exp(a)
-
-
-def _sqrt(a):
-    return a.sqrt() if _is_tensor(a) else np.sqrt(a)
 
 
 def _columns(A) -> np.ndarray:
