@@ -99,7 +99,7 @@ class SecondKernel(Embedding):
     def fit_transform(self, bags, y=None) -> np.ndarray:
         bags = check_bags(bags, allow_weights=True, apart=True)
         embedding = clone(NystroemMean() if self.embedding is None else self.embedding)
-        return self._fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
+        return self.fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
 
     def fit_grid(self, bags, y, settings):
         """As `Embedding.fit_grid`; neighbouring settings that differ in the second kernel alone share the rows."""
@@ -111,10 +111,11 @@ class SecondKernel(Embedding):
             if embedding is None or own != first:
                 first, embedding = own, clone(NystroemMean() if fitted.embedding is None else fitted.embedding)
                 rows = embedding.fit_transform(bags.without_covariates(), y)
-            yield setting, fitted, fitted._fit_rows(bags, embedding, rows)
+            yield setting, fitted, fitted.fit_rows(bags, embedding, rows)
 
-    def _fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit to the rows of a fitted first embedding, and return the columns."""
+    def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
+        """Fit to the rows that a fitted first embedding has for the bags, of which only the covariates count then, and
+        return the columns."""
         check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
@@ -138,6 +139,10 @@ class SecondKernel(Embedding):
             norms = self.embedding_.squared_norms(bags.without_covariates())
             beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
         return self._columns_of(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
+
+    def columns_of(self, bags: Bags, rows: np.ndarray) -> np.ndarray:
+        """As `transform`, of bags whose rows in the first embedding are known; it has no pairs of instances."""
+        return self._columns_of(self._in_units(self._joined(rows, bags)))
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)

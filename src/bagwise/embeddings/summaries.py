@@ -288,8 +288,12 @@ class Statistics(Pool):
         return rows[:, self.varies_]
 
     def transform(self, bags) -> np.ndarray:
+        return self.all_columns(bags)[:, self.varies_]
+
+    def all_columns(self, bags) -> np.ndarray:
+        """As `transform`, with the columns that did not vary in training."""
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
-        return self._rows(check_bags(bags, fitted=self, **options))[:, self.varies_]
+        return self._rows(check_bags(bags, fitted=self, **options))
 
     def _rows(self, bags) -> np.ndarray:
         levels = getattr(self, "levels_", None)  # not in files of an earlier version
