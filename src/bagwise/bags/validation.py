@@ -260,7 +260,7 @@ def _in(marked: np.ndarray, names) -> str:
     if names is None:
         return ""
     first = int(marked[marked.any(axis=1).argmax()].argmax())
-    return f" in column {str(names[first])!r}{and_others(np.count_nonzero(marked.any(axis=0)) - 1)}"
+    return f" in column {str(names[first])!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
