@@ -206,6 +206,13 @@ def one_of(value, known, what: str) -> None:
         raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
 
 
+def whole_number(value, what: str, *, least: int = 1) -> None:
+    """Refuse what is no whole number, or a smaller one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        wanted = "above zero" if least == 1 else f"of at least {least}"
+        raise ValueError(f"{what} must be a whole number {wanted}, not {value!r}")
+
+
 def check_options(estimator, **known) -> None:
     """Refuse a parameter of the estimator that is none of those known: ``rule=("best", "one-se")``."""
     for name, options in known.items():

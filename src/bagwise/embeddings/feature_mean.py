@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import check_options, one_of
+from bagwise.bags.checks import check_options, one_of, whole_number
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
@@ -38,8 +38,7 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     True
     """
     one_of(pick, ("random", "k-means"), "pick")
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"the number of prototypes must be a whole number above zero, not {n!r}")
+    whole_number(n, "the number of prototypes")
     with np.errstate(over="ignore"):
         rounded = rows.astype(np.float32)  # the last digits depend on the order of earlier sums; the pick must not
     distinct = rows[np.unique(row_keys(rounded, random_state), return_index=True)[1]]

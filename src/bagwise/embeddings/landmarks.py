@@ -7,7 +7,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import check_options
+from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import one_thread
@@ -133,8 +133,7 @@ class LandmarkMean(Embedding):
 
     def _check(self, bags: Bags) -> None:
         check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
-        if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
-            raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
+        whole_number(self.landmarks, "landmarks")
         if self.placement == "quantiles" and bags.n_features != 1:
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
 

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
-from bagwise.bags.checks import check_options
+from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import (
     segment_cumsum,
     segment_max,
@@ -382,7 +382,7 @@ class QuantileRows(Embedding):
 
     def fit(self, bags, y=None) -> QuantileRows:
         bags = check_bags(bags, allow_weights=True)
-        _check_count(self.n, "n")
+        whole_number(self.n, "n")
         if bags.n_features != 1:
             raise ValueError(f"QuantileRows is for one feature, not {bags.n_features}; use SlicedQuantiles")
         remember_columns(self, bags)
@@ -430,8 +430,8 @@ class SlicedQuantiles(Embedding):
 
     def fit(self, bags, y=None) -> SlicedQuantiles:
         bags = check_bags(bags, allow_weights=True)
-        _check_count(self.directions, "directions")
-        _check_count(self.quantiles, "quantiles")
+        whole_number(self.directions, "directions")
+        whole_number(self.quantiles, "quantiles")
         draws = np.random.default_rng(self.random_state).normal(size=(self.directions, bags.n_features)).T
         draws = np.ones((1, 1)) if bags.n_features == 1 else draws
         self.directions_ = draws / np.sqrt((draws**2).sum(axis=0))
@@ -472,8 +472,3 @@ def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
         at = -(-(2 * np.arange(n) + 1) * size // (2 * n)) - 1
         out[which] = ordered[:, :, at].swapaxes(0, 1)
     return out
-
-
-def _check_count(value, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number above zero, not {value!r}")
