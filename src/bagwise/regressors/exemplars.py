@@ -112,17 +112,13 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
             # log P(c | x), normalised inside the bag: no underflow, so never 0 / 0.
             return segment_softmax(_log_posterior(self.mixture_, bags.instances)[:, cluster], bags.offsets)
         if self.relevance == "nearest":
-            near = -_distances(bags.instances, self.centres_[[cluster]])[:, 0]
+            near = -squared_distances(bags.instances, self.centres_[[cluster]])[:, 0]
             marked = (near == bags.expand(segment_max(near, bags.offsets))).astype(np.float64)
         else:
-            marked = (_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
+            marked = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
         total = segment_sum(marked, bags.offsets)
         empty = bags.expand(total == 0)
         return np.where(empty, 1.0, marked) / bags.expand(np.where(total == 0, bags.sizes, total))
-
-
-def _distances(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return squared_distances(X.astype(np.float64), centres)
 
 
 def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
