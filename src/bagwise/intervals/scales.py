@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import QuantileRegressor
 
 from bagwise.bags import Bags, check_bags, remember_columns
@@ -161,20 +161,12 @@ def model_std(models, bags: Bags) -> ModelStd:
     return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
 
 
-def without_folds(scale, bags: Bags, residuals: np.ndarray, fold: np.ndarray) -> Fitted:
-    """A scale per fold, fitted on the held-out residuals of the bags outside it."""
-    part = fold % MOST_SCALES
-    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-    return Fitted(tuple(clone(scale).fit(bags[rows], residuals[rows]) for rows in outside))
-
-
-def within_training(scale, method, bags: Bags, y, weights, *, random_state, n_jobs) -> Fitted:
-    """One scale, fitted on residuals held out within the training part of a split: the others are never looked at."""
+def held_out_within(method, bags: Bags, y, weights, *, random_state, n_jobs) -> np.ndarray:
+    """Predictions of bags by models without their fold, within the training part of a split."""
     from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
     fold = few_folds(bags, INNER_FOLDS, random_state)
-    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
-    return Fitted((clone(scale).fit(bags, y - models.held_out(bags, fold)),))
+    return fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
 
 
 MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
@@ -324,23 +316,7 @@ class FoldQuantiles:
         return bounds.mean(axis=-1), np.maximum((bounds[..., 1] - bounds[..., 0]) / 2, self.smallest)
 
 
-def quantiles_without_folds(level: float, bags: Bags, residuals, held_out, fold: np.ndarray) -> FoldQuantiles:
-    """Quantiles per fold, fitted on the held-out residuals of the bags outside it."""
-    part = fold % MOST_SCALES
-    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-    fitted = [BagQuantiles(level=level).fit(bags[rows], residuals[rows], held_out[rows]) for rows in outside]
-    return _with_smallest(fitted, bags, held_out)
-
-
-def quantiles_within_training(level: float, method, bags: Bags, y, weights, *, random_state, n_jobs) -> FoldQuantiles:
-    """One pair, fitted on residuals held out within the training part of a split: the others are never looked at."""
-    from bagwise.regressors.bayesian.evidence_ridge import few_folds
-
-    fold = few_folds(bags, INNER_FOLDS, random_state)
-    held_out = fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
-    return _with_smallest([BagQuantiles(level=level).fit(bags, y - held_out, held_out)], bags, held_out)
-
-
-def _with_smallest(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
+def fold_quantiles(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
+    """The quantiles of every fold, and the least width between them, from the training bags."""
     width = float(np.median([np.ptp(one.predict(bags, held_out), axis=1) for one in fitted]))
     return FoldQuantiles(tuple(fitted), SMALLEST_WIDTH * width if width > 0 else 1.0)
