@@ -53,11 +53,6 @@ def placed(needed: bool) -> Iterator[None]:
         raise
 
 
-# Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
-ONE |= {"contributions": "contribution", "effects": "effect"}
-
-
 def predict(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
@@ -263,16 +258,16 @@ def _parts(model) -> tuple[list, dict[str, list[str]]]:
 
 def explained(model, bags) -> dict[str, np.ndarray]:
     """A row per instance, with what each has to do with the prediction; of several targets, with each in turn."""
-    import bagwise as bw
+    from bagwise.explanations.explanation import SINGULAR, explain
 
-    if bags.id_name in ONE.values():  # a column of this table is called so
+    if bags.id_name in SINGULAR.values():  # a column of this table is called so
         bags = bags._with(id_name=None)
-    if not hasattr(model, "target_names_"):
-        return {ONE.get(name, name): column for name, column in bw.explain(model, bags).as_dict().items()}
+    several = hasattr(model, "target_names_")
+    models = zip((f"{name}_" for name in model.target_names_), model.estimators_, strict=True) if several else []
     rows: dict[str, np.ndarray] = {}
-    for target, one in zip(model.target_names_, model.estimators_, strict=True):
-        found = bw.explain(one, bags).as_dict()
-        rows |= {f"{target}_{ONE[name]}" if name in ONE else name: column for name, column in found.items()}
+    for prefix, one in models if several else [("", model)]:
+        found = explain(one, bags).as_dict()
+        rows |= {prefix + SINGULAR[name] if name in SINGULAR else name: column for name, column in found.items()}
     return rows
 
 

@@ -112,6 +112,9 @@ def _members(model) -> list[tuple]:
     return list(zip(model.estimators_, weights[kept] / weights[kept].sum(), strict=True))
 
 
+# What the numbers of one instance are called.
+SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+SINGULAR |= {"contributions": "contribution", "effects": "effect"}
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
 COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")

@@ -16,7 +16,7 @@ from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
-from bagwise.explanations.explanation import function_on_grid, instance_values, unwrapped
+from bagwise.explanations.explanation import SINGULAR, function_on_grid, instance_values, unwrapped
 from bagwise.io import load
 from bagwise.io.table_files import find_files
 from bagwise.io.table_output import (
@@ -206,13 +206,7 @@ FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features t
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
 MOST_SECONDS = 15.0  # for all of those bags, estimated from the first of them, about SOME_SECONDS
 SOME_SECONDS = 0.5
-
-NAMES = {
-    "instance_predictions": "prediction",
-    "contributions": "contribution",
-    "weights": "weight",
-    "effects": "effect",
-}
+SHOWN = {*SINGULAR} - {"instance_std"}
 
 
 def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
@@ -233,7 +227,7 @@ def explain_bags(model, bags: Bags) -> dict:
     the others.
     """
     kept, explanation = _explained(model, bags)
-    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in NAMES}
+    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in SHOWN}
     carried = {
         name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
     }
@@ -262,7 +256,7 @@ def explain_bags(model, bags: Bags) -> dict:
         )
     return {
         "kind": explanation.kind,
-        "columns": [NAMES[name] for name in columns],
+        "columns": [SINGULAR[name] for name in columns],
         "kept": [shortened(str(name), 100) for name in carried],
         "features": [names[j] for j in features],
         "n_features": bags.n_features,
