@@ -9,7 +9,7 @@ from bagwise import testing
 from bagwise.bags.segments import segment_mean
 from bagwise.embeddings import FeatureMean, KernelMean, NystroemMean, Pool, Statistics
 from bagwise.embeddings.feature_mean import pick_prototypes
-from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
+from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
 from bagwise.testing import zoo
 
 ZOO = zoo(n_features=3)
@@ -132,7 +132,7 @@ def test_refusals():
         NystroemMean(units="metres").fit(bags)
     with pytest.raises(ValueError, match="not positive definite and has no feature map"):
         NystroemMean(k.PrintedInverse(1.0)).fit(bags)
-    with pytest.raises(ValueError, match="pick must be one of 'random', 'k-means', not 'best'"):
+    with pytest.raises(ValueError, match="pick must be 'random' or 'k-means', not 'best'"):
         NystroemMean(pick="best").fit(bags)
     with pytest.raises(ValueError, match="number of prototypes must be a whole number above zero, not 0"):
         NystroemMean(landmarks=0).fit(bags)

@@ -145,7 +145,7 @@ def test_refusals():
         KernelMean(k.Gaussian(1e-4), map="chebyshev").fit(bags)
     with pytest.raises(ValueError, match="one feature and a smooth kernel"):
         KernelMean(k.Matern32(), map="chebyshev").fit(bags)
-    with pytest.raises(ValueError, match="units must be one of 'spread', 'label'"):
+    with pytest.raises(ValueError, match="units must be 'spread' or 'label'"):
         KernelMean(units="metres").fit(bags)
     with pytest.raises(ValueError, match="fitted on 1"):
         KernelMean().fit(bags).transform(zoo(n_features=2)["ragged"])

@@ -14,7 +14,7 @@ from bagwise.evaluation.plan import as_entries, make_plan, on_device, run_cell
 from bagwise.evaluation.splits import make_splits
 from bagwise.instances import NetworkRegressor, OutOfFold
 from bagwise.instances.networks import estimator as network_devices
-from bagwise.instances.networks.ensemble import train_networks
+from bagwise.instances.networks.cpu import train_networks
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
 from bagwise.testing.contract_checks import sample
@@ -204,7 +204,7 @@ def test_a_device_is_given_to_every_part_that_has_one(device, monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     with pytest.raises(ValueError, match="torch sees no GPU here; use device='cpu', or 'auto'"):
         evaluate(BAGS, Y, "aggregated", device="cuda")
     with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' .* not 'tpu'"):

@@ -150,7 +150,7 @@ class Messages:
         """What is being done, and how far a pass over a table is, as a context; it gives what is told the steps."""
         if not self.is_live:
             return nullcontext()
-        from bagwise.out_of_core.pass_progress import PassDisplay
+        from bagwise.out_of_core.passes import PassDisplay
 
         return PassDisplay(activity, console=self.console)
 

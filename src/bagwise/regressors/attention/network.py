@@ -16,9 +16,9 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
-from bagwise.execution.threads import Shared
+from bagwise.execution.resources import Shared
 from bagwise.first_use import once
-from bagwise.instances.networks.ensemble import announced
+from bagwise.instances.networks.cpu import announced
 from bagwise.regressors.attention.attention_regressor import Recipe
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 
