@@ -263,7 +263,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             bags, y, weights = some_of(train, bags, y, weights)
             how = {"random_state": self.random_state, "n_jobs": self.n_jobs}
             held_out = held_out_within(method, bags, y, weights, **how)
-            residuals, outside = y - held_out, [slice(None)]
+            residuals, outside = y - held_out, [np.arange(len(y))]
         else:
             held_out, residuals, part = found.held_out, self.residuals_, found.fold % MOST_SCALES
             outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]

@@ -341,7 +341,7 @@ class Pixels:
 
     values: np.ndarray
     shares: np.ndarray
-    places: np.ndarray | None
+    places: np.ndarray
     reason: str  # why there are none, if so
 
 
@@ -350,15 +350,16 @@ def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coo
 
     They are pixels inside, not hidden, with values as ``missing`` wants them. The grid is a `Stack` or a `Grid`.
     """
-    reason, n_inside = no_shape(polygon), 0
+    reason = no_shape(polygon)
     none = np.empty((0, len(grid.names)), grid.dtype), np.empty(0, dtype=bool), np.empty((0, 3 if coordinates else 0))
     parts = {label: [none] for label in wanted}
     for window in () if reason or not parts else strips(polygon, grid):
         shares = shares_of(polygon, window, grid.transform, all_touched, weighted)
-        inside, reason = shares > 0, "holding no pixel centre"
+        inside = shares > 0
         if not inside.any():
+            reason = reason or "holding no pixel centre"
             continue
-        n_inside += np.count_nonzero(inside)
+        reason = grid.without
         values, shown = grid.read(window, inside)
         middles = centres(window, inside, grid.transform) if coordinates else np.empty((len(shown), 0))
         for step, label in enumerate(grid.label_of_step):
@@ -368,9 +369,11 @@ def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coo
                 if coordinates:
                     places = np.column_stack([places, np.full(len(places), step)])
                 parts[label].append((values[step][valid], shares[inside][valid], places))
-    reason = grid.without if n_inside else reason or f"outside the {grid.what}"
-    joined = (map(np.concatenate, zip(*some, strict=True)) for some in parts.values())
-    return [Pixels(*arrays, reason) for arrays in joined]
+    read = []
+    for some in parts.values():
+        values, shares, places = (np.concatenate(arrays) for arrays in zip(*some, strict=True))
+        read.append(Pixels(values, shares, places, reason or f"outside the {grid.what}"))
+    return read
 
 
 def no_shape(polygon) -> str:
@@ -482,7 +485,8 @@ def from_raster(
         for polygon in zones.polygons:
             (pixels,) = read_zone(polygon, stack, coordinates=coordinates, **options)
             if coordinates:
-                pixels = replace(pixels, values=np.column_stack([pixels.values, pixels.places[:, :2]]), places=None)
+                values = np.column_stack([pixels.values, pixels.places[:, :2]])
+                pixels = replace(pixels, values=values, places=np.empty(0))
             read.append(pixels)
         names = [*stack.names, "x", "y"] if coordinates else stack.names
     kept = settle_empty(read, zones.known.ids, empty)
