@@ -126,8 +126,8 @@ def predict(
             o.refuse_options(context, *in_memory)
             with o.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
-                shown = {"level": level, "shown": as_json}
-                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **shown)
+                more = {"level": level, "shown": as_json}
+                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **more)
         else:
             o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
