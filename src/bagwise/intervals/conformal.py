@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -284,7 +283,10 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if refusal is not None:
             raise ValueError(refusal)
         scores = SortedScores(self.scores_, self.fold_, self.shares_)
-        bounds = np.concatenate([self._bounds(part, scores, level) for part in self._parts(bags)])
+        # Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags.
+        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
+        parts = (bags[start : start + step] for start in range(0, len(bags), step))
+        bounds = np.concatenate([self._bounds(part, scores, level) for part in parts])
         return around(self.method_.predict(bags), bounds)
 
     def predict_distribution(self, bags) -> PredictiveDistribution:
@@ -338,11 +340,6 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             lower, upper = np.moveaxis(self.quantiles_.predict_folds(bags, centre), -1, 0)
             return plus_interval(lower, upper, Constant().predict_folds(bags), scores, level)
         return plus_interval(centre, centre, self.scale_.predict_folds(bags), scores, level)
-
-    def _parts(self, bags) -> Iterator:
-        """Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags."""
-        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
-        return (bags[start : start + step] for start in range(0, len(bags), step))
 
     def refusal(self, level: float) -> str | None:
         """Why there are no intervals of this level; None if there are."""

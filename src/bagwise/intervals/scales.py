@@ -104,11 +104,7 @@ class BagScale(BaseEstimator):
         varies = self.variance_ > 0
         if not varies.any():
             return np.zeros(len(bags))
-        rows = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
-        rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
-        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
-        variance = square - mean**2
-        return np.maximum(variance, 0.0).mean(axis=1)
+        return _within(bags, self.mean_, self.variance_)[1][:, varies].mean(axis=1)
 
 
 def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -119,6 +115,16 @@ def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndar
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, instances, 0.0).sum(axis=0, dtype=np.float64) / count
     return mean, (np.where(known, instances - mean, 0.0) ** 2).sum(axis=0) / count
+
+
+def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance inside every bag of every feature, standardised; 0 for a feature that never varies."""
+    varies = variance > 0
+    rows = np.zeros(bags.instances.shape)
+    rows[:, varies] = (bags.instances[:, varies] - mean[varies]) / np.sqrt(variance[varies])
+    rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
+    means, squares = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
+    return means, np.maximum(squares - means**2, 0.0)
 
 
 MOST_SCALES = 10  # fitted; with more folds than that, several share one
@@ -267,13 +273,8 @@ class BagQuantiles(BaseEstimator):
 
     def _describe(self, bags: Bags, errors: np.ndarray | None = None) -> np.ndarray:
         """1/√size, spread, covariates, and means of features: those chosen by the errors now, or when it was fitted."""
-        sizes, varies = bags.effective_sizes(), self.variance_ > 0
-        rows = np.zeros(bags.instances.shape)
-        rows[:, varies] = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
-        rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
-        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0).mean(axis=1))
-        own = [1.0 / np.sqrt(sizes), spread]
+        mean, variance = _within(bags, self.mean_, self.variance_)
+        own = [1.0 / np.sqrt(bags.effective_sizes()), np.sqrt(variance.mean(axis=1))]
         if bags.covariates is not None:
             known = np.asarray(bags.covariates, dtype=np.float64)
             if errors is not None:
