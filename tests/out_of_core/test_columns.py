@@ -19,7 +19,7 @@ def pieces(X, seed):
 
 def test_mean_and_scatter_are_those_of_all_rows():
     for seed in range(5):
-        found = ColumnSums.merged(map(ColumnSums.of, pieces(X, seed)))
+        found = reduce(ColumnSums.merge, map(ColumnSums.of, pieces(X, seed)))
         assert found.n == 500
         assert_allclose(found.mean, X.mean(axis=0), rtol=1e-14)
         assert_allclose(found.variance, X.var(axis=0), rtol=1e-9, atol=1e-30)
@@ -27,7 +27,7 @@ def test_mean_and_scatter_are_those_of_all_rows():
 
 
 def test_a_column_that_never_varies_has_no_scatter_at_all():
-    found = ColumnSums.merged(map(ColumnSums.of, pieces(X, 0)))
+    found = reduce(ColumnSums.merge, map(ColumnSums.of, pieces(X, 0)))
     assert found.scatter[3] == 0.0 and found.mean[3] == 0.1
 
 

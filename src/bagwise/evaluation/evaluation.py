@@ -423,14 +423,13 @@ def _repeat(scan, entries, n_folds: int, seed: int, repeat: int, executor, facts
         if fold_seed(model) not in (seed, 0):
             raise ValueError(f"{label} has a random_state of its own; give it {seed}, that of the folds, or None")
     with Passes(scan, executor, seed=seed) as passes:
-        found = survey(passes, *dict.fromkeys(one for model in models.values() for one in samplings(model)))
+        found = survey(passes, *samplings(*models.values()))
         folds = Folds(passes, found, n_folds, clipped=False)
         facts |= {"bags": found.n_bags, "instances": found.columns.n, "features": len(found.names)}
         facts |= {"id_name": scan.bag, "target_name": scan.target}
         for number, (label, model) in enumerate(models.items()):
             started, held_out = time.perf_counter(), HeldOut(passes, folds, f"held-{number}")
             fit_surveyed(model, passes, found, held_out)
-            held_out.finish()
             seconds = (time.perf_counter() - started) / folds.n
             for k, own in error_sums(passes, [held_out.column]).items():
                 scores = _scores(own.n, float(own.products[0, 0]), float(own.absolute[0]), folds.y[k])

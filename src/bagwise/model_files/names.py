@@ -20,6 +20,7 @@ does those of a user.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import numpy as np
@@ -130,118 +131,67 @@ _PLACES = {
     "regressors.row_regressors": ("BoostedTrees", "LassoPath"),
 }
 
-# The same, for files of format 2: the modules as they were.
+# The same, each in one text, for files of format 2: the modules as they were.
 _FORMER = {
-    "automatic.curve": ("LearningCurve=Curve",),
-    "automatic.members": ("MeanTarget",),
-    "automatic.preparing": (
-        "Components",
-        "ThinBags",
-    ),
-    "automatic.regressor": ("AutoRegressor",),
-    "automatic.routing": ("CovariateRouting=Routing",),
-    "automatic.targets": ("MonotoneTarget",),
-    "embeddings.chebyshev": ("ChebyshevInterpolant=Interpolant",),
-    "embeddings.covariates": ("CovariatesBeside",),
-    "embeddings.feature_mean": (
-        "FeatureMean",
-        "NystroemMean",
-    ),
-    "embeddings.kernel_mean": ("KernelMean",),
-    "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.phase": ("PhaseMean",),
-    "embeddings.pools": ("Pool",),
-    "embeddings.quantiles": (
-        "QuantileRows",
-        "SlicedQuantiles",
-    ),
-    "embeddings.second_kernel": ("SecondKernel",),
-    "embeddings.similarity": (
-        "MinusDistance",
-        "Similarity",
-    ),
-    "embeddings.statistics": ("Statistics",),
-    "heads.boosted_trees": ("BoostedTrees",),
-    "heads.lasso_path": ("LassoPath",),
-    "heads.ridge_path": ("RidgePath",),
-    "instances.folds": ("BagKFold",),
-    "instances.network": ("NetworkRegressor",),
-    "instances.network_ensemble": ("NetworkEnsemble",),
-    "instances.out_of_fold": (
-        "EachInstance",
-        "FoldMean",
-        "OutOfFold",
-    ),
-    "instances.random_feature_ridge": ("RandomFeatureRidge",),
-    "instances.random_features": (
-        "FourierFeatures",
-        "NystroemFeatures",
-    ),
-    "intervals.closed_form": (
-        "LeftOutRidgePath=LeavingOut",
-        "LeftOutHead",
-        "LeftOutRidge",
-        "RidgeSmoother=Smoother",
-    ),
-    "intervals.fold_scales": (
-        "ConstantScale=Constant",
-        "FittedScale=Fitted",
-        "ModelScale=ModelStd",
-    ),
-    "intervals.left_out": ("FoldModels",),
-    "intervals.regressor": ("Intervals",),
-    "intervals.scales": ("BagScale",),
-    "kernels.bandwidth": (
-        "MarginalPseudolikelihood",
-        "MedianDistance",
-    ),
-    "kernels.formulas": (
-        "Cauchy",
-        "Exponential",
-        "Gaussian",
-        "InverseMultiquadric",
-        "Linear",
-        "Matern32",
-        "Matern52",
-        "Polynomial",
-        "PrintedInverse",
-        "RationalQuadratic",
-        "Student",
-    ),
-    "regressors.attention": ("AttentionRegressor",),
-    "regressors.attention_inputs": (
-        "AttentionInputs=Inputs",
-        "AttentionScale=Scale",
-    ),
-    "regressors.attention_members": ("AttentionMember=Member",),
-    "regressors.attention_network": ("AttentionNetwork=Network",),
-    "regressors.attention_weighted": ("AttentionWeighted",),
-    "regressors.bayesian": (
-        "Evidence",
-        "EvidenceRidge",
-    ),
-    "regressors.bayesian_prime": ("BayesianPrime",),
-    "regressors.clusters": ("ClusterRegressor",),
-    "regressors.embedding_ridge": ("EmbeddingRidge",),
-    "regressors.gate": ("Gate",),
-    "regressors.mixture": ("Mixture",),
-    "regressors.pipeline": ("BagPipeline",),
-    "regressors.pool_predictions": ("PoolPredictions",),
-    "regressors.predictive": ("TargetScale",),
-    "regressors.reweighting": ("Reweighting",),
-    "regressors.salience": ("SalienceRegressor",),
-    "regressors.sampled_shrinkage": ("SampledShrinkage",),
-    "regressors.shrinkage": ("Shrinkage",),
-    "regressors.shrinkage_model": ("ShrinkageCoordinates=Coordinates",),
-    "regressors.weightings": (
-        "Primary",
-        "Pruning",
-    ),
-    "saving.stored_bags": ("Bags=make_bags",),
+    "automatic.curve": "LearningCurve=Curve",
+    "automatic.members": "MeanTarget",
+    "automatic.preparing": "Components ThinBags",
+    "automatic.regressor": "AutoRegressor",
+    "automatic.routing": "CovariateRouting=Routing",
+    "automatic.targets": "MonotoneTarget",
+    "embeddings.chebyshev": "ChebyshevInterpolant=Interpolant",
+    "embeddings.covariates": "CovariatesBeside",
+    "embeddings.feature_mean": "FeatureMean NystroemMean",
+    "embeddings.kernel_mean": "KernelMean",
+    "embeddings.landmarks": "LandmarkMean",
+    "embeddings.phase": "PhaseMean",
+    "embeddings.pools": "Pool",
+    "embeddings.quantiles": "QuantileRows SlicedQuantiles",
+    "embeddings.second_kernel": "SecondKernel",
+    "embeddings.similarity": "MinusDistance Similarity",
+    "embeddings.statistics": "Statistics",
+    "heads.boosted_trees": "BoostedTrees",
+    "heads.lasso_path": "LassoPath",
+    "heads.ridge_path": "RidgePath",
+    "instances.folds": "BagKFold",
+    "instances.network": "NetworkRegressor",
+    "instances.network_ensemble": "NetworkEnsemble",
+    "instances.out_of_fold": "EachInstance FoldMean OutOfFold",
+    "instances.random_feature_ridge": "RandomFeatureRidge",
+    "instances.random_features": "FourierFeatures NystroemFeatures",
+    "intervals.closed_form": "LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
+    "intervals.fold_scales": "ConstantScale=Constant FittedScale=Fitted ModelScale=ModelStd",
+    "intervals.left_out": "FoldModels",
+    "intervals.regressor": "Intervals",
+    "intervals.scales": "BagScale",
+    "kernels.bandwidth": "MarginalPseudolikelihood MedianDistance",
+    "kernels.formulas": "Cauchy Exponential Gaussian InverseMultiquadric Linear Matern32 "
+    "Matern52 Polynomial PrintedInverse RationalQuadratic Student",
+    "regressors.attention": "AttentionRegressor",
+    "regressors.attention_inputs": "AttentionInputs=Inputs AttentionScale=Scale",
+    "regressors.attention_members": "AttentionMember=Member",
+    "regressors.attention_network": "AttentionNetwork=Network",
+    "regressors.attention_weighted": "AttentionWeighted",
+    "regressors.bayesian": "Evidence EvidenceRidge",
+    "regressors.bayesian_prime": "BayesianPrime",
+    "regressors.clusters": "ClusterRegressor",
+    "regressors.embedding_ridge": "EmbeddingRidge",
+    "regressors.gate": "Gate",
+    "regressors.mixture": "Mixture",
+    "regressors.pipeline": "BagPipeline",
+    "regressors.pool_predictions": "PoolPredictions",
+    "regressors.predictive": "TargetScale",
+    "regressors.reweighting": "Reweighting",
+    "regressors.salience": "SalienceRegressor",
+    "regressors.sampled_shrinkage": "SampledShrinkage",
+    "regressors.shrinkage": "Shrinkage",
+    "regressors.shrinkage_model": "ShrinkageCoordinates=Coordinates",
+    "regressors.weightings": "Primary Pruning",
+    "saving.stored_bags": "Bags=make_bags",
 }
 
 
-def _table(modules: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, str]]:
+def _table(modules: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
     """Name in files -> (module, class)."""
     found = {}
     for module, names in modules.items():
@@ -253,7 +203,7 @@ def _table(modules: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, str]]:
 
 PLACES = _table(_PLACES)
 NAMES = {place: name for name, place in PLACES.items()}
-_OLD = {place: name for name, place in _table(_FORMER).items()}
+_OLD = {place: name for name, place in _table({module: names.split() for module, names in _FORMER.items()}).items()}
 
 
 def stable_name(module: str, kind: str) -> str | None:

@@ -48,10 +48,15 @@ class Block(NamedTuple):
     weight: np.ndarray | None = None
     covariates: np.ndarray | None = None
 
+    @classmethod
+    def join(cls, blocks: list[Block]) -> Block:
+        """The rows of all."""
+        columns = zip(*blocks, strict=True)
+        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
     def select(self, rows: np.ndarray) -> Block:
         """Some of the rows."""
-        parts: list[Any] = [None if part is None else part[rows] for part in self]
-        return Block(*parts)
+        return Block(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
 
 class BagValues(NamedTuple):

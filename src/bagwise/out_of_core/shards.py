@@ -314,9 +314,18 @@ class Shard:
             differ(np.concatenate(ids)[first], twice)
 
     @property
+    def hashes(self) -> np.ndarray:
+        """Of every bag, as numbers: the hash of its group (or of itself), and the first part of that of its id."""
+        return np.array(self["names"]).view(">u8").reshape(len(self), 3)[:, :2].astype(np.uint64)
+
+    @property
     def units(self) -> np.ndarray:
         """The group of every bag, or the bag itself, by number within the shard."""
         return np.unique(self["names"].astype("S8"), return_inverse=True)[1]
+
+    def deal(self, deal: Deal, column: str) -> None:
+        """Keep the fold of every bag."""
+        self.keep(column, deal.folds(self.number, self.units))
 
 
 # Folds ------------------------------------------------------------------------------------------------------------
@@ -341,9 +350,8 @@ class Deal:
         totals = sum(counts.values(), Counter())
         for size in sorted(totals, reverse=True):
             self.turns[size] = _turns(filled, size, totals[size])
-        numbers = sorted(counts)
-        before = [Counter(), *accumulate(counts[number] for number in numbers[:-1])]
-        self.before = dict(zip(numbers, before, strict=True))
+        before = [Counter(), *accumulate(counts[number] for number in sorted(counts))]
+        self.before = dict(zip(sorted(counts), before, strict=False))
 
     def folds(self, number: int, units: np.ndarray) -> np.ndarray:
         """The fold of every bag of a shard."""

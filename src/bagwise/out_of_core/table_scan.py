@@ -102,6 +102,13 @@ class Scan:
         chunks = tuple(chunk.spread() for chunk in self.chunks)
         return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
+    def columns(self) -> Bags:
+        """A bag with the columns of the scan, of zeros: what a model compares with those of its training."""
+        n, beside = len(self.feature_names), {}
+        if self.covariates:
+            beside = {"covariates": np.zeros((1, len(self.covariates))), "covariate_names": list(self.covariates)}
+        return Bags(np.zeros((1, n)), [0, 1], feature_names=list(self.feature_names), **beside)
+
     @property
     def is_filtered(self) -> bool:
         """Whether ``where`` leaves rows out: ``n_rows`` then counts some that are not read."""
