@@ -145,10 +145,8 @@ def describe_scan(scan: Scan) -> dict:
     """The data of a scan: its files by size and time, what is read of them, and how it is cut into chunks."""
     apart = ("chunks", "source", "left_out")  # how the files were named, and those that are not read, do not matter
     fields = {one.name: getattr(scan, one.name) for one in dataclasses.fields(scan) if one.name not in apart}
-    rows = [getattr(chunk, "rows", None) for chunk in scan.chunks]
-    parts = {one.part.name: one.part for one in rows if isinstance(one, FileRows)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        files = dict(zip(parts, pool.map(lambda part: part.stamp(), parts.values()), strict=True))
+        files = dict(pool.map(lambda part: (part.name, part.stamp()), scan.files.values()))
     layouts = {id(chunk.layout): chunk.layout for chunk in scan.chunks if hasattr(chunk, "layout")}
     read = describe([fields, *layouts.values()])
     return {"files": files, "read": digest(read), "chunks": digest(*map(_describe_chunk, scan.chunks))}

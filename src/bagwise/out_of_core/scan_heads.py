@@ -52,10 +52,12 @@ def _row_sums(shard: Shard, rows: Rows) -> RowSums:
 
 
 def _fold_row_sums(shard: Shard, rows: Rows, column: str) -> dict[int, RowSums]:
-    fold, parts = np.asarray(shard[column]), rows(shard)
-    return {
-        k: RowSums.of(*(None if part is None else part[fold == k] for part in parts)) for k in np.unique(fold).tolist()
-    }
+    fold, found = np.asarray(shard[column]), {}
+    Z, y, w = rows(shard)
+    for k in np.unique(fold).tolist():
+        own = fold == k
+        found[k] = RowSums.of(Z[own], y[own], None if w is None else w[own])
+    return found
 
 
 def without_each(parts: dict[int, Any]) -> dict[int, Any]:

@@ -248,37 +248,33 @@ class Shard:
         low, (start, stop) = self._index[0, position], self._index[1, position : position + 2]
         return int(low), int(start), int(stop)
 
-    def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """For every chunk that has some of the bags: its number, which they are, and the rows it left."""
+    def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """For every chunk that has some of the bags: its number, which they are, those met before, the rows it left."""
+        met = np.zeros(len(self), dtype=bool)
         for position, chunk in enumerate(self.shards.chunks):
             _, start, stop = self.place(position)
             if start < stop:
-                yield chunk, self.at[start:stop], self._of_chunk(chunk, name)
+                own = self.at[start:stop]
+                yield chunk, own, met[own], self._of_chunk(chunk, name)
+                met[own] = True
 
     def gather(self, name: str, add: np.ufunc = np.add) -> np.ndarray:
         """What the chunks left, added up for every bag."""
         total: np.ndarray | None = None
-        met = np.zeros(len(self), dtype=bool)
-        for _, own, rows in self.pieces(name):
-            if total is None:
-                total = np.empty((len(self), *rows.shape[1:]), rows.dtype)
-            old = met[own]
+        for _, own, old, rows in self.pieces(name):
+            total = np.empty((len(self), *rows.shape[1:]), rows.dtype) if total is None else total
             total[own[old]] = add(total[own[old]], rows[old])
             total[own[~old]] = rows[~old]
-            met[own] = True
         return np.empty(0) if total is None else total
 
     def gather_ids(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the bags, and where each was met first: (chunk, place in it)."""
-        met = np.zeros(len(self), dtype=bool)
         positions, ids, firsts = [], [], []
-        for chunk, own, rows in self.pieces("ids"):
-            new = ~met[own]
-            positions.append(own[new])
-            ids.append(rows[new])
-            codes = self._of_chunk(chunk, "order")[new]
+        for chunk, own, old, rows in self.pieces("ids"):
+            positions.append(own[~old])
+            ids.append(rows[~old])
+            codes = self._of_chunk(chunk, "order")[~old]
             firsts.append(np.column_stack([np.full(len(codes), chunk), codes]))
-            met[own] = True
         order = np.argsort(np.concatenate(positions))
         found = np.concatenate(ids)[order]
         return found.astype(object) if found.dtype.kind == "U" else found, np.concatenate(firsts)[order]
@@ -290,13 +286,12 @@ class Shard:
     def agree(self, name: str, differ: Callable[[np.ndarray, np.ndarray, int], None]) -> np.ndarray:
         """One value for every bag; ``differ(ids, mask, chunk)`` raises the error where a chunk does not agree."""
         values: np.ndarray | None = None
-        met = np.zeros(len(self), dtype=bool)
-        for chunk, own, rows in self.pieces(name):
+        for chunk, own, old, rows in self.pieces(name):
             values = np.empty((len(self), *rows.shape[1:]), rows.dtype) if values is None else values
-            differs = met[own] & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
+            differs = old & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
             if differs.any():
                 differ(self._of_chunk(chunk, "ids"), differs, chunk)
-            values[own], met[own] = rows, True
+            values[own] = rows
         return np.empty(0) if values is None else values
 
     def agree_on_units(self, differ: Callable[[np.ndarray, np.ndarray], None]) -> None:

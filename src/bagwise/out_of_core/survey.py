@@ -112,8 +112,9 @@ class Sample:
         return cls(size, row_keys(X, seed), X).smallest() if size else cls(0, np.empty(0, np.uint64), X[:0])
 
     def merge(self, other: Sample) -> Sample:
-        pairs = (self.keys, other.keys), (self.rows, other.rows), (self.groups, other.groups)
-        return Sample(self.size, *(None if pair[0] is None else np.concatenate(pair) for pair in pairs)).smallest()
+        keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
+        groups = None if self.groups is None or other.groups is None else np.concatenate([self.groups, other.groups])
+        return Sample(self.size, keys, rows, groups).smallest()
 
     def smallest(self) -> Sample:
         """No more than ``size`` of them."""
@@ -263,14 +264,12 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
         passes.by_shard(_keep_importance, facts.weight[1] / facts.weight[0])
     passes.shards.remove("sums", "ids", "tally", "weight")
     columns, counted, samples = found
-    some, groups = facts.some.rows, facts.some.groups if scan.groups is not None else None
-    return Survey(
-        *(list(scan.feature_names), list(scan.covariates), columns, counted, facts.beside),
-        {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)},
-        *facts[:5],
-        compared(Bags(some, np.arange(len(some) + 1), groups=groups)),
-        None if facts.weight is None else "importance",
-    )
+    means, groups = facts.some.rows, facts.some.groups if scan.groups is not None else None
+    some = compared(Bags(means, np.arange(len(means) + 1), groups=groups))
+    rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
+    known = list(scan.feature_names), list(scan.covariates), columns, counted, facts.beside, rows
+    weight = None if facts.weight is None else "importance"
+    return Survey(*known, facts.means, facts.y, facts.sizes, facts.n_several, facts.units, some, weight)
 
 
 def _survey(chunk: Chunk, width: int, samplings) -> Met:

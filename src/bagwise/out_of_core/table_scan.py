@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
-from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -28,7 +27,7 @@ from bagwise.io.columns import (
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
-from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
+from bagwise.io.parquet import Part, find_parts, refuse_other_formats, require_pyarrow
 from bagwise.io.table_output import as_html
 from bagwise.out_of_core.chunks import (
     Chunk,
@@ -80,12 +79,17 @@ class Scan:
     source: Any = None  # of files
     left_out: tuple[str, ...] = ()  # paths of files of which no row is read
 
+    @property
+    def files(self) -> dict[str, Part]:
+        """The files that are read, by their paths."""
+        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
+        return {place.part.path: place.part for place in places if isinstance(place, FileRows)}
+
     def warn_of_new_files(self) -> None:
         """Warn of files that are there now and were not when the table was scanned: they are not read."""
         if self.source is None:
             return
-        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
-        known = {*self.left_out, *(place.part.path for place in places if isinstance(place, FileRows))}
+        known = {*self.left_out, *self.files}
         new = [part.name for part in find_parts(self.source) if part.path not in known]
         if new:
             others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
@@ -115,9 +119,7 @@ class Scan:
         return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
 
     def __repr__(self) -> str:
-        rows = [getattr(chunk, "rows", None) for chunk in self.chunks]
-        files = len({one.part.path for one in rows if isinstance(one, FileRows)})
-        of_files = f" of {_count(files, 'file')}" if files else ""
+        of_files = f" of {_count(len(self.files), 'file')}" if self.files else ""
         before = " before where" if self.is_filtered else ""
         beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
@@ -226,7 +228,9 @@ def scan(
     >>> next(table.chunks[0].blocks(target=True)).y.tolist()
     [0.3, 0.1]
     """
-    chunk_rows = _whole(chunk_rows)
+    if not isinstance(chunk_rows, int | float | np.number) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+        raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
+    chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
         what = "missing must be 'refuse', 'drop-instances' or 'impute'"
         raise ParameterError("missing", f"{what}, not {missing!r}; no method that is fitted from sums reads NaN itself")
@@ -449,14 +453,6 @@ def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
         return chosen.to_arrow().rename_columns([str(name) for name in names])
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
-
-
-def _whole(chunk_rows: Any) -> int:
-    """As an int, also from 1e6."""
-    is_number = isinstance(chunk_rows, Real)
-    if not is_number or not chunk_rows >= 1 or chunk_rows % 1 != 0:
-        raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
-    return int(chunk_rows)
 
 
 def _count(n: int, noun: str) -> str:

@@ -194,7 +194,7 @@ def fit_imputation(stage: Imputation, passes: Passes) -> tuple[Imputation, Scan]
     The scan is good as long as the passes are.
     """
     stage, (sample, any_missing) = clone(stage), _find_medians(passes)
-    stage.fit_medians(sample.rows, passes.scan.columns(), has_missing=any_missing)
+    stage.fit_medians(sample.rows, passes.scan.columns(), has_missing=bool(any_missing))
     return stage, _imputed(stage, passes)
 
 
