@@ -301,7 +301,7 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
     """
     group, size = [], 0
     for cell in cells:
-        if not _begins_with_networks(cell):
+        if _networks(cell) is None:
             yield cell
             continue
         group.append(cell)
@@ -313,17 +313,13 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
         yield from _trained(group, bags, y)
 
 
-def _begins_with_networks(cell: Cell) -> bool:
-    if not isinstance(cell.estimator, Pipeline):
-        return False
-    name = cell.estimator.steps[0][0]
-    searched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
-    return _networks(cell) is not None and not searched
-
-
 def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
-    """The out-of-fold networks at the beginning of a method, and the name of their parameters."""
+    """The out-of-fold networks at the beginning of a method, the name of their parameters; None if these are set."""
+    if not isinstance(cell.estimator, Pipeline):
+        return None
     name, stage = cell.estimator.steps[0]
+    if any(key.split("__")[0] == name for setting in cell.settings for key in setting):
+        return None
     stages = {name: stage}
     if isinstance(stage, OutOfFoldUnion):
         stages = {f"{name}__{learner}": one for learner, one in stage.learners}

@@ -173,10 +173,6 @@ class Chunk:
             None if layout.bag_weights is None else _bag_weights(columns, layout.bag_weights, *where),
         )
 
-    def spread(self) -> Chunk:
-        """The same rows, with the covariates of their bags as further columns."""
-        return SpreadChunk(self)
-
     def _columns(self, table):
         """The columns of a table as numbers: plain ones, levels of categories, and parts of dates."""
         layout, plain = self.layout, FrameColumns(table, self.layout.fill_values)
@@ -486,15 +482,11 @@ class Layout:
 
 
 def label_types(schema, roles: Roles) -> dict:
-    """The types of bag ids and groups, in which all files agree."""
-    return {name: _plain(schema.field(name).type) for name in (roles.bag, roles.groups) if name is not None}
-
-
-def _plain(kind):
-    """The type of the labels themselves, where a file holds their numbers in a dictionary."""
+    """The types of bag ids and groups, in which all files agree; where a file holds a dictionary, of what is in it."""
     import pyarrow as pa
 
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    kinds = {name: schema.field(name).type for name in (roles.bag, roles.groups) if name is not None}
+    return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
 
 
 # Footers of Parquet files -------------------------------------------------------------------------------------------

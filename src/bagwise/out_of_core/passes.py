@@ -24,7 +24,7 @@ from bagwise.out_of_core import checkpoints
 from bagwise.out_of_core import shards as bag_shards
 from bagwise.out_of_core.checkpoints import PassFiles, Work
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.shards import Shard, Shards
+from bagwise.out_of_core.shards import Disagreement, Shard, Shards
 from bagwise.out_of_core.table_scan import Scan
 
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
@@ -151,7 +151,11 @@ class Passes:
 
     def by_shard(self, function: Callable, *shared) -> Any:
         """``function(shard, *shared)`` of every shard that has bags, added up (see `add`)."""
-        return self.runner.add_up(_visit_shard, list(self._begin()), (function, *shared), add)
+        try:
+            return self.runner.add_up(_visit_shard, list(self._begin()), (function, *shared), add)
+        except Disagreement as error:  # workers know a chunk by its number alone
+            text, chunk = error.args
+            raise ValueError(f"{text}. Another one is in {self.scan.chunks[chunk].name}") from None
 
     def _begin(self) -> Shards:
         """The shards as a new pass finds them."""

@@ -25,7 +25,7 @@ from bagwise.out_of_core.chunks import Chunk
 from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Prepare, View, has_moments, sum_statistics
-from bagwise.out_of_core.survey import keep_tally, naming_chunks, one_in_all, refuse_unusable, sum_rows, tally_of
+from bagwise.out_of_core.survey import keep_tally, refuse_unusable, sum_rows, tally_of
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.out_of_core.whole_bags import impute, keep_by_bag
 from bagwise.regressors import AggregateGP
@@ -270,8 +270,7 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
             sum_statistics(head.embedding_, passes, Prepare(stage))
             view = View(kept=np.flatnonzero(head.embedding_.varies_))
             if head.beside_ is not None:
-                with naming_chunks(scan):
-                    passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
+                passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
                 view = view._replace(beside=head.beside_, covariates="scaled")
             passes.by_shard(_by_head, head.head_, view, f"term-{number}")
     return partial(_blended, terms=[term._replace(model=None) for term in terms]), firsts
@@ -304,7 +303,7 @@ def _by_head(shard: Shard, head, view: View, column: str) -> None:
 
 def _keep_covariates(shard: Shard, scaler, names) -> None:
     what = f"value in a column of bag features ({', '.join(names)})"
-    shard.keep("scaled", scaler.transform(one_in_all(shard, "covariates", what)))
+    shard.keep("scaled", scaler.transform(shard.agree("covariates", what)))
 
 
 def _collect(passes: Passes, values: Callable) -> Predictions:

@@ -24,10 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.folds import unit_hash
+from bagwise.bags.validation import name_bags
 from bagwise.out_of_core import checkpoints
 
 SHARD_BAGS = 65_536  # at most, about: 100 MB of 192 columns
 SMALLEST = 129  # bytes: a file of an array that holds something is not smaller
+ONE_IN_ALL = "a bag has one, the same in all files"
 NAME = np.dtype("S24")  # 8 bytes of the unit, 16 of the bag
 
 
@@ -194,6 +196,13 @@ def _compact(ids: np.ndarray) -> np.ndarray:
     return ids
 
 
+class Disagreement(ValueError):
+    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Shard:
     """One shard: arrays with a row for each of its bags, in the order of their names. ``shard["y"]`` reads one."""
 
@@ -283,18 +292,19 @@ class Shard:
         low, start, stop = self.place(self.shards.chunks.index(chunk))
         return np.asarray(self.shards._load(f"chunk-{chunk}-{name}")[low : low + stop - start])
 
-    def agree(self, name: str, differ: Callable[[np.ndarray, np.ndarray, int], None]) -> np.ndarray:
-        """One value for every bag; ``differ(ids, mask, chunk)`` raises the error where a chunk does not agree."""
+    def agree(self, name: str, what: str) -> np.ndarray:
+        """The value of every bag, ``what`` in messages, on which all chunks agree."""
         values: np.ndarray | None = None
         for chunk, own, old, rows in self.pieces(name):
             values = np.empty((len(self), *rows.shape[1:]), rows.dtype) if values is None else values
             differs = old & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
             if differs.any():
-                differ(self._of_chunk(chunk, "ids"), differs, chunk)
+                bags = name_bags(self._of_chunk(chunk, "ids"), differs)
+                raise Disagreement(f"{bags} more than one {what}; {ONE_IN_ALL}", chunk)
             values[own] = rows
         return np.empty(0) if values is None else values
 
-    def agree_on_units(self, differ: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    def agree_on_groups(self, column: str) -> None:
         """That no bag has two groups: another shard's bags, those whose ids have the hashes of this range."""
         parts, ids = [], []
         for chunk in self.shards.chunks:
@@ -306,7 +316,8 @@ class Shard:
         bag = pairs.astype("S16")
         twice = np.append(bag[1:] == bag[:-1], False)
         if twice.any():
-            differ(np.concatenate(ids)[first], twice)
+            bags = name_bags(np.concatenate(ids)[first], twice)
+            raise ValueError(f"{bags} rows of more than one group in column {column!r}; {ONE_IN_ALL}")
 
     @property
     def hashes(self) -> np.ndarray:

@@ -6,8 +6,6 @@ What is found adds up over chunks (`ColumnSums`, `Sample`), and over shards for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,8 +23,6 @@ from bagwise.out_of_core.chunks import Block, Chunk
 from bagwise.out_of_core.passes import Met, Passes, add, added
 from bagwise.out_of_core.shards import Shard, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
-
-ONE_IN_ALL = "a bag has one, the same in all files"
 
 
 def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
@@ -248,14 +244,13 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
     refuse_no_target(scan)
     found = added(passes.meet(_survey, len(scan.feature_names), samplings))
     if scan.groups is not None:
-        passes.by_shard(_agree_on_groups, scan.groups)
+        passes.by_shard(Shard.agree_on_groups, scan.groups)
     named = {"y": f"target in column {scan.target!r}"}
     if scan.covariates:
         named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
     if scan.bag_weights is not None:
         named["weight"] = f"bag weight in column {scan.bag_weights!r}"
-    with naming_chunks(scan):
-        facts = passes.by_shard(_whole_bags, named)
+    facts = passes.by_shard(_whole_bags, named)
     if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
     if facts.weight is not None:
@@ -330,16 +325,13 @@ class _Facts(NamedTuple):
 
 
 def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
-    def agreed(name: str) -> np.ndarray:
-        return one_in_all(shard, name, named[name])
-
-    y, sizes = agreed("y"), keep_tally(shard)
+    y, sizes = shard.agree("y", named["y"]), keep_tally(shard)
     means = shard.gather("sums") / shard["totals"][:, None]
     wide, beside, weight = means, None, None
     shard.keep("y", y)
     shard.keep("means", means)
     if "covariates" in named:
-        covariates = agreed("covariates")
+        covariates = shard.agree("covariates", named["covariates"])
         unknown = ~np.isfinite(covariates).all(axis=1)
         if unknown.any():
             named_bags = name_bags(shard.gather_ids()[0], unknown)
@@ -347,7 +339,7 @@ def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
         shard.keep("covariates", covariates)
         beside, wide = ColumnSums.of(covariates), np.hstack([means, covariates])
     if "weight" in named:
-        importance = agreed("weight")
+        importance = shard.agree("weight", named["weight"])
         shard.keep("importance", importance)
         weight = np.array([np.count_nonzero(importance), importance.sum()])
     distinct, counts = np.unique(sizes, return_counts=True)
@@ -360,39 +352,6 @@ def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
 
 def _keep_importance(shard: Shard, mean: float) -> None:
     shard.keep("importance", shard["importance"] / mean)
-
-
-class Disagreement(ValueError):
-    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def one_in_all(shard: Shard, name: str, what: str) -> np.ndarray:
-    """The value of every bag, in which all chunks agree."""
-
-    def differ(ids, mask, chunk):
-        raise Disagreement(f"{name_bags(ids, mask)} more than one {what}; {ONE_IN_ALL}", chunk)
-
-    return shard.agree(name, differ)
-
-
-@contextmanager
-def naming_chunks(scan: Scan) -> Iterator[None]:
-    """Where a disagreement is known by the number of a chunk, say which it is: workers know no other."""
-    try:
-        yield
-    except Disagreement as error:
-        text, chunk = error.args
-        raise ValueError(f"{text}. Another one is in {scan.chunks[chunk].name}") from None
-
-
-def _agree_on_groups(shard: Shard, groups: str) -> None:
-    def differ(ids, mask):
-        raise ValueError(f"{name_bags(ids, mask)} rows of more than one group in column {groups!r}; {ONE_IN_ALL}")
-
-    shard.agree_on_units(differ)
 
 
 def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk, *, allow_missing: bool = False) -> None:

@@ -33,6 +33,7 @@ from bagwise.out_of_core.chunks import (
     Chunk,
     FileRows,
     Layout,
+    SpreadChunk,
     TableRows,
     agree,
     cut,
@@ -103,7 +104,7 @@ class Scan:
         """The same rows, with the covariates of their bags as columns behind the features, as by `Bags.spread`."""
         if not self.covariates:
             return self
-        chunks = tuple(chunk.spread() for chunk in self.chunks)
+        chunks = tuple(SpreadChunk(chunk) for chunk in self.chunks)
         return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
     def columns(self) -> Bags:
@@ -228,7 +229,7 @@ def scan(
     >>> next(table.chunks[0].blocks(target=True)).y.tolist()
     [0.3, 0.1]
     """
-    if not isinstance(chunk_rows, int | float | np.number) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+    if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
     chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
