@@ -23,7 +23,7 @@ from bagwise.evaluation import evaluation as ahead
 from bagwise.evaluation.table1 import reproduce
 from bagwise.instances import NetworkRegressor
 from bagwise.instances.networks import gpu as network_orders
-from bagwise.instances.networks.ensemble import Problem, Recipe, train_networks
+from bagwise.instances.networks.cpu import Problem, Recipe, train_networks
 from bagwise.instances.networks.gpu import (
     Batched,
     engines,

@@ -14,7 +14,7 @@ from bagwise.evaluation.plan import as_entries, make_plan, on_device, run_cell
 from bagwise.evaluation.splits import make_splits
 from bagwise.instances import NetworkRegressor, OutOfFold
 from bagwise.instances.networks import estimator as network_devices
-from bagwise.instances.networks.ensemble import train_networks
+from bagwise.instances.networks.cpu import train_networks
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
 from bagwise.testing.contract_checks import sample

@@ -45,7 +45,7 @@ def at_once(function, *arguments) -> list:
 
 
 def problem():
-    from bagwise.instances.networks.ensemble import Problem, Recipe
+    from bagwise.instances.networks.cpu import Problem, Recipe
 
     how = Recipe(hidden=(8,), epochs=(1,), batch_size=16, learning_rate=0.01, weight_decay=0.0, standardise=True,
                  scale_target=True, seed=0)  # fmt: skip

@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
+from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import CrossFitting
 

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from bagwise.instances.networks import estimator as network_devices  # noqa: E402
 from bagwise.instances.networks import gpu as network_orders  # noqa: E402
 from bagwise.instances.networks import gpu as network_together  # noqa: E402
-from bagwise.instances.networks.ensemble import (  # noqa: E402  # noqa: E402
+from bagwise.instances.networks.cpu import (  # noqa: E402
     Learner,
     Problem,
     Recipe,
@@ -112,30 +112,30 @@ def test_batched_products_are_the_cpu_engine_on_the_same_rows(hidden, kind):
 @pytest.mark.parametrize(
     ("engine", "hidden", "kind"),
     [
-        ("fused", (8,), "equal"), ("fused", (20, 7), "unequal"), ("fused", (40,), "light"),
-        ("streamed", (8,), "unequal"), ("streamed", (140,), "equal"),
+        ("Fused", (8,), "equal"), ("Fused", (20, 7), "unequal"), ("Fused", (40,), "light"),
+        ("Streamed", (8,), "unequal"), ("Streamed", (140,), "equal"),
     ],
 )  # fmt: skip
 def test_kernels_are_the_batched_products(engine, hidden, kind):
     pytest.importorskip("triton", minversion="3.7")  # the interpreter of older ones does not know numpy 2.4
-    module = pytest.importorskip(f"bagwise.instances.network_{engine}")
+    from bagwise.instances.networks import triton_kernels
+
+    Engine = getattr(triton_kernels, engine)
     how = recipe(hidden=hidden, epochs=(1,))
     problems = [problem(how, weight=weights(kind)), problem(how, n=40, folds=2, seed=3, weight=weights("equal", 40))]
-    assert module.fits(grouped(problems, how).plan)
-    found = trained(getattr(module, engine.capitalize()), problems, how)
+    assert Engine.fits(grouped(problems, how).plan)
+    found = trained(Engine, problems, how)
     assert_allclose(found, trained(Batched, problems, how), rtol=1e-5, atol=2e-6)
 
 
 def test_which_networks_the_kernels_take():
     pytest.importorskip("triton")
-    from bagwise.instances.networks import triton_fused as network_fused
-    from bagwise.instances.networks import triton_streamed as network_streamed
-    from bagwise.instances.networks.ensemble import layout
+    from bagwise.instances.networks.triton_kernels import Fused, Streamed
 
     plans = [layout((16, *hidden, 1)) for hidden in ((), (128,), (64, 64), (2000,), (20, 20, 20))]
-    assert [network_fused.fits(plan) for plan in plans] == [False, True, True, False, False]
-    assert [network_streamed.fits(plan) for plan in plans] == [False, True, False, True, False]
-    assert not network_streamed.fits(layout((200, 64, 1)))
+    assert [Fused.fits(plan) for plan in plans] == [False, True, True, False, False]
+    assert [Streamed.fits(plan) for plan in plans] == [False, True, False, True, False]
+    assert not Streamed.fits(layout((200, 64, 1)))
 
 
 def test_a_column_that_hardly_varies_for_one_network_is_kept_in_double_precision():
@@ -179,11 +179,11 @@ def test_every_row_comes_first_equally_often():
 
 def test_the_kernel_gives_the_same_orders():
     pytest.importorskip("triton", minversion="3.7")
-    from bagwise.instances.networks import triton_parts as network_orders_fused
+    from bagwise.instances.networks import triton_kernels
 
     group = grouped([problem(recipe()), problem(recipe(), n=40, folds=2)], recipe())
     found, expected = (
-        module.shuffled(group.rows, group.counts, group.keys[0]) for module in (network_orders_fused, network_orders)
+        module.shuffled(group.rows, group.counts, group.keys[0]) for module in (triton_kernels, network_orders)
     )
     for e, count in enumerate(group.counts.tolist()):
         assert torch.equal(found[e, :count], expected[e, :count])

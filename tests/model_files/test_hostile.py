@@ -133,7 +133,7 @@ def test_a_module_that_is_not_ours_is_not_even_imported(loader, tmp_path, monkey
         ("PartialNode", "functools.partial"),
         ("OperatorFuncNode", "operator.methodcaller"),
         ("OperatorFuncNode", "operator.attrgetter"),
-        ("ConstructorFromReduceNode", "bagwise.instances.networks.ensemble.NetworkEnsemble"),
+        ("ConstructorFromReduceNode", "bagwise.instances.networks.cpu.NetworkEnsemble"),
         ("ConstructorFromReduceNode", "numpy.random.mtrand.RandomState"),
         ("ConstructorFromReduceNode", "bagwise.bags.container.Bags"),
         ("BytesNode", "builtins.bytes"),

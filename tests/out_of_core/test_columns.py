@@ -5,7 +5,7 @@ from functools import reduce
 import numpy as np
 from numpy.testing import assert_allclose
 
-from bagwise.kernels.random_features import sample_rows
+from bagwise.kernels.formulas import sample_rows
 from bagwise.out_of_core.survey import ColumnSums, Sample, sum_rows
 
 rng = np.random.default_rng(0)

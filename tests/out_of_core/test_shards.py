@@ -15,7 +15,7 @@ from bagwise.execution import Serial
 from bagwise.out_of_core import fit_scan, passes, predict_scan, shards
 from bagwise.out_of_core.shards import Deal, unit_sizes
 from bagwise.out_of_core.survey import survey
-from bagwise.regressors.ridge import RidgePath, RowSums
+from bagwise.regressors.ridge_path import RidgePath, RowSums
 
 
 class Weighing(Serial):

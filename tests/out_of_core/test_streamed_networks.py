@@ -12,7 +12,7 @@ from tests.helpers.cut_tables import cut, scanned
 import bagwise as bw
 from bagwise.bags import bag_folds
 from bagwise.execution import Processes, Serial
-from bagwise.instances.networks.ensemble import initial_parameters, kernels, layers, layout
+from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, streamed_methods, streamed_networks
 from bagwise.out_of_core.passes import Piece
@@ -272,7 +272,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
         fit_scan(scanned(table), medians)
     with pytest.raises(ValueError, match="every fold needs sums of its own, and 70 are too many; take at most 64"):
         fit_scan(scanned(table), single().set_params(instances__folds=70))
-    with pytest.raises(ValueError, match="precision must be one of 'float32', 'tf32', not 'half'"):
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'tf32', not 'half'"):
         fit_scan(scanned(table), single(precision="half"))
     with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
         fit_scan(scanned(table), single(learning_rate=1e30))

@@ -139,7 +139,7 @@ def _width(holder) -> int:
     return width
 
 
-NETWORK = "bagwise.instances.networks.ensemble.NetworkEnsemble"
+NETWORK = "bagwise.instances.networks.cpu.NetworkEnsemble"
 TREES = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
 
 
@@ -156,7 +156,7 @@ def check_compiled(model, names: set[str]) -> None:
 
 def check_network(network, holder=None) -> None:
     """The arrays of a `NetworkEnsemble` must have the shapes that its sizes call for."""
-    from bagwise.instances.networks.ensemble import BIAS_AT, COLUMNS, layout
+    from bagwise.instances.networks.cpu import BIAS_AT, COLUMNS, layout
 
     sizes, count = network.sizes, len(network.parameters)
     if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) < 2 or sizes[-1] != 1:
@@ -213,7 +213,7 @@ def _checks(names: set[str]) -> list[tuple]:
             (BaseForest | BaseGradientBoosting, check_forest),
         ]
     if NETWORK in names:
-        from bagwise.instances.networks.ensemble import NetworkEnsemble
+        from bagwise.instances.networks.cpu import NetworkEnsemble
 
         checks.append((NetworkEnsemble, check_network))
     return checks

@@ -23,7 +23,7 @@ import numpy as np
 
 from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.readers import is_url
+from bagwise.io.table_files import is_url
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows
 from bagwise.out_of_core.table_scan import Scan

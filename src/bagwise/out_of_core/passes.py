@@ -363,7 +363,8 @@ class PassDisplay:
         return self
 
     def __exit__(self, *_) -> None:
-        self.progress.stop()
+        if not self.progress.disable:  # rich 14 and earlier end even a disabled line
+            self.progress.stop()
 
     def __call__(self, step: PassStep) -> None:
         self.progress.update(self.task, description=f"{self.activity}, {step}")

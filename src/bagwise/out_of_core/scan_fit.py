@@ -31,7 +31,7 @@ from bagwise.instances import EachInstance, Imputation, OutOfFold
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.intervals import Intervals
-from bagwise.kernels.random_features import FourierFeatures, varies
+from bagwise.kernels.formulas import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.checkpoints import open_work
 from bagwise.out_of_core.passes import PassDisplay, Passes, added

@@ -17,14 +17,14 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.auto.cross_validation import BEYOND
-from bagwise.embeddings.base import CovariatesBeside
+from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.out_of_core.passes import Passes, added
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds
 from bagwise.out_of_core.survey import ColumnSums, Survey
 from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
 from bagwise.regressors.bayesian.evidence_ridge import ROUNDING, Evidence, TargetScale, negative_log_likelihood
-from bagwise.regressors.ridge import LeftOut, RidgePath, RowSums, SumPath
+from bagwise.regressors.ridge_path import LeftOut, RidgePath, RowSums, SumPath
 
 BLOCK_BAGS = 8192
 FOLD = "held_out_fold"

@@ -24,7 +24,7 @@ from bagwise.execution import Processes, Serial
 from bagwise.execution.resources import announce, kept_memory, settled
 from bagwise.first_use import lock
 from bagwise.instances import OutOfFold
-from bagwise.instances.networks.ensemble import (
+from bagwise.instances.networks.cpu import (
     Learner,
     NetworkEnsemble,
     Recipe,

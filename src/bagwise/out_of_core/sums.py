@@ -18,9 +18,9 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
-from bagwise.embeddings.base import CovariatesBeside
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
+from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.embeddings.summaries import POWERS, Statistics, shape
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared

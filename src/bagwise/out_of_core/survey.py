@@ -13,12 +13,11 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from bagwise.bags import Bags, remember_columns
-from bagwise.bags.checks import compared
-from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
+from bagwise.bags.checks import CALIBRATION, TrainingProfile, compared
 from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.io.columns import any_row
-from bagwise.kernels.random_features import row_keys, scale_of
+from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.out_of_core.chunks import Block, Chunk
 from bagwise.out_of_core.passes import Met, Passes, add, added
 from bagwise.out_of_core.shards import Shard, unit_sizes

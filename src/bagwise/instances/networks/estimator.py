@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_consistent_leng
 
 from bagwise.execution.resources import announce, gpu, settled
 from bagwise.first_use import lock
-from bagwise.instances.networks.ensemble import (
+from bagwise.instances.networks.cpu import (
     COLUMNS,
     ROWS,
     NetworkEnsemble,

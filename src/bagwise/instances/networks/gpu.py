@@ -1,7 +1,7 @@
 """Training the networks of one or many cross-fits together on a device, in as few launches as its memory allows.
 
 Networks of any shape are trained by batched matrix products on any device of torch; those of one hidden layer by one
-kernel each where triton is there (`triton_fused`, `triton_streamed`).
+kernel each where triton is there (`triton_kernels`).
 
 Every network's rows are permuted afresh in every epoch, each place computed on its own: no sorting, no swaps. The
 places 0, ..., n - 1 are written as pairs (l, r), place = l a + r with a about the root of n. A round adds a hash of one
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from bagwise.first_use import lock
-from bagwise.instances.networks.ensemble import (
+from bagwise.instances.networks.cpu import (
     BIAS_AT,
     COLUMNS,
     LEAST,
@@ -391,12 +391,9 @@ def engines(plan, device: str):
     """The engine for networks of this shape, and the function that permutes their rows."""
     if torch.device(device).type == "cuda" and find_spec("triton"):
         with lock:
-            from bagwise.instances.networks import triton_fused as fused
-            from bagwise.instances.networks import triton_parts as orders
-            from bagwise.instances.networks import triton_streamed as streamed
-        if fused.fits(plan):
-            return fused.Fused, orders.shuffled
-        return (streamed.Streamed if streamed.fits(plan) else Batched), orders.shuffled
+            from bagwise.instances.networks import triton_kernels as fused
+        fitting = (Engine for Engine in (fused.Fused, fused.Streamed) if Engine.fits(plan))
+        return next(fitting, Batched), fused.shuffled
     return Batched, shuffled
 
 

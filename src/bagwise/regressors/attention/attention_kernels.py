@@ -9,7 +9,7 @@ Importing this module imports numba; only `network.attention_kernels` does so. P
 relu(X W + b), ``states`` are [q_t, r_t] after each look t, ``gates`` those of the LSTM, made from the state before.
 Before the first look there is none: its gates are the biases, for all bags the same, and are computed once.
 
-numba's cache on disk watches this file alone: after a change of what is imported from `numba_kernels`, touch it.
+numba's cache on disk watches this file alone: after a change of what is taken from `cpu`, touch it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bagwise.instances.networks.numba_kernels import (
-    _kernel,
-    _part,
-    add_column_sums,
-    add_to,
-    keep_positive,
-    multiply,
-    padded,
-    store,
-    transpose,
-)
+from bagwise.instances.networks import cpu
+
+cpu.load_compiler()
 
 # --- functions of a number, written so that loops over them are vectorised
 
@@ -44,7 +36,7 @@ def from_bits(typing, bits):
     return types.float32(types.int32), generate
 
 
-@_part
+@cpu.part
 def exponential(x):
     """exp x = 2^n exp f with n whole and f within ± ln 2 / 2, by six terms of the series and a seventh; to 2e-7."""
     x = min(max(x, np.float32(-87)), np.float32(87))
@@ -62,17 +54,17 @@ def exponential(x):
     return p * from_bits(n << np.int32(23))
 
 
-@_part
+@cpu.part
 def sigmoid(x):
     return np.float32(1) / (np.float32(1) + exponential(-x))
 
 
-@_part
+@cpu.part
 def tanh(x):
     return np.float32(2) * sigmoid(np.float32(2) * x) - np.float32(1)
 
 
-@_part
+@cpu.part
 def inner(a, b):
     total = np.float32(0)
     for k in range(a.size):
@@ -80,15 +72,15 @@ def inner(a, b):
     return total
 
 
-@_part
+@cpu.part
 def put(C, row, column, total):
-    store(C, row, column, total)
+    cpu.store(C, row, column, total)
 
 
 # --- where things lie
 
 
-@_part
+@cpu.part
 def parts(flat, d, u):
     """Views of a vector of parameters, or of their gradient: read, LSTM and head, weights and biases."""
     a = d * u
@@ -105,7 +97,7 @@ def parts(flat, d, u):
     )
 
 
-@_part
+@cpu.part
 def gather(rows, offsets, positions, shown, starts):
     """The rows of some bags beneath each other, and where each bag begins; their number."""
     at = 0
@@ -122,7 +114,7 @@ def gather(rows, offsets, positions, shown, starts):
 # --- forward
 
 
-@_part
+@cpu.part
 def open_gates(gates, before, cell, curved, query):
     """Gates of one bag, activated in place; cell, tanh(cell) and query that come of the cell before."""
     u = cell.size
@@ -136,7 +128,7 @@ def open_gates(gates, before, cell, curved, query):
         query[k] = gates[2 * u + k] * curved[k]
 
 
-@_part
+@cpu.part
 def attend(read, query, attention, pooled):
     """Attention of the rows of a bag under a query, and their sum by it."""
     top = np.float32(-np.inf)
@@ -154,12 +146,12 @@ def attend(read, query, attention, pooled):
             pooled[k] += attention[l] * read[l, k]
 
 
-@_part
+@cpu.part
 def forward(vector, d, u, shown, starts, n_bags, read, gates, cells, curves, states, attention):
     """All that is computed of a batch before the head; gates, cells, curves and states have an axis of looks."""
-    n_rows, bags = starts[n_bags], padded(n_bags)
+    n_rows, bags = starts[n_bags], cpu.padded(n_bags)
     W, b, lstm, bias, _, _ = parts(vector, d, u)
-    multiply(shown, W, b, read, padded(n_rows), d, u, keep_positive)
+    cpu.multiply(shown, W, b, read, cpu.padded(n_rows), d, u, cpu.keep_positive)
     none = np.zeros(u, np.float32)
     for t in range(len(states)):
         if t == 0:
@@ -168,7 +160,7 @@ def forward(vector, d, u, shown, starts, n_bags, read, gates, cells, curves, sta
             for i in range(1, n_bags):
                 states[0, i, :u] = states[0, 0, :u]
         else:
-            multiply(states[t - 1], lstm, bias, gates[t], bags, 2 * u, 4 * u, put)
+            cpu.multiply(states[t - 1], lstm, bias, gates[t], bags, 2 * u, 4 * u, put)
             for i in range(n_bags):
                 before = cells[0, 0] if t == 1 else cells[t - 1, i]
                 open_gates(gates[t, i], before, cells[t, i], curves[t, i], states[t, i, :u])
@@ -177,7 +169,7 @@ def forward(vector, d, u, shown, starts, n_bags, read, gates, cells, curves, sta
             attend(read[lo:hi], states[t, i, :u], attention[t, lo:hi], states[t, i, u:])
 
 
-@_part
+@cpu.part
 def predicted(vector, d, u, state, moments):
     head, constant = parts(vector, d, u)[4:]
     return inner(state, head[: 2 * u]) + inner(moments, head[2 * u :]) + constant[0]
@@ -186,7 +178,7 @@ def predicted(vector, d, u, state, moments):
 # --- backward
 
 
-@_part
+@cpu.part
 def attend_backward(read, query, attention, slope, query_slope, read_slope, scores, new):
     """From the slope of the sum to those of query (added to) and rows (written if ``new``, else added to)."""
     level = np.float32(0)
@@ -206,7 +198,7 @@ def attend_backward(read, query, attention, slope, query_slope, read_slope, scor
                 read_slope[l, k] += a * slope[k] + s * query[k]
 
 
-@_part
+@cpu.part
 def gates_backward(gates, curved, before, query_slope, cell_slope):
     """The gates are overwritten by their slopes before activation; the slope of the cell by that of the cell before."""
     u = curved.size
@@ -221,13 +213,13 @@ def gates_backward(gates, curved, before, query_slope, cell_slope):
         cell_slope[k] = c * f
 
 
-@_part
+@cpu.part
 def backward(
     vector, gradient, d, u, shown, starts, n_bags, read, gates, cells, curves, states, attention, moments, errors, space
 ):
     """Add the gradient of the sum of errors times predictions, the errors being fixed; gates are used up."""
     slopes, cell_slopes, read_slopes, scores, turned, first, zeros = space
-    n_rows, bags, looks = starts[n_bags], padded(n_bags), len(states)
+    n_rows, bags, looks = starts[n_bags], cpu.padded(n_bags), len(states)
     _, _, lstm, _, head, _ = parts(vector, d, u)
     dW, db, dlstm, dbias, dhead, dconstant = parts(gradient, d, u)
     for i in range(n_bags):
@@ -240,7 +232,7 @@ def backward(
             dhead[2 * u + k] += e * moments[i, k]
         cell_slopes[i] = 0
     if looks > 1:
-        transpose(lstm, turned)
+        cpu.transpose(lstm, turned)
     none = np.zeros(u, np.float32)
     for t in range(looks - 1, -1, -1):
         for i in range(n_bags):
@@ -255,8 +247,8 @@ def backward(
                 gates_backward(gates[t, i], curves[t, i], before, slopes[i, :u], cell_slopes[i])
                 for k in range(4 * u):
                     dbias[0, k] += gates[t, i, k]
-            multiply(states[t - 1].T, gates[t], zeros, dlstm, 2 * u, n_bags, 4 * u, add_to)
-            multiply(gates[t], turned, zeros, slopes, bags, 4 * u, 2 * u, put)
+            cpu.multiply(states[t - 1].T, gates[t], zeros, dlstm, 2 * u, n_bags, 4 * u, cpu.add_to)
+            cpu.multiply(gates[t], turned, zeros, slopes, bags, 4 * u, 2 * u, put)
     for i in range(1, n_bags):  # the first gates are those of no bag
         for k in range(u):
             slopes[0, k] += slopes[i, k]
@@ -267,22 +259,22 @@ def backward(
     for l in range(n_rows):
         for k in range(u):
             read_slopes[l, k] = read_slopes[l, k] if read[l, k] > 0 else np.float32(0)
-    read_slopes[n_rows : padded(n_rows)] = 0
+    read_slopes[n_rows : cpu.padded(n_rows)] = 0
     first[:] = 0
-    multiply(shown.T, read_slopes, zeros, first, padded(d), n_rows, u, add_to)
+    cpu.multiply(shown.T, read_slopes, zeros, first, cpu.padded(d), n_rows, u, cpu.add_to)
     for a in range(d):
         for k in range(u):
             dW[a, k] += first[a, k]
-    add_column_sums(read_slopes, db, padded(n_rows))
+    cpu.add_column_sums(read_slopes, db, cpu.padded(n_rows))
 
 
-@_part
+@cpu.part
 def small_to_zero(x):
     """Zero for what is next to it: moments of idle units shrink for ever, and processors are slow below 1e-38."""
     return np.float32(0) if abs(x) < np.float32(1e-30) else x
 
 
-@_part
+@cpu.part
 def adam(w, g, m, v, rate, decay, steps):
     """A step of Adam with decoupled weight decay along the gradient, which is then set to zero."""
     kept = np.float32(1 - rate * decay)
@@ -297,13 +289,13 @@ def adam(w, g, m, v, rate, decay, steps):
 # --- what Python calls
 
 
-@_part
+@cpu.part
 def made(d, u, looks, most_bags, most_rows):
     """Memory for a forward pass over so many bags and rows."""
-    bags, rows = padded(most_bags), padded(most_rows)
+    bags, rows = cpu.padded(most_bags), cpu.padded(most_rows)
     single = np.float32
     return (
-        np.zeros((rows, padded(d)), single),
+        np.zeros((rows, cpu.padded(d)), single),
         np.zeros(most_bags + 1, np.int64),
         np.zeros((rows, u), single),
         np.zeros((looks, bags, 4 * u), single),
@@ -314,7 +306,7 @@ def made(d, u, looks, most_bags, most_rows):
     )
 
 
-@_part
+@cpu.part
 def largest(offsets, order, cuts):
     """The most bags and the most rows of a batch."""
     bags = rows = np.int64(0)
@@ -326,7 +318,7 @@ def largest(offsets, order, cuts):
     return bags, rows
 
 
-@_kernel
+@cpu.kernel
 def train_epoch(rows, moments, offsets, order, cuts, targets, learn, looks, u, vector, memory, rate, decay, steps):
     """One pass over the bags in ``order``, in batches between ``cuts``; bags of no weight are passed over.
 
@@ -338,12 +330,12 @@ def train_epoch(rows, moments, offsets, order, cuts, targets, learn, looks, u, v
     shown, starts, read, gates, cells, curves, states, attention = memories
     single = np.float32
     space = (
-        np.zeros((padded(most_bags), 2 * u), single),
-        np.zeros((padded(most_bags), u), single),
-        np.zeros((padded(most_rows), u), single),
+        np.zeros((cpu.padded(most_bags), 2 * u), single),
+        np.zeros((cpu.padded(most_bags), u), single),
+        np.zeros((cpu.padded(most_rows), u), single),
         np.zeros(most_rows, single),
         np.zeros((4 * u, 2 * u), single),
-        np.zeros((padded(d), u), single),
+        np.zeros((cpu.padded(d), u), single),
         np.zeros((1, 4 * u), single),
     )
     positions, errors = np.zeros(most_bags, np.int64), np.zeros(most_bags, single)
@@ -369,7 +361,7 @@ def train_epoch(rows, moments, offsets, order, cuts, targets, learn, looks, u, v
         adam(vector, g, memory[1], memory[2], rate, decay, steps)
 
 
-@_kernel
+@cpu.kernel
 def predict(rows, moments, offsets, order, cuts, looks, u, vector, predictions):
     """What the network says of the bags in ``order``."""
     d = rows.shape[1]

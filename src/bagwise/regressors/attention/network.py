@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bagwise.execution.resources import Shared
 from bagwise.first_use import once
-from bagwise.instances.networks.ensemble import announced
+from bagwise.instances.networks.cpu import announced
 from bagwise.regressors.attention.attention_regressor import Recipe
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale
 

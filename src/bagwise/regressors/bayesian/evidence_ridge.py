@@ -19,7 +19,7 @@ from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
-from bagwise.regressors.ridge import RowSums
+from bagwise.regressors.ridge_path import RowSums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
 
