@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
-from bagwise.bags.validation import name_bags
+from bagwise.bags.validation import name_bags, one_of
 from bagwise.evaluation.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.evaluation.selection import (
     LABELS,
@@ -172,8 +172,7 @@ def make_plan(
 
     A repeat has its own seed, ``random_state + repeat``, for the methods as for the folds.
     """
-    if selection not in SELECTIONS:
-        raise ValueError(f"selection must be 'nested' or 'paper', not {selection!r}")
+    one_of(selection, SELECTIONS, "selection")
     get_metric(metric)
     random_state = as_seed(random_state)
     data, library = of_data(bags, y), of_library()

@@ -47,12 +47,6 @@ class Block(NamedTuple):
     weight: np.ndarray | None = None
     covariates: np.ndarray | None = None
 
-    @classmethod
-    def join(cls, blocks: list[Block]) -> Block:
-        """The rows of all."""
-        columns = zip(*blocks, strict=True)
-        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
-
     def select(self, rows: np.ndarray) -> Block:
         """Some of the rows."""
         return Block(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
@@ -171,6 +165,10 @@ class Chunk:
             np.column_stack(beside) if beside else None,
             None if layout.bag_weights is None else _bag_weights(columns, layout.bag_weights, *where),
         )
+
+    def spread(self) -> Chunk:
+        """The same rows, with the covariates of their bags as further columns."""
+        return SpreadChunk(self)
 
     def _columns(self, table):
         """The columns of a table as numbers: plain ones, levels of categories, and parts of dates."""

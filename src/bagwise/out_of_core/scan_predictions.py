@@ -26,7 +26,7 @@ from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Prepare, View, has_moments, sum_statistics
 from bagwise.out_of_core.survey import keep_tally, refuse_unusable, sum_rows, tally_of
-from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.table_scan import Scan, columns_of
 from bagwise.out_of_core.whole_bags import impute, keep_by_bag
 from bagwise.regressors import AggregateGP
 
@@ -147,7 +147,7 @@ def predict_scan(
             values, firsts = _predict_whole(passes, intervals, level)
         else:
             if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Imputation):
-                compare_columns(scan.columns(), model.steps[0][1])
+                compare_columns(columns_of(scan), model.steps[0][1])
                 passes = stack.enter_context(Passes(impute(model.steps[0][1], passes), executor, work=work))
                 model = model[1:]
             values, firsts = _predict(passes, model)
@@ -174,7 +174,7 @@ def _with_intervals(model, level: float | None) -> Intervals | None:
 
 def _predict_whole(passes: Passes, model: Intervals, level: float | None) -> tuple[Callable, list]:
     """Predictions and intervals, bag by bag."""
-    compare_columns(passes.scan.columns(), model)
+    compare_columns(columns_of(passes.scan), model)
     firsts = list(passes.meet(_look, model, list(passes.scan.feature_names), passes.scan.missing == "impute"))
     passes.by_shard(keep_tally)
     keep_by_bag(passes, "bounds", 3, _bounds, model, level)
@@ -258,7 +258,7 @@ def _predict(passes: Passes, model) -> tuple[Callable, list]:
             "load the table and use model.predict, or fit a model with bagwise.fit_scan"
         )
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
-    columns = scan.columns()
+    columns = columns_of(scan)
     compare_columns(columns.spread() if _sees_spread(first) else columns, first)
     alone = [term.model for term in terms if term.kind == "sum"]
     names = list(scan.feature_names), list(scan.covariates)

@@ -14,7 +14,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
-from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names
+from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted
 from bagwise.io.columns import (
     Roles,
     choose_features,
@@ -33,7 +33,6 @@ from bagwise.out_of_core.chunks import (
     Chunk,
     FileRows,
     Layout,
-    SpreadChunk,
     TableRows,
     agree,
     cut,
@@ -104,15 +103,8 @@ class Scan:
         """The same rows, with the covariates of their bags as columns behind the features, as by `Bags.spread`."""
         if not self.covariates:
             return self
-        chunks = tuple(SpreadChunk(chunk) for chunk in self.chunks)
+        chunks = tuple(chunk.spread() for chunk in self.chunks)
         return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
-
-    def columns(self) -> Bags:
-        """A bag with the columns of the scan, of zeros: what a model compares with those of its training."""
-        n, beside = len(self.feature_names), {}
-        if self.covariates:
-            beside = {"covariates": np.zeros((1, len(self.covariates))), "covariate_names": list(self.covariates)}
-        return Bags(np.zeros((1, n)), [0, 1], feature_names=list(self.feature_names), **beside)
 
     @property
     def is_filtered(self) -> bool:
@@ -120,13 +112,13 @@ class Scan:
         return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
 
     def __repr__(self) -> str:
-        of_files = f" of {_count(len(self.files), 'file')}" if self.files else ""
+        of_files = f" of {counted(len(self.files), 'file')}" if self.files else ""
         before = " before where" if self.is_filtered else ""
-        beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
+        beside = f", {counted(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
-            f"Scan: {_count(self.n_rows, 'row')}{before} in {_count(len(self.chunks), 'chunk')}{of_files}, "
-            f"{_count(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
+            f"Scan: {counted(self.n_rows, 'row')}{before} in {counted(len(self.chunks), 'chunk')}{of_files}, "
+            f"{counted(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
         )
 
     def _repr_html_(self) -> str:
@@ -247,6 +239,14 @@ def scan(
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
     how = {"missing": missing, "fill_values": as_fill_values(fill_values)}
     return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
+
+
+def columns_of(scan: Scan) -> Bags:
+    """A bag with the columns of a scan, of zeros: what a model compares with those of its training."""
+    names, beside = list(scan.feature_names), {}
+    if scan.covariates:
+        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
+    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
 def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
@@ -454,7 +454,3 @@ def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
         return chosen.to_arrow().rename_columns([str(name) for name in names])
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")

@@ -6,7 +6,7 @@ Missing values are filled in chunk by chunk as `Imputation` does in memory: by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk
 from bagwise.out_of_core.passes import Left, Met, Passes, Piece
 from bagwise.out_of_core.shards import Shard, Shards
 from bagwise.out_of_core.survey import Sample, refuse_unusable
-from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.table_scan import Scan, columns_of
 
 MOST_MEDIANS = 100_000  # of bags, which decide what stands for a value that a whole bag lacks
 MOST_VALUES = 2**26  # that come together in this process: 512 MB
@@ -51,6 +51,11 @@ class Pieces(NamedTuple):
         return numbers, bags, None if known[0][0] is None else np.array([y for y, _ in known], dtype=np.float64)
 
 
+def _joined(blocks: Iterable[Block]) -> Block:
+    columns = zip(*blocks, strict=True)
+    return Block(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
+
 def _pieces(chunk: Chunk, numbers: np.ndarray, values: bool = False) -> Pieces | None:
     """The rows of the bags of a chunk that have a number (of the others it is negative)."""
     if (numbers < 0).all():
@@ -60,7 +65,7 @@ def _pieces(chunk: Chunk, numbers: np.ndarray, values: bool = False) -> Pieces |
     blocks = [block.select(numbers[block.bag] >= 0) for block in chunk.blocks(codes=codes, covariates=True)]
     if not sum(len(block.bag) for block in blocks):
         return None
-    rows, some = Block.join(blocks), np.flatnonzero(numbers >= 0).tolist()
+    rows, some = _joined(blocks), np.flatnonzero(numbers >= 0).tolist()
     known = {}
     if of_bags.y is not None:
         groups = dict.fromkeys(some) if of_bags.groups is None else of_bags.groups
@@ -82,7 +87,7 @@ def gather_pieces(passes: Passes, column: str, why: str, *, values: bool = False
         return None
     rows, *known = zip(*parts, strict=True)
     ids, of_bags = ({number: one for part in some for number, one in part.items()} for some in known)
-    return Pieces(Block.join(rows), ids, of_bags)
+    return Pieces(_joined(rows), ids, of_bags)
 
 
 def keep_by_bag(passes: Passes, name: str, width: int, function: Callable, *shared) -> None:
@@ -194,7 +199,7 @@ def fit_imputation(stage: Imputation, passes: Passes) -> tuple[Imputation, Scan]
     The scan is good as long as the passes are.
     """
     stage, (sample, any_missing) = clone(stage), _find_medians(passes)
-    stage.fit_medians(sample.rows, passes.scan.columns(), has_missing=bool(any_missing))
+    stage.fit_medians(sample.rows, columns_of(passes.scan), has_missing=bool(any_missing))
     return stage, _imputed(stage, passes)
 
 
