@@ -91,10 +91,11 @@ class Work:
         wrong = {path: error for path in files if (error := damage(path)) is not None}
         if not wrong:
             return
-        path = min(wrong)
+        path = min(wrong, key=lambda one: (files[one], one))
         last = files[path] == max(files.values())
-        for one in [one for one in files if one >= path] if last else files:
-            one.unlink()
+        for one, number in files.items():
+            if not last or (number == files[path] and one >= path):
+                one.unlink()
         for folder in () if last else self.path.glob(f"{SHARDS}*"):
             shutil.rmtree(folder)
         more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
