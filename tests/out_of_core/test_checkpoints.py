@@ -1,13 +1,16 @@
 """A fit whose process has ended goes on from its work folder, and gives the same bits."""
 
+import gc
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -335,3 +338,23 @@ def test_a_terminal_shows_one_line(source):
         fit_scan(source, "aggregated", progress=display)
     # A pass that ends between two looks of the terminal is not shown.
     assert re.search(r"fitting aggregated, pass \d, [a-z-]+: \d+ of \d+ .*/s, .* left", shown.getvalue())
+
+
+def test_threads_may_read_at_once(tmp_path):
+    """Before Python 3.11.8, parsers of two threads that meet in a collection of garbage end in SystemError."""
+    path, threshold = tmp_path / "kept.npz", gc.get_threshold()
+    with path.open("wb") as file:
+        checkpoints.save(file, [np.arange(3.0), {"n": 1}])
+
+    def meet(phase, info):
+        time.sleep(0)
+
+    gc.callbacks.append(meet)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: checkpoints.read(path)[0].sum(), range(300)))
+    finally:
+        gc.callbacks.remove(meet)
+        gc.set_threshold(*threshold)
+    assert found == [3.0] * 300

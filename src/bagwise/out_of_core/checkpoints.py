@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ LARGEST = 2**26  # bytes of results that wait for the next
 ABOUT = "fit.json"
 ENDING = ".npz"
 SHARDS = "shards-"
+# numpy parses the header of an array as Python, and two threads that parse at once end in SystemError before Python
+# 3.11.8 (CPython's issue 106905): one at a time.
+HEADERS = Lock()
 
 
 class Work:
@@ -247,7 +251,7 @@ def damage(path: Path) -> str | None:
 
 def read(path: Path) -> Any:
     """The value again; an error if a bit of it has changed."""
-    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
+    with HEADERS, path.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
         return _unpacked(json.loads(arrays["structure"].tobytes()), arrays)
 
 

@@ -156,7 +156,8 @@ class Shards:
         for path in (here, before):
             if path.exists():
                 empty = path.stat().st_size < SMALLEST  # nothing at all cannot be mapped
-                return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
+                with checkpoints.HEADERS:
+                    return np.load(path, mmap_mode=None if empty else "r", allow_pickle=False)
             if path.with_suffix(".npz").exists():
                 return checkpoints.read(path.with_suffix(".npz"))
         with self._found(before):
