@@ -26,7 +26,7 @@ from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_files import is_url
 from bagwise.model_files.fingerprint import describe, digest, of_library
-from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows
+from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows, as_objects
 from bagwise.out_of_core.table_scan import Scan
 
 EVERY = 30.0  # seconds between the checkpoints of a pass
@@ -302,7 +302,7 @@ def _unpacked(structure, arrays) -> Any:
             pairs = {unpack(key): unpack(inner) for key, inner in content}
             return pairs if kind == "dict" else Counter(pairs)
         if kind == "elements":
-            return _objects(list(map(unpack, content)))
+            return as_objects(list(map(unpack, content)))
         array = arrays[str(content)]
         return _from_stream(array) if kind == "objects" else array[()] if kind == "scalar" else array
 
@@ -343,10 +343,4 @@ def _as_stream(objects: np.ndarray) -> np.ndarray | None:
 def _from_stream(stream: np.ndarray) -> np.ndarray:
     import pyarrow as pa
 
-    return _objects(pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist())
-
-
-def _objects(values: list) -> np.ndarray:
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
-    return objects
+    return as_objects(pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist())

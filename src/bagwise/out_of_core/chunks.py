@@ -34,6 +34,13 @@ from bagwise.io.tables import stack
 AT_ONCE = 16  # footers of distant files are waited for together
 
 
+def as_objects(values: list) -> np.ndarray:
+    """An array of them as they are: numpy would look into lists, and make numbers of one type."""
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
+
+
 class Block(NamedTuple):
     """A few rows: the number of each one's bag in the chunk, its features, its target and its group if asked for.
 

@@ -21,7 +21,7 @@ from bagwise.instances import EachInstance, Imputation
 from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
-from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.chunks import Chunk, as_objects
 from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Prepare, View, has_moments, sum_statistics
@@ -355,9 +355,7 @@ class _FarBags:
 def _warn_of_far(passes: Passes, firsts: list[tuple[Any, FarValue] | None]) -> None:
     for bag, value in [one for one in firsts if one is not None][:1]:
         count = passes.by_shard(_count_far)
-        ids = np.empty(count, dtype=object)
-        ids[:] = [bag] * count
-        say_far(ids, np.ones(count, dtype=bool), value)
+        say_far(as_objects([bag] * count), np.ones(count, dtype=bool), value)
 
 
 def _count_far(shard: Shard) -> int:

@@ -35,6 +35,7 @@ from bagwise.out_of_core.chunks import (
     Layout,
     TableRows,
     agree,
+    as_objects,
     cut,
     cut_bags,
     label_types,
@@ -374,9 +375,9 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
                     f"column {name!r} holds more than {MOST_LABELS:,} distinct values, such as "
                     f"{next(iter(counts))!r}, and is no category; leave it out, or give its levels in a dict",
                 )
-        labels = np.empty(len(counts), dtype=object)
-        labels[:] = list(counts)
-        found[name], own = frequent_levels(name, labels, np.array(list(counts.values()), dtype=np.int64))
+        found[name], own = frequent_levels(
+            name, as_objects(list(counts)), np.array(list(counts.values()), dtype=np.int64)
+        )
         notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
     if notes:
         warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)

@@ -17,7 +17,7 @@ from bagwise.bags import Bags
 from bagwise.bags.validation import label
 from bagwise.instances.imputation import SHARE, Imputation, bag_medians
 from bagwise.io.columns import any_row
-from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk
+from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk, as_objects
 from bagwise.out_of_core.passes import Left, Met, Passes, Piece
 from bagwise.out_of_core.shards import Shard, Shards
 from bagwise.out_of_core.survey import Sample, refuse_unusable
@@ -44,8 +44,7 @@ class Pieces(NamedTuple):
         known = [self.values.get(one, (None, None)) for one in numbers.tolist()]
         if known[0][1] is not None:
             more["groups"] = np.array([group for _, group in known])
-        ids = np.empty(len(numbers), dtype=object)
-        ids[:] = [self.ids[one] for one in numbers.tolist()]
+        ids = as_objects([self.ids[one] for one in numbers.tolist()])
         more |= {"feature_names": list(scan.feature_names), "missing": "keep" if scan.missing == "impute" else "refuse"}
         bags = Bags(rows.X, np.append(starts, len(rows.X)), ids, **more)._with(categories=scan.categories)
         return numbers, bags, None if known[0][0] is None else np.array([y for y, _ in known], dtype=np.float64)
