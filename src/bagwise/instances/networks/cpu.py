@@ -15,6 +15,7 @@ used in three directions:
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,8 +68,11 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LANES = 0  # numbers in a vector of the processor; none until `load_compiler`
-load = store = spread = spread_from = multiply_add = where_positive = None  # of `vector_operations`
+load = store = spread = spread_from = multiply_add = where_positive = add_where_positive = prefetch = (
+    None  # of `vector_operations`
+)
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
+LINE = 16  # numbers in what a cache reads at once
 LEAST = 0.1  # weight of a batch, per row: one of next to nothing must not be a step like any other
 
 # NaN and infinity must survive (divergence is detected by them), so not the whole of fastmath.
@@ -205,7 +209,31 @@ def vector_operations() -> dict:
 
         return vector(vector, vector), generate
 
-    operations = (load, store, spread, spread_from, multiply_add, where_positive)
+    @intrinsic
+    def add_where_positive(typing, gate, values, total):
+        """The total, with the values added where the gate is above zero or NaN."""
+
+        def generate(context, builder, signature, args):
+            there = builder.fcmp_unordered(">", args[0], zero)
+            return builder.select(there, builder.fadd(args[1], args[2]), args[2])
+
+        return vector(vector, vector, vector), generate
+
+    @intrinsic
+    def prefetch(typing, array, row, column):
+        """Have the memory about array[row, column] brought near, without waiting for it."""
+
+        def generate(context, builder, signature, args):
+            whole, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+            call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            where = builder.bitcast(item(context, builder, array, *args), byte)
+            builder.call(call, [where, whole(0), whole(2), whole(1)])  # to read; into the second cache; data
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp), generate
+
+    operations = (load, store, spread, spread_from, multiply_add, where_positive, add_where_positive, prefetch)
     return {"LANES": LANES} | {operation._name: operation for operation in operations}
 
 
@@ -281,7 +309,7 @@ def padded(rows):
 
 @part
 def load_rows(X, rows, shift, factor, A):
-    """A = (X[rows] - shift) * factor: every network standardises in its own way, and X is never copied."""
+    """A = (X[rows] - shift) * factor: every network standardises in its own way."""
     for r in range(rows.size):
         x = X[rows[r]]
         for a in range(x.size):
@@ -348,6 +376,13 @@ def backward(parameters, plan, space, n_rows, errors, gradient, scratch, zeros):
     dW, db = layer(gradient, plan, last)
     for r in range(n_rows):
         db[0, 0] += errors[r]
+    if last == 1:
+        A, H, V = inputs(space, plan, 0), inputs(space, plan, 1), W.reshape(1, W.size)
+        weighted = scratch[: A.size].reshape(A.shape)
+        to_first = layer(gradient, plan, 0)
+        e, dV = errors.reshape(1, errors.size), dW.reshape(1, W.size)
+        hidden_backward(A, weighted, H, V, e, to_first[0], to_first[1], dV, n_rows, plan[0, INPUTS])
+        return
     for r in range(n_rows, rows):  # what fills up the last eight rows teaches nothing
         errors[r] = 0
     output_backward(inputs(space, plan, last), W.reshape(1, W.size), errors, dW.reshape(1, W.size), rows)
@@ -361,6 +396,60 @@ def backward(parameters, plan, space, n_rows, errors, gradient, scratch, zeros):
             T = scratch[: W.size].reshape(W.shape[1], W.shape[0])
             transpose(W, T)
             multiply(D, T, zeros, A, rows, plan[l, UNITS], plan[l, ROWS], pass_back)
+
+
+@part
+def add_by_either(gate, x, weighted, delta, total):
+    """total + x delta. By an addition alone, where the gate is above zero, if the processor has one that can do so."""
+    return add_where_positive(gate, weighted, total) if LANES == 16 else multiply_add(x, delta, total)
+
+
+@part
+def add_times(C, row, column, factor, total):
+    store(C, row, column, multiply_add(factor, total, load(C, row, column)))
+
+
+@part
+def hidden_backward(A, weighted, H, V, errors, dW, db, dV, n_rows, n_inputs):
+    """Of one hidden layer H = relu(A W + b) and the single output H V + c: gradients are added to.
+
+    That of W is A^T D, with D = errors V^T where H > 0. A column of D is a number of V times errors or zero, so D is
+    never stored, and V is multiplied by at the end. Some sums are of products, and some of A that was ``weighted`` by
+    the errors before: a core can add while it multiplies.
+    """
+    for r in range(n_rows):
+        for a in range(A.shape[1]):
+            weighted[r, a] = A[r, a] * errors[0, r]
+    one = spread(np.float32(1))
+    for k in range(0, H.shape[1], LANES):
+        v = load(V, 0, k)
+        for i in range(0, n_inputs, 8):
+            c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = to_bias = to_output = spread(np.float32(0))
+            for r in range(n_rows):
+                h, e = load(H, r, k), spread_from(errors, 0, r)
+                d = where_positive(h, e)
+                if i == 0:
+                    to_output = multiply_add(e, h, to_output)
+                    to_bias = multiply_add(one, d, to_bias)
+                c0 = multiply_add(spread_from(A, r, i), d, c0)
+                c1 = multiply_add(spread_from(A, r, i + 1), d, c1)
+                c2 = multiply_add(spread_from(A, r, i + 2), d, c2)
+                c3 = multiply_add(spread_from(A, r, i + 3), d, c3)
+                c4 = add_by_either(h, spread_from(A, r, i + 4), spread_from(weighted, r, i + 4), d, c4)
+                c5 = add_by_either(h, spread_from(A, r, i + 5), spread_from(weighted, r, i + 5), d, c5)
+                c6 = add_by_either(h, spread_from(A, r, i + 6), spread_from(weighted, r, i + 6), d, c6)
+                c7 = add_by_either(h, spread_from(A, r, i + 7), spread_from(weighted, r, i + 7), d, c7)
+            if i == 0:
+                add_times(dV, 0, k, one, to_output)
+                add_times(db, 0, k, v, to_bias)
+            add_times(dW, i, k, v, c0)
+            add_times(dW, i + 1, k, v, c1)
+            add_times(dW, i + 2, k, v, c2)
+            add_times(dW, i + 3, k, v, c3)
+            add_times(dW, i + 4, k, v, c4)
+            add_times(dW, i + 5, k, v, c5)
+            add_times(dW, i + 6, k, v, c6)
+            add_times(dW, i + 7, k, v, c7)
 
 
 @part
@@ -396,30 +485,51 @@ def shuffle(order, state):
 
 
 @kernel
-def train_epoch(X, y, weight, order, scaling, plan, parameters, memory, batch, rate, decay, steps):
-    """One pass over the rows in ``order``, in batches; returns the weighted sum of squared errors.
+def scale_rows(X, y, weight, rows, scaling, inputs, aims):
+    """Inputs, targets and weights of some rows as a network wants them.
 
-    ``scaling`` is what to take off and to multiply by, for X and for y; ``memory`` (3, parameters) the gradient, zero
-    between calls, and the first and second moments; ``steps`` have been made before.
+    ``scaling`` is what to take off and to multiply by, for X and for y.
     """
     x_shift, x_factor, y_shift, y_factor = scaling
+    load_rows(X, rows, x_shift, x_factor, inputs)
+    for r in range(rows.size):
+        aims[r, 0] = np.float32((y[rows[r]] - y_shift) * y_factor)
+        aims[r, 1] = weight[rows[r]]
+
+
+@kernel
+def train_epoch(given, aims, order, plan, parameters, memory, batch, rate, decay, steps):
+    """One pass over rows of `scale_rows` in ``order``, in batches; returns the weighted sum of squared errors.
+
+    ``memory`` (3, parameters) holds the gradient, zero between calls, and the first and second moments; ``steps`` have
+    been made before.
+    """
     g, m, v = memory[0], memory[1], memory[2]
     p = plan[0, BIAS_AT]  # weights come before biases, which are not penalised
     width = all_widths(plan)
     space, zeros = np.zeros(CHUNK * width, np.float32), np.zeros((1, width), np.float32)
-    scratch, errors = np.empty(parameters.size, np.float32), np.empty(CHUNK, np.float32)
+    scratch = np.empty(max(parameters.size, CHUNK * plan[0, ROWS]), np.float32)
+    errors = np.empty(CHUNK, np.float32)
     loss = 0.0
     for start in range(0, order.size, batch):
         stop, weights = min(start + batch, order.size), 0.0
         for at in range(start, stop, CHUNK):
             rows = order[at : min(at + CHUNK, stop)]
-            load_rows(X, rows, x_shift, x_factor, inputs(space, plan, 0))
+            first = inputs(space, plan, 0)
+            for r in range(rows.size):
+                x, later = given[rows[r]], order[min(at + CHUNK + r, order.size - 1)]
+                for a in range(x.size):
+                    first[r, a] = x[a]
+                for a in range(0, x.size, LINE):
+                    prefetch(given, later, a)
+                prefetch(aims, later, 0)
             forward(parameters, plan, space, rows.size, errors)
             for r in range(rows.size):
-                miss = errors[r] - np.float32((y[rows[r]] - y_shift) * y_factor)
-                errors[r] = weight[rows[r]] * miss
+                target, weight = aims[rows[r], 0], aims[rows[r], 1]
+                miss = errors[r] - target
+                errors[r] = weight * miss
                 loss += errors[r] * miss
-                weights += weight[rows[r]]
+                weights += weight
             backward(parameters, plan, space, rows.size, errors, g, scratch, zeros)
         steps += 1
         step = np.float32(rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps))
@@ -464,9 +574,9 @@ def _compile_for(dtype: np.dtype) -> None:
     vector, table = fixed(real, 1), fixed(real, 2)
     scaling = types.Tuple((vector, vector, real, real))
     shuffle.compile((whole[::1], types.uint64[::1]))
-    train_epoch.compile(
-        (X, vector, fixed(single, 1), rows, scaling, plan, single[::1], single[:, ::1], whole, real, real, whole)
-    )
+    grid, state = single[:, ::1], (single[::1], single[:, ::1])
+    scale_rows.compile((X, vector, fixed(single, 1), rows, scaling, grid, grid))
+    train_epoch.compile((fixed(single, 2), fixed(single, 2), rows, plan, *state, whole, real, real, whole))
     predict_rows.compile((X, rows, table, table, vector, vector, plan, fixed(single, 2), real[:, ::1]))
 
 
@@ -766,14 +876,31 @@ class Learner:
     def size(self) -> int:
         return len(self.parameters)
 
-    def learn(self, X, y, weight, rows: np.ndarray, rate: float) -> bool:
-        """Go once over some rows, which are permuted in place; whether all is finite."""
-        compiled, (x_shift, x_factor, *target) = kernels(X.dtype), self.scaling
-        compiled.shuffle(rows, self.stream)
-        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target), frozen(self.plan))
-        loss = compiled.train_epoch(*data, self.parameters, self.memory, self.batch, rate, self.decay, self.steps)
-        self.steps += -(-len(rows) // self.batch)
+    def prepared(self, X, y, weight, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs of some rows, and their targets and weights, as `learn` wants them: in single precision, scaled.
+
+        Rows are visited in random order, many times. That is quicker where they take little memory and no arithmetic.
+        """
+        inputs, aims = (_on_lines(len(rows), width) for width in (X.shape[1], 2))
+        x_shift, x_factor, *target = self.scaling
+        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target))
+        kernels(X.dtype).scale_rows(*data, inputs, aims)
+        return frozen(inputs), frozen(aims)
+
+    def learn(self, inputs, aims, order: np.ndarray, rate: float) -> bool:
+        """Go once over rows that are `prepared`, in an order that is permuted in place; whether all is finite."""
+        shuffle(order, self.stream)
+        data, state = (inputs, aims, frozen(order), frozen(self.plan)), (self.parameters, self.memory)
+        loss = train_epoch(*data, *state, self.batch, rate, self.decay, self.steps)
+        self.steps += -(-len(order) // self.batch)
         return bool(np.isfinite(loss) and np.isfinite(self.parameters).all())
+
+
+def _on_lines(*shape: int) -> np.ndarray:
+    """An array of single precision that begins where a line of the cache does: fewer rows lie on two."""
+    room = np.empty(math.prod(shape) + LINE, dtype=np.float32)
+    start = -room.ctypes.data // 4 % LINE
+    return room[start : start + math.prod(shape)].reshape(shape)
 
 
 def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Trained]:
@@ -803,9 +930,9 @@ def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
     scaling = (problem.x_shift[k], inverse(problem.x_scale[k]), *target)
     decay = recipe.weight_decay * float(weight[rows].mean())
     learner = Learner.begin(plan, scaling, recipe.batch(len(rows)), decay, seed=[problem.seed, k])
-    kept = []
+    prepared, order, kept = learner.prepared(problem.X, problem.y, weight, rows), np.arange(len(rows)), []
     for epoch in range(recipe.epochs[-1]):
-        finite = learner.learn(problem.X, problem.y, weight, rows, recipe.learning_rate)
+        finite = learner.learn(*prepared, order, recipe.learning_rate)
         refuse_divergence(finite, epoch, recipe)
         if epoch + 1 in recipe.epochs:
             kept.append(learner.parameters.copy())
