@@ -68,9 +68,7 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LANES = 0  # numbers in a vector of the processor; none until `load_compiler`
-load = store = spread = spread_from = multiply_add = where_positive = add_where_positive = prefetch = (
-    None  # of `vector_operations`
-)
+load = store = spread = spread_from = multiply_add = where_positive = prefetch = None  # of `vector_operations`
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
 LINE = 16  # numbers in what a cache reads at once
 LEAST = 0.1  # weight of a batch, per row: one of next to nothing must not be a step like any other
@@ -210,16 +208,6 @@ def vector_operations() -> dict:
         return vector(vector, vector), generate
 
     @intrinsic
-    def add_where_positive(typing, gate, values, total):
-        """The total, with the values added where the gate is above zero or NaN."""
-
-        def generate(context, builder, signature, args):
-            there = builder.fcmp_unordered(">", args[0], zero)
-            return builder.select(there, builder.fadd(args[1], args[2]), args[2])
-
-        return vector(vector, vector, vector), generate
-
-    @intrinsic
     def prefetch(typing, array, row, column):
         """Have the memory about array[row, column] brought near, without waiting for it."""
 
@@ -233,7 +221,7 @@ def vector_operations() -> dict:
 
         return types.void(array, types.intp, types.intp), generate
 
-    operations = (load, store, spread, spread_from, multiply_add, where_positive, add_where_positive, prefetch)
+    operations = (load, store, spread, spread_from, multiply_add, where_positive, prefetch)
     return {"LANES": LANES} | {operation._name: operation for operation in operations}
 
 
@@ -335,17 +323,20 @@ def forward(parameters, plan, space, n_rows, outputs):
 
 
 @part
-def output_backward(A, V, errors, gradient, rows):
-    """Of the single output: gradient += errors^T A, then A is overwritten by (errors V) where A > 0."""
-    zero = spread(np.float32(0))
+def output_backward(A, V, errors, gradient, sums, rows):
+    """Of the single output: gradient += errors^T A, then A is overwritten by D = (errors V) where A > 0, sums += D."""
+    zero, one = spread(np.float32(0)), spread(np.float32(1))
     for i in range(0, rows, 8):
         for k in range(0, A.shape[1], LANES):
-            v, g = load(V, 0, k), load(gradient, 0, k)
+            v, g, s = load(V, 0, k), load(gradient, 0, k), load(sums, 0, k)
             for r in range(i, i + 8):
                 a, e = load(A, r, k), spread(errors[r])
                 g = multiply_add(e, a, g)
-                store(A, r, k, where_positive(a, multiply_add(e, v, zero)))
+                d = where_positive(a, multiply_add(e, v, zero))
+                s = multiply_add(one, d, s)
+                store(A, r, k, d)
             store(gradient, 0, k, g)
+            store(sums, 0, k, s)
 
 
 @part
@@ -376,80 +367,21 @@ def backward(parameters, plan, space, n_rows, errors, gradient, scratch, zeros):
     dW, db = layer(gradient, plan, last)
     for r in range(n_rows):
         db[0, 0] += errors[r]
-    if last == 1:
-        A, H, V = inputs(space, plan, 0), inputs(space, plan, 1), W.reshape(1, W.size)
-        weighted = scratch[: A.size].reshape(A.shape)
-        to_first = layer(gradient, plan, 0)
-        e, dV = errors.reshape(1, errors.size), dW.reshape(1, W.size)
-        hidden_backward(A, weighted, H, V, e, to_first[0], to_first[1], dV, n_rows, plan[0, INPUTS])
-        return
     for r in range(n_rows, rows):  # what fills up the last eight rows teaches nothing
         errors[r] = 0
-    output_backward(inputs(space, plan, last), W.reshape(1, W.size), errors, dW.reshape(1, W.size), rows)
+    below = layer(gradient, plan, last - 1)[1] if last > 0 else scratch[: W.size].reshape(1, W.size)
+    output_backward(inputs(space, plan, last), W.reshape(1, W.size), errors, dW.reshape(1, W.size), below, rows)
     for l in range(last - 1, -1, -1):
         A, D = inputs(space, plan, l), inputs(space, plan, l + 1)
         W, b = layer(parameters, plan, l)
         dW, db = layer(gradient, plan, l)
         multiply(A.T, D, zeros, dW, plan[l, INPUTS], n_rows, plan[l, COLUMNS], add_to)
-        add_column_sums(D, db, rows)
+        if l < last - 1:
+            add_column_sums(D, db, rows)
         if l > 0:
             T = scratch[: W.size].reshape(W.shape[1], W.shape[0])
             transpose(W, T)
             multiply(D, T, zeros, A, rows, plan[l, UNITS], plan[l, ROWS], pass_back)
-
-
-@part
-def add_by_either(gate, x, weighted, delta, total):
-    """total + x delta. By an addition alone, where the gate is above zero, if the processor has one that can do so."""
-    return add_where_positive(gate, weighted, total) if LANES == 16 else multiply_add(x, delta, total)
-
-
-@part
-def add_times(C, row, column, factor, total):
-    store(C, row, column, multiply_add(factor, total, load(C, row, column)))
-
-
-@part
-def hidden_backward(A, weighted, H, V, errors, dW, db, dV, n_rows, n_inputs):
-    """Of one hidden layer H = relu(A W + b) and the single output H V + c: gradients are added to.
-
-    That of W is A^T D, with D = errors V^T where H > 0. A column of D is a number of V times errors or zero, so D is
-    never stored, and V is multiplied by at the end. Some sums are of products, and some of A that was ``weighted`` by
-    the errors before: a core can add while it multiplies.
-    """
-    for r in range(n_rows):
-        for a in range(A.shape[1]):
-            weighted[r, a] = A[r, a] * errors[0, r]
-    one = spread(np.float32(1))
-    for k in range(0, H.shape[1], LANES):
-        v = load(V, 0, k)
-        for i in range(0, n_inputs, 8):
-            c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = to_bias = to_output = spread(np.float32(0))
-            for r in range(n_rows):
-                h, e = load(H, r, k), spread_from(errors, 0, r)
-                d = where_positive(h, e)
-                if i == 0:
-                    to_output = multiply_add(e, h, to_output)
-                    to_bias = multiply_add(one, d, to_bias)
-                c0 = multiply_add(spread_from(A, r, i), d, c0)
-                c1 = multiply_add(spread_from(A, r, i + 1), d, c1)
-                c2 = multiply_add(spread_from(A, r, i + 2), d, c2)
-                c3 = multiply_add(spread_from(A, r, i + 3), d, c3)
-                c4 = add_by_either(h, spread_from(A, r, i + 4), spread_from(weighted, r, i + 4), d, c4)
-                c5 = add_by_either(h, spread_from(A, r, i + 5), spread_from(weighted, r, i + 5), d, c5)
-                c6 = add_by_either(h, spread_from(A, r, i + 6), spread_from(weighted, r, i + 6), d, c6)
-                c7 = add_by_either(h, spread_from(A, r, i + 7), spread_from(weighted, r, i + 7), d, c7)
-            if i == 0:
-                add_times(dV, 0, k, one, to_output)
-                add_times(db, 0, k, v, to_bias)
-            add_times(dW, i, k, v, c0)
-            add_times(dW, i + 1, k, v, c1)
-            add_times(dW, i + 2, k, v, c2)
-            add_times(dW, i + 3, k, v, c3)
-            add_times(dW, i + 4, k, v, c4)
-            add_times(dW, i + 5, k, v, c5)
-            add_times(dW, i + 6, k, v, c6)
-            add_times(dW, i + 7, k, v, c7)
 
 
 @part
@@ -508,8 +440,7 @@ def train_epoch(given, aims, order, plan, parameters, memory, batch, rate, decay
     p = plan[0, BIAS_AT]  # weights come before biases, which are not penalised
     width = all_widths(plan)
     space, zeros = np.zeros(CHUNK * width, np.float32), np.zeros((1, width), np.float32)
-    scratch = np.empty(max(parameters.size, CHUNK * plan[0, ROWS]), np.float32)
-    errors = np.empty(CHUNK, np.float32)
+    scratch, errors = np.empty(parameters.size, np.float32), np.empty(CHUNK, np.float32)
     loss = 0.0
     for start in range(0, order.size, batch):
         stop, weights = min(start + batch, order.size), 0.0
