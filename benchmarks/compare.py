@@ -31,8 +31,7 @@ from rich.console import Console
 import bagwise as bw
 from bagwise.evaluation import Results, evaluate, make_splits
 from bagwise.evaluation.evaluation import Display
-from bagwise.evaluation.plan import as_entries, make_plan
-from bagwise.evaluation.store import Folder
+from bagwise.evaluation.plan import Folder, as_entries, make_plan
 from bagwise.io.atomic_files import replace_file
 from bagwise.methods import CATALOGUE
 

@@ -26,7 +26,7 @@ import bagwise as bw
 from bagwise.embeddings import KernelMean, mean_gram
 from bagwise.instances import NetworkRegressor, OutOfFold, RandomFeatureRidge
 from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES
 from bagwise.regressors import EmbeddingRidge, RidgePath
 

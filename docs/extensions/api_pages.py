@@ -125,6 +125,7 @@ INTERNAL = (
     *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
     *("kernels.with_bandwidth", "model_files.try_saving", "out_of_core.Block", "out_of_core.Chunk", "testing.zoo"),
+    *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
 )
 # What a method of an estimator does whose docstring would say no more.
 ESTIMATOR = {

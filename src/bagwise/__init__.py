@@ -7,7 +7,7 @@
 40
 """
 
-from bagwise.worker_lifetime import end_with_parent as _end_with_parent
+import sys as _sys
 
 __version__ = "0.2.0"
 
@@ -156,4 +156,9 @@ else:
     )
 
 
-_end_with_parent()  # whatever task of ours a worker is sent, it imports this first
+# Whatever task of ours a worker of joblib is sent, it imports this first.
+_processes = _sys.modules.get("multiprocessing.process")  # there in every worker, and not worth an import elsewhere
+if _processes is not None and type(_processes.current_process()).__name__.startswith("Loky"):
+    from bagwise.execution.tasks import end_with as _end_with
+
+    _end_with(_processes.parent_process().pid)

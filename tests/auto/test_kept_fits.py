@@ -7,7 +7,8 @@ import pytest
 from tests.helpers.toy_members import Broken, Column
 
 import bagwise as bw
-from bagwise.auto import AutoRegressor, cross_validation, kept_fits
+from bagwise.auto import AutoRegressor, kept_fits
+from bagwise.auto.cross_validation import CrossValidation
 from bagwise.model_files.cell_folder import CellFolder
 
 MEMBERS = ["aggregated", "statistics:moments", ("broken", Broken())]
@@ -31,16 +32,16 @@ def fits(monkeypatch):
     class Fits(list):
         stop = None
 
-    done, fit = Fits(), cross_validation.fit_without
+    done, run = Fits(), CrossValidation._run
 
-    def counted(member, *rest):
+    def counted(self, tasks):
         if done.stop is not None and len(done) >= done.stop:
             raise KeyboardInterrupt
-        made = fit(member, *rest)
-        done.append(member.name)
+        made = run(self, tasks)
+        done.extend(member.name for member, *_ in tasks)
         return made
 
-    monkeypatch.setattr(cross_validation, "fit_without", counted)
+    monkeypatch.setattr(CrossValidation, "_run", counted)
     return done
 
 

@@ -104,7 +104,9 @@ def test_best_races_nobody():
             bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None), race_costly=members != "best"
         )
         some = [Member("first", lambda seed: Column(0)), Member("wild", lambda seed: Wild(2), costly=True)]
-        fits[members] = [(trial.status, trial.fits) for trial in model._try(cv, [mean_member(), *some])[1:]]
+        fits[members] = [
+            (trial.status, trial.fits) for trial in model._try(cv, [mean_member(), *some], lambda *_: None)[1:]
+        ]
     assert fits == {"auto": [("tried", 5), ("dropped", 1)], "best": [("tried", 5), ("tried", 5)]}
 
 
@@ -230,6 +232,29 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     assert cv.try_member(member, reserve=91.0).why == "no time was left to see how long it takes"
     clock.longest_probe = 50.0  # another such fit would take all that is left
     assert cv.try_member(member).why == "no time was left to see how long it takes"
+
+
+class Cubic(Column):
+    """A column whose fit takes, by the clock it is given, the cube of the number of bags: a few bags tell little."""
+
+    clock = None
+
+    def fit(self, bags, y):
+        Cubic.clock.started -= 30.0 * (len(bags) / 80) ** 3
+        return super().fit(bags, y)
+
+
+@pytest.mark.parametrize(("budget", "done"), [(1000.0, 5), (200.0, 5), (120.0, 1)])
+def test_a_member_that_falls_behind_is_given_up(budget, done):
+    """What a fold took tells what the others will; 4 more of 30 s and a fit to all bags are not left of 120."""
+    bags, y = problem(100)
+    Cubic.clock = Clock(budget)
+    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Cubic.clock)
+    trial = cv.try_member(Member("cubic", lambda seed: Cubic(0)))
+    assert trial.fits == done and trial.done == (done == 5)
+    if done < 5:
+        assert trial.status == "skipped"
+        assert trial.why == "about 120 s, and 90 s were left; given up after 1 of 5 folds"
 
 
 def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):

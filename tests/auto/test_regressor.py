@@ -226,9 +226,10 @@ def test_it_pickles_and_is_quiet(capsys):
 def test_progress_is_shown_on_demand(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as in a terminal
     monkeypatch.setenv("COLUMNS", "200")
-    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(*problem(30))
+    AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(*problem(50))
     shown = capsys.readouterr()
-    for words in ("members", "now: second", "best so far: ", "RMSE", " s left"):
+    later = ("now: fit to all bags, ", "now: learning curve of ")
+    for words in ("members", "now: second", "best so far: ", "RMSE", " s left", *later):
         assert words in shown.err
     assert shown.out == ""
 

@@ -82,7 +82,7 @@ def test_beyond_says_what_becomes_of_values_outside(stage):
     clipping, plain = (stage(LinearRegression(), beyond=beyond).fit(BAGS, Y) for beyond in ("clip", "regressor"))
     np.testing.assert_array_equal(clipping.transform(bad).instances, plain.transform(moved_to_the_end(bad)).instances)
     assert plain.transform(bad).instances[3] != clipping.transform(bad).instances[3]
-    with pytest.raises(ValueError, match="beyond must be one of 'clip', 'regressor', not 'cut'"):
+    with pytest.raises(ValueError, match="beyond must be 'clip' or 'regressor', not 'cut'"):
         clone(plain).set_params(beyond="cut").fit(BAGS, Y)
 
 

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bagwise as bw
@@ -161,3 +162,9 @@ def test_a_hint_with_a_blank_can_be_pasted(frame, tmp_path):
     frame.assign(**{"Land cover": "crop"}).to_csv(tmp_path / "t.csv", index=False)
     result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
     assert "--categories 'Land cover' takes what has levels" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("verb", ["check", "fit", "evaluate", "learning-curve"])
+def test_every_command_on_a_table_reads_it_with_the_same_options(verb):
+    options = {one.name for one in get_command(app).commands[verb].params}
+    assert {"bag", "target", "targets", "feature", "bag_feature", "categories", "dates", "keep", "fill_value"} < options

@@ -131,7 +131,7 @@ def test_a_table_without_targets_is_refused(tmp_path):
 
 @pytest.mark.parametrize("command", ["evaluate", "reproduce"])
 def test_a_device_is_asked_for_by_name_and_refused_where_there_is_none(table, tmp_path, monkeypatch, command):
-    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     write_aerosol(tmp_path, "MISR1", n_bags=12)
     out, device = tmp_path / "run", ("--device", "cuda")
     runs = {"evaluate": evaluated, "reproduce": lambda _, out, *more: run("reproduce", tmp_path, "--out", out, *more)}

@@ -164,17 +164,17 @@ def test_options_of_auto_alone(folder, tmp_path, option, words):
 
 
 def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):
-    from bagwise.auto import cross_validation
+    from bagwise.auto.cross_validation import CrossValidation
 
-    kept, done = cross_validation.fit_without, []
+    run, done = CrossValidation._run, []
 
-    def interrupted(*task):
+    def interrupted(self, tasks):
         if len(done) == 7:
             raise KeyboardInterrupt
-        done.append(task)
-        return kept(*task)
+        done.extend(tasks)
+        return run(self, tasks)
 
-    monkeypatch.setattr(cross_validation, "fit_without", interrupted)
+    monkeypatch.setattr(CrossValidation, "_run", interrupted)
     asked = ("--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = fit(folder, *asked, "--work", tmp_path / "w", method="auto:quick")
     words = f"stopped; 7 finished fits are kept in {tmp_path / 'w'}, and the same command goes on from there\n"

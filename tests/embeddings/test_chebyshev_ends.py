@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import bagwise as bw
+from bagwise import testing
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.kernel_mean import Interpolant, fit_interpolant
 from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.testing import naive
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(100.0), InverseMultiquadric(140.0)])
@@ -32,4 +32,4 @@ def test_the_embedding_of_a_range_that_rounds_badly():
     embedding = KernelMean(Gaussian(100.0), units="label")
     Z = embedding.fit_transform(bags)
     assert embedding.map_ == "chebyshev"
-    np.testing.assert_allclose(Z @ Z.T, naive.mean_gram(Gaussian(100.0), bags), rtol=1e-11)
+    np.testing.assert_allclose(Z @ Z.T, testing.mean_gram(Gaussian(100.0), bags), rtol=1e-11)

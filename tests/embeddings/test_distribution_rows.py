@@ -10,7 +10,7 @@ import bagwise as bw
 from bagwise import kernels as k
 from bagwise.embeddings import FeatureMean, MinusDistance, PhaseMean, QuantileRows, Similarity, SlicedQuantiles
 from bagwise.embeddings.summaries import step_quantiles
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.formulas import FourierFeatures
 from bagwise.testing import zoo
 
 ZOO = zoo(n_features=2)

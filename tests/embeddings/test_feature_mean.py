@@ -5,11 +5,12 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import bagwise as bw
 from bagwise import kernels as k
+from bagwise import testing
 from bagwise.bags.segments import segment_mean
 from bagwise.embeddings import FeatureMean, KernelMean, NystroemMean, Pool, Statistics
 from bagwise.embeddings.feature_mean import pick_prototypes
-from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
-from bagwise.testing import naive, zoo
+from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
+from bagwise.testing import zoo
 
 ZOO = zoo(n_features=3)
 SMALL = {name: bags for name, bags in ZOO.items() if bags.n_instances < 200}
@@ -26,7 +27,7 @@ def test_every_instance_a_landmark_is_the_double_loop(kernel, name):
     """To the root of rounding where the kernel matrix of the landmarks is singular."""
     bags = SMALL[name]
     Z = NystroemMean(kernel, units="label").fit_transform(bags)
-    exact = naive.mean_gram(kernel, bags)
+    exact = testing.mean_gram(kernel, bags)
     np.testing.assert_allclose(Z @ Z.T, exact, rtol=1e-8, atol=1e-9 * np.abs(exact).max())
 
 
@@ -79,7 +80,7 @@ def test_fourier_features_approximate_the_kernel_mean():
     embedding = FeatureMean(FourierFeatures(4000, linear=False))
     Z = embedding.fit_transform(bags)
     standard = bags.replace(StandardScaler().fit_transform(bags.instances))
-    exact = naive.mean_gram(k.Gaussian(embedding.features_.bandwidth_), standard[:6])
+    exact = testing.mean_gram(k.Gaussian(embedding.features_.bandwidth_), standard[:6])
     np.testing.assert_allclose(Z[:6] @ Z[:6].T, exact, atol=0.05)
 
 
@@ -131,7 +132,7 @@ def test_refusals():
         NystroemMean(units="metres").fit(bags)
     with pytest.raises(ValueError, match="not positive definite and has no feature map"):
         NystroemMean(k.PrintedInverse(1.0)).fit(bags)
-    with pytest.raises(ValueError, match="pick must be one of 'random', 'k-means', not 'best'"):
+    with pytest.raises(ValueError, match="pick must be 'random' or 'k-means', not 'best'"):
         NystroemMean(pick="best").fit(bags)
     with pytest.raises(ValueError, match="number of prototypes must be a whole number above zero, not 0"):
         NystroemMean(landmarks=0).fit(bags)

@@ -40,6 +40,13 @@ def test_a_grid_is_fitted_as_its_settings_one_by_one(columns, weights):
         np.testing.assert_array_equal(embedding.transform(new), alone.transform(new))
 
 
+def test_bandwidths_of_a_grid_are_each_their_own():
+    found = KernelMean(Gaussian(1.0)).fit_grid(bags(), None, [{"kernel__bandwidth": b} for b in (0.5, 2.0, 8.0)])
+    for setting, _, rows in found:
+        alone = KernelMean(Gaussian(setting["kernel__bandwidth"]))
+        np.testing.assert_array_equal(rows, alone.fit_transform(bags()))
+
+
 def test_the_means_of_a_grid_are_made_once(monkeypatch):
     made, means = [], Interpolant.means
     monkeypatch.setattr(Interpolant, "means", lambda self, some: made.append(self.length) or means(self, some))

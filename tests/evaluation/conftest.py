@@ -1,6 +1,6 @@
 import pytest
 
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.helpers.toy_estimators import Failing, RandomDirection, Spread, Train
 import bagwise as bw
 from bagwise.bags import BagKFold
 from bagwise.evaluation import Results, evaluate
-from bagwise.evaluation.store import Folder
+from bagwise.evaluation.plan import Folder
 from bagwise.methods import catalogue
 from bagwise.testing.contract_checks import sample
 

@@ -9,7 +9,7 @@ from tests.helpers.toy_estimators import Failing
 
 from bagwise.evaluation import evaluate
 from bagwise.execution import Dask, Processes, Serial
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(40)

@@ -204,7 +204,7 @@ def test_a_device_is_given_to_every_part_that_has_one(device, monkeypatch):
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_runs(monkeypatch):
-    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     with pytest.raises(ValueError, match="torch sees no GPU here; use device='cpu', or 'auto'"):
         evaluate(BAGS, Y, "aggregated", device="cuda")
     with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' .* not 'tpu'"):

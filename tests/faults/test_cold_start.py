@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from tests.helpers.breaking import ENVIRONMENT
 
 import bagwise as bw
-from bagwise.execution.threads import Shared
+from bagwise.execution.resources import Shared
 from bagwise.first_use import once
 
 SHORT = {

@@ -14,7 +14,7 @@ import pytest
 from tests.helpers.breaking import BAGWISE, ENVIRONMENT
 
 import bagwise as bw
-from bagwise.evaluation.store import Folder
+from bagwise.evaluation.plan import Folder
 from bagwise.testing.contract_checks import sample
 
 

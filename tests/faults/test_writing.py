@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.evaluation.store import Folder
+from bagwise.evaluation.plan import Folder
 from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.io.table_output import write_table
 from bagwise.reports.html_reports import write_page

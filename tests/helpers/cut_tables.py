@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bagwise as bw
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods import method
 
 METHODS = ["aggregate-gp", "aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]

@@ -333,7 +333,7 @@ def test_what_is_worth_a_gpu():
 def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refused(monkeypatch):
     X = np.random.default_rng(0).normal(size=(60, 2))
     expected = NetworkRegressor((4,), epochs=2).fit(X, X[:, 0]).predict(X)
-    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     monkeypatch.setattr(network_devices, "WORTH", 0.0)
     monkeypatch.setattr(network_devices, "MANY", 1)
     assert_array_equal(NetworkRegressor((4,), epochs=2, device="auto").fit(X, X[:, 0]).predict(X), expected)
@@ -347,16 +347,16 @@ def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refuse
 
 
 def test_a_machine_without_torch(monkeypatch):
-    monkeypatch.setattr("bagwise.execution.devices.find_spec", lambda name: None)
-    from bagwise.execution import devices
+    monkeypatch.setattr("bagwise.execution.resources.find_spec", lambda name: None)
+    from bagwise.execution import resources
 
-    devices.gpu.cache_clear()
+    resources.gpu.cache_clear()
     try:
-        assert devices.settled("auto", worth=True) == "cpu"
+        assert resources.settled("auto", worth=True) == "cpu"
         with pytest.raises(ImportError, match=r"needs torch; install it with: pip install 'bagwise\[torch\]'"):
-            devices.settled("cuda", worth=True)
+            resources.settled("cuda", worth=True)
     finally:
-        devices.gpu.cache_clear()
+        resources.gpu.cache_clear()
 
 
 def test_weights_of_idle_units_end_at_zero_and_not_just_above():

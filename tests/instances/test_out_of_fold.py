@@ -139,8 +139,8 @@ def test_each_instance_transforms_and_predicts():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"predictor": "first-fold"}, "predictor must be one of 'fold-mean', 'refit', 'last-fold'"),
-        ({"weighting": "row"}, "weighting must be one of 'bag', 'instance'"),
+        ({"predictor": "first-fold"}, "predictor must be 'fold-mean', 'refit' or 'last-fold'"),
+        ({"weighting": "row"}, "weighting must be 'bag' or 'instance'"),
         ({"folds": 99}, "99 folds need at least 99 bags"),
     ],
 )

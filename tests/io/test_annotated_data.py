@@ -135,7 +135,7 @@ def test_every_misuse_names_the_way_out(adata, tmp_path):
         bw.from_anndata(adata, bag="donor", use="X", features=["Gene1"])
     with pytest.raises(ValueError, match="features is empty; name columns of X, or leave it out"):
         bw.from_anndata(adata, bag="donor", use="X", features=[])
-    with pytest.raises(ValueError, match="missing must be 'refuse', 'impute' or 'keep' here, not 'drop-instances'"):
+    with pytest.raises(ValueError, match="missing must be 'refuse', 'impute' or 'keep', not 'drop-instances'"):
         bw.from_anndata(adata, bag="donor", missing="drop-instances")
     with pytest.raises(ValueError, match="bag_features must name columns of obs here, not 'auto'"):
         bw.from_anndata(adata, bag="donor", bag_features="auto")

@@ -18,7 +18,7 @@ from scipy.io import loadmat, savemat
 from scipy.sparse import csc_array
 
 import bagwise as bw
-from bagwise.io import readers as reading
+from bagwise.io import table_files as reading
 from bagwise.io.array_files import read_matrices
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"

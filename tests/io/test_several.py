@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.io import readers as reading
-from bagwise.io.readers import find_files
+from bagwise.io import table_files as reading
+from bagwise.io.table_files import find_files
 
 
 @pytest.fixture

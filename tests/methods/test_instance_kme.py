@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score, cross_validate, learning_curve
 
 import bagwise as bw
+from bagwise import testing
 from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.testing import naive
 
 BAGS, Y = bw.datasets.make_aerosol(60, instances=6, ragged=True, random_state=0)
 NEW, _ = bw.datasets.make_aerosol(9, instances=6, ragged=True, random_state=1)
@@ -26,7 +26,7 @@ def test_preset_is_the_algorithm_by_hand(preset, kernel, penalty, predictor):
     assert model[0].folds == 50 and model[0].predictor == predictor and model[0].weighting == "instance"
     train = clone(model[0]).fit_transform(BAGS, Y)
     new = model.fit(BAGS, Y)[:1].transform(NEW)
-    expected = naive.kernel_ridge(naive.mean_gram(kernel, train), Y, penalty, naive.mean_gram(kernel, new, train))
+    expected = testing.kernel_ridge(testing.mean_gram(kernel, train), Y, penalty, testing.mean_gram(kernel, new, train))
     np.testing.assert_allclose(model.predict(NEW), expected, rtol=1e-4)
 
 

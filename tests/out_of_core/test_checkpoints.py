@@ -20,7 +20,7 @@ from tests.helpers.killed_fits import Ended, Ending
 import bagwise as bw
 from bagwise.execution import Processes
 from bagwise.out_of_core import checkpoints, fit_scan
-from bagwise.out_of_core.passes import ColumnSums, Sample
+from bagwise.out_of_core.survey import ColumnSums, Sample
 
 RIDGE = "instance-kme:ridge"
 
@@ -318,7 +318,7 @@ def test_a_terminal_shows_one_line(source):
 
     from rich.console import Console
 
-    from bagwise.out_of_core.pass_progress import PassDisplay
+    from bagwise.out_of_core.passes import PassDisplay
 
     shown = io.StringIO()
     with PassDisplay("fitting aggregated", console=Console(file=shown, force_terminal=True, width=120)) as display:

@@ -5,8 +5,8 @@ from functools import reduce
 import numpy as np
 from numpy.testing import assert_allclose
 
-from bagwise.kernels.random_features import sample_rows
-from bagwise.out_of_core.passes import ColumnSums, Sample, sum_rows
+from bagwise.kernels.formulas import sample_rows
+from bagwise.out_of_core.survey import ColumnSums, Sample, sum_rows
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(500, 4)) * [1.0, 1e-3, 1e6, 0.0] + [1e6, 5.0, 0.0, 0.1]

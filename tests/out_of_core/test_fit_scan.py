@@ -13,7 +13,7 @@ import bagwise as bw
 from bagwise.execution import Processes, Serial
 from bagwise.instances import OutOfFold
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
-from bagwise.kernels.random_features import NystroemFeatures
+from bagwise.kernels.formulas import NystroemFeatures
 from bagwise.methods import method
 from bagwise.out_of_core import fit_scan, predict_scan, shards, summable_methods
 
@@ -359,5 +359,5 @@ def test_other_things_than_scans_executors_and_fitted_models_are_refused(table):
         fit_scan(scanned(table), "aggregated", executor="dask")
     with pytest.raises(NotFittedError):
         predict_scan(method("aggregated"), scanned(table))
-    with pytest.raises(ValueError, match="weighting must be one of 'bag', 'instance', not 'nonsense'"):
+    with pytest.raises(ValueError, match="weighting must be 'bag' or 'instance', not 'nonsense'"):
         fit_scan(scanned(table), small("instance-kme:ridge").set_params(instances__weighting="nonsense"))

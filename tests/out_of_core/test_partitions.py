@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bagwise as bw
-from bagwise.io.parquet import find_parts
+from bagwise.io.table_files import find_parts
 from bagwise.out_of_core import scan
 
 

@@ -11,7 +11,7 @@ from bagwise.auto.blend import blend, blend_sums
 from bagwise.auto.members import MEAN
 from bagwise.bags import bag_folds
 from bagwise.execution import Processes
-from bagwise.out_of_core import fit_scan, predict_scan, scan_auto, shards
+from bagwise.out_of_core import fit_scan, predict_scan, scan_fit, shards
 from bagwise.regressors import AggregateGP, EvidenceRidge
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 
@@ -31,8 +31,8 @@ def members():
 def found(table, members):
     """auto of small members, and the table in pieces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan_auto, "method", lambda name, random_state: members[name])
-        patch.setattr(scan_auto, "MEMBERS", tuple(members))
+        patch.setattr(scan_fit, "method", lambda name, random_state: members[name])
+        patch.setattr(scan_fit, "MEMBERS", tuple(members))
         source = scanned(table, chunk_rows=900)
         yield fit_scan(source, "auto"), source
 
@@ -166,7 +166,7 @@ def blended(found, known, members):
     model, source = found
     whole = copy(model)
     whole.models_ = {name: [fit_scan(source, one)] for name, one in members.items()}
-    whole.models_ |= {MEAN: [scan_auto.MeanTarget().fit(*known)]}
+    whole.models_ |= {MEAN: [scan_fit.MeanTarget().fit(*known)]}
     whole.weights_ = dict.fromkeys(whole.models_, 1 / 4)
     return whole
 
@@ -202,8 +202,8 @@ def test_members_that_fail_are_told(table, members):
     with pytest.MonkeyPatch.context() as patch:
         narrow = small("instance-kme:ridge").set_params(head__grid={"kernel": [Gaussian(1e-4)]})
         few = {"aggregated": members["aggregated"], "instance-kme:ridge": narrow}
-        patch.setattr(scan_auto, "MEMBERS", tuple(few))
-        patch.setattr(scan_auto, "method", lambda name, random_state: few[name])
+        patch.setattr(scan_fit, "MEMBERS", tuple(few))
+        patch.setattr(scan_fit, "method", lambda name, random_state: few[name])
         model = fit_scan(scanned(table), "auto")
     row = {row["member"]: row for row in model.trials_}["instance-kme:ridge"]
     assert row["status"] == "failed" and "too narrow" in row["why"] and model.weights_["instance-kme:ridge"] == 0

@@ -14,7 +14,8 @@ from bagwise.bags import bag_folds
 from bagwise.execution import Serial
 from bagwise.out_of_core import fit_scan, passes, predict_scan, shards
 from bagwise.out_of_core.shards import Deal, unit_sizes
-from bagwise.regressors.ridge import RidgePath, RowSums
+from bagwise.out_of_core.survey import survey
+from bagwise.regressors.ridge_path import RidgePath, RowSums
 
 
 class Weighing(Serial):
@@ -132,7 +133,7 @@ def test_what_the_survey_says_of_sizes_and_targets_is_what_memory_says(table):
 
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     with passes.Passes(scanned(table, chunk_rows=400)) as one:
-        found = passes.survey(one).describe()
+        found = survey(one).describe()
     expected = describe_counts(bags.n_features, bags.sizes, y)
     assert found.pop("target") == pytest.approx(expected.pop("target"))
     assert found == expected

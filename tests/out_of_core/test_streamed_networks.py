@@ -272,7 +272,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
         fit_scan(scanned(table), medians)
     with pytest.raises(ValueError, match="every fold needs sums of its own, and 70 are too many; take at most 64"):
         fit_scan(scanned(table), single().set_params(instances__folds=70))
-    with pytest.raises(ValueError, match="precision must be one of 'float32', 'tf32', not 'half'"):
+    with pytest.raises(ValueError, match="precision must be 'float32' or 'tf32', not 'half'"):
         fit_scan(scanned(table), single(precision="half"))
     with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
         fit_scan(scanned(table), single(learning_rate=1e30))
@@ -280,7 +280,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
 
 def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table, monkeypatch):
     pytest.importorskip("torch")
-    monkeypatch.setattr("bagwise.execution.devices.gpu", lambda: False)
+    monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     with pytest.raises(ValueError, match="device='cuda', but torch sees no GPU here; use device='cpu', or 'auto'"):
         fit_scan(scanned(table), single(device="cuda"))
     fit_scan(scanned(table), single(device="auto", epochs=1))

@@ -12,7 +12,7 @@ from scipy.stats import poisson
 
 import bagwise as bw
 from bagwise.kernels import Gaussian, Matern32
-from bagwise.kernels.random_features import NystroemFeatures
+from bagwise.kernels.formulas import NystroemFeatures
 from bagwise.regressors import AggregateGP
 from bagwise.regressors.bayesian import aggregate_gp
 from bagwise.testing import bag_estimator_checks

@@ -83,7 +83,7 @@ def test_any_kernel_and_any_rule():
 
 def test_refusals():
     bags = zoo(n_features=2)["ragged"]
-    with pytest.raises(ValueError, match="placement must be one of 'kmeans', 'random', 'quantiles', not 'grid'"):
+    with pytest.raises(ValueError, match="placement must be 'kmeans', 'random' or 'quantiles', not 'grid'"):
         LandmarkMean(placement="grid").fit(bags)
     with pytest.raises(ValueError, match="landmarks must be a whole number above zero, not 0"):
         LandmarkMean(landmarks=0).fit(bags)

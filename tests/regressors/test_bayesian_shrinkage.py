@@ -209,7 +209,7 @@ def test_the_zoo(name, prior):
 
 def test_refusals():
     bags, y = spreads(10)
-    with pytest.raises(ValueError, match="prior must be one of 'kernel', 'nonstationary', 'between', not 'flat'"):
+    with pytest.raises(ValueError, match="prior must be 'kernel', 'nonstationary' or 'between', not 'flat'"):
         Shrinkage(prior="flat").fit(bags, y)
     with pytest.raises(ValueError, match="penalties must be above zero"):
         Shrinkage(penalties=(1.0, 0.0)).fit(bags, y)

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 import bagwise as bw
+from bagwise import testing
 from bagwise.embeddings import KernelMean, Pool, SecondKernel, SlicedQuantiles
 from bagwise.kernels import Gaussian, InverseMultiquadric, PrintedInverse
 from bagwise.regressors import EmbeddingRidge, PoolPredictions, RidgePath
-from bagwise.testing import naive
 
 rng = np.random.default_rng(0)
 SPREADS = rng.uniform(0.5, 2.0, size=30)
@@ -17,8 +17,8 @@ GRID = {"kernel": [Gaussian(0.5), Gaussian(2.0), InverseMultiquadric(1.0)]}
 def test_a_fixed_setting_is_kernel_ridge_by_hand():
     head = RidgePath((1e-4,), scaling="none", fit_intercept=False)
     model = EmbeddingRidge(KernelMean(Gaussian(0.8), units="label"), head).fit(BAGS, SPREADS)
-    K, K_new = naive.mean_gram(Gaussian(0.8), BAGS), naive.mean_gram(Gaussian(0.8), NEW, BAGS)
-    np.testing.assert_allclose(model.predict(NEW), naive.kernel_ridge(K, SPREADS, 1e-4, K_new), rtol=1e-8)
+    K, K_new = testing.mean_gram(Gaussian(0.8), BAGS), testing.mean_gram(Gaussian(0.8), NEW, BAGS)
+    np.testing.assert_allclose(model.predict(NEW), testing.kernel_ridge(K, SPREADS, 1e-4, K_new), rtol=1e-8)
 
 
 def test_the_chosen_setting_has_the_smallest_error_of_explicit_refits():
@@ -34,7 +34,7 @@ def test_the_chosen_setting_has_the_smallest_error_of_explicit_refits():
                 head = RidgePath((penalty * 30,), scaling="none").fit(Z[train], SPREADS[train])
                 return SPREADS[test] - head.predict(Z[test])
 
-            errors[position, penalty] = np.mean(naive.left_out_residuals(refit, 30) ** 2)
+            errors[position, penalty] = np.mean(testing.left_out_residuals(refit, 30) ** 2)
     best = min(errors, key=errors.get)
     assert repr(model.setting_["kernel"]) == repr(GRID["kernel"][best[0]]) and model.head_.penalty_ == best[1]
     np.testing.assert_allclose(model.error_, errors[best], rtol=1e-6)
@@ -62,8 +62,8 @@ def test_contributions_add_up_to_the_prediction():
 def test_an_indefinite_kernel_through_its_gram_matrix():
     kernel, head = PrintedInverse(10.0), RidgePath((1e-2,), scaling="none", fit_intercept=False)
     model = EmbeddingRidge(KernelMean(kernel, units="label", columns="gram"), head).fit(BAGS, SPREADS)
-    K, K_new = naive.mean_gram(kernel, BAGS), naive.mean_gram(kernel, NEW, BAGS)
-    np.testing.assert_allclose(model.predict(NEW), naive.kernel_ridge(K, SPREADS, 1e-2, K_new), rtol=1e-6)
+    K, K_new = testing.mean_gram(kernel, BAGS), testing.mean_gram(kernel, NEW, BAGS)
+    np.testing.assert_allclose(model.predict(NEW), testing.kernel_ridge(K, SPREADS, 1e-2, K_new), rtol=1e-6)
 
 
 def test_weights_of_bags_count_as_copies():

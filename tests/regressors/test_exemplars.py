@@ -121,9 +121,9 @@ def test_salience_of_new_bags_points_to_the_planted_instance():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="relevance must be one of 'nearest', 'members', 'mixture'"):
+    with pytest.raises(ValueError, match="relevance must be 'nearest', 'members' or 'mixture'"):
         ClusterRegressor(relevance="all").fit(BAGS, Y)
-    with pytest.raises(ValueError, match="choice must be one of 'validation', 'training'"):
+    with pytest.raises(ValueError, match="choice must be 'validation' or 'training'"):
         ClusterRegressor(choice="test").fit(BAGS, Y)
     with pytest.raises(ValueError, match="new_bags must be 'learned' or 'uniform'"):
         SalienceRegressor(new_bags="none").fit(BAGS, Y)

@@ -4,8 +4,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
+from bagwise import testing
 from bagwise.regressors import RidgePath
-from bagwise.testing import naive
 
 pytestmark = pytest.mark.kernels
 
@@ -72,7 +72,7 @@ def test_left_out_residuals_equal_refits(kernel, intercept, groups, penalty):
         return y[test] - model.predict(columns[np.ix_(test, train)])
 
     head = RidgePath((penalty,), scaling="none", fit_intercept=intercept, kernel=kernel).fit(columns, y, groups=groups)
-    np.testing.assert_allclose(head.residuals_, naive.left_out_residuals(refit, 30, groups), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(head.residuals_, testing.left_out_residuals(refit, 30, groups), rtol=1e-8, atol=1e-10)
 
 
 def test_a_large_group_that_is_fitted_exactly_is_no_candidate():
@@ -89,7 +89,7 @@ def test_weighted_left_out_residuals_equal_weighted_refits():
         return y[test] - model.predict(Z[test])
 
     head = RidgePath((0.7,), scaling="none").fit(Z, y, sample_weight=w)
-    np.testing.assert_allclose(head.residuals_, naive.left_out_residuals(refit, 30), rtol=1e-8)
+    np.testing.assert_allclose(head.residuals_, testing.left_out_residuals(refit, 30), rtol=1e-8)
 
 
 def test_penalty_is_the_best_of_the_grid_and_scaling_is_n():
@@ -124,7 +124,7 @@ def test_an_interpolating_fit_is_not_mistaken_for_a_good_one():
         model = RidgePath((head.penalty_ * 20,), scaling="none").fit(wide[train], target[train])
         return target[test] - model.predict(wide[test])
 
-    np.testing.assert_allclose(head.residuals_, naive.left_out_residuals(refit, 20), rtol=1e-5)
+    np.testing.assert_allclose(head.residuals_, testing.left_out_residuals(refit, 20), rtol=1e-5)
 
 
 def test_noise_gives_no_skill():

@@ -8,9 +8,9 @@ from sklearn.metrics import root_mean_squared_error
 from tests.helpers.page_reading import Report
 
 import bagwise as bw
+from bagwise.io.table_output import percent, shown
 from bagwise.reports import write_model_report
 from bagwise.reports.findings import HeldOut, judgement, worth
-from bagwise.reports.text import percent, shown
 from bagwise.testing.contract_checks import sample
 
 

@@ -9,10 +9,10 @@ from tests.helpers.toy_runs import MeanOfFirst, instance_kme
 import bagwise as bw
 from bagwise.explanations import explain
 from bagwise.intervals import Intervals
+from bagwise.io.table_output import shown
 from bagwise.regressors import AggregateGP
 from bagwise.reports import charts, write_model_report
 from bagwise.reports.explorer import explain_bags, learned_function, values_section
-from bagwise.reports.text import shown
 from bagwise.testing.contract_checks import sample
 
 

@@ -10,8 +10,8 @@ from tests.helpers.page_reading import Report
 from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run, instance_kme
 
 import bagwise as bw
+from bagwise.io.table_output import shown, shown_p
 from bagwise.reports import write_report
-from bagwise.reports.text import shown, shown_p
 from bagwise.testing.contract_checks import sample
 
 METHODS = ["aggregated", ("by hand", MeanOfFirst()), ("poor", MeanOfFirst(slope=-1.0))]

@@ -3,6 +3,6 @@
 from bagwise.auto.auto_regressor import AutoRegressor
 from bagwise.auto.blend import blend
 from bagwise.auto.members import Member
-from bagwise.regressors.prediction_blend import blend_weights
+from bagwise.regressors.embedding_ridge import blend_weights
 
 __all__ = ["AutoRegressor", "Member", "blend", "blend_weights"]

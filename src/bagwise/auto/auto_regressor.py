@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise.auto.blend import METRICS, blend
 from bagwise.auto.cross_validation import (
+    WHOLE,
     Choice,
     Clock,
     CrossValidation,
@@ -27,7 +28,7 @@ from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.imputation import Imputation
 from bagwise.regressors.pipeline import FittedDisplay
 
@@ -82,7 +83,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         model; a larger ``time_budget`` tries the members that it left out, the seconds used before being counted. A
         folder of other data or of other versions is refused. None: nothing is kept.
     progress : bool
-        Whether to show a live line in the terminal: members done, the best so far, seconds used and left.
+        Whether to show a live line in the terminal: members done, the best so far, seconds used and left, and what runs
+        now: a member, the fits to all bags, the learning curve.
 
     Attributes
     ----------
@@ -177,9 +179,11 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
         cv.start_workers()
-        trials = self._try(cv, plan(bags, self.members) if self._by_plan() else members_of(self.members))
-        self._blend(trials, cv)
-        self.curve_ = self._curve(trials, cv)
+        members = plan(bags, self.members) if self._by_plan() else members_of(self.members)
+        with live_line(self.progress, len(members), cv) as show:
+            trials = self._try(cv, members, show)
+            self._blend(trials, cv, show)
+            self.curve_ = self._curve(trials, cv, show)
         self.seconds_ = clock.passed
         return self
 
@@ -297,27 +301,26 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         folds = count_folds(bags) if isinstance(self.folds, str) and self.folds == "auto" else self.folds
         return np.array([bag_folds(bags, folds, random_state=self.random_state + r) for r in range(self.repeats)])
 
-    def _try(self, cv: CrossValidation, members: list[Member]) -> list[Trial]:
+    def _try(self, cv: CrossValidation, members: list[Member], show) -> list[Trial]:
         """Every member on the folds, the mean first; a transform of the targets is tried on the next two."""
-        with live_line(self.progress, len(members), cv) as show:
 
-            def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
-                trials, racing = list(so_far), [member for member in some if member.costly and cv.race_costly]
-                for member in some:
-                    if member not in racing:
-                        show(member.name, trials)
-                        trials.append(cv.try_member(member, reserve=refit_seconds(trials)))
-                return [*trials, *cv.race(racing, trials, show)]
+        def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
+            trials, racing = list(so_far), [member for member in some if member.costly and cv.race_costly]
+            for member in some:
+                if member not in racing:
+                    show(member.name, trials)
+                    trials.append(cv.try_member(member, reserve=refit_seconds(trials)))
+            return [*trials, *cv.race(racing, trials, show)]
 
-            trials, rest = run(members[: 1 + TRANSFORMED], []), members[1 + TRANSFORMED :]
-            tried = self.transforms and self.members != "additive"
-            choice = choose_transform(cv, trials[1:]) if tried else Choice(None, [], trials[1:])
-            self.transform_, self.transforms_ = choice.formula, choice.rows
-            if choice.formula is not None:
-                rest = [transformed(member, choice.formula) for member in rest]
-            return run(rest, [trials[0], *choice.trials])
+        trials, rest = run(members[: 1 + TRANSFORMED], []), members[1 + TRANSFORMED :]
+        tried = self.transforms and self.members != "additive"
+        choice = choose_transform(cv, trials[1:]) if tried else Choice(None, [], trials[1:])
+        self.transform_, self.transforms_ = choice.formula, choice.rows
+        if choice.formula is not None:
+            rest = [transformed(member, choice.formula) for member in rest]
+        return run(rest, [trials[0], *choice.trials])
 
-    def _blend(self, trials: list[Trial], cv: CrossValidation) -> None:
+    def _blend(self, trials: list[Trial], cv: CrossValidation, show) -> None:
         """Weights, honest predictions, and the models that are needed; the others are let go."""
         done = [trial for trial in trials if trial.done]
         if not done:
@@ -331,26 +334,29 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.held_out_, self.kind_ = found.held_out, found.kind
         self.trials_ = rows_of(trials, self.weights_, cv)
         self.scores_ = scores_of(names, Z, found, cv)
-        self._keep([trial for trial in done if self.weights_[trial.member.name] > 0], cv)
+        chosen = [trial for trial in done if self.weights_[trial.member.name] > 0]
+        self._keep(chosen, cv, lambda names: show(f"fit to all bags, {names}", trials))
 
-    def _keep(self, chosen: list[Trial], cv: CrossValidation) -> None:
+    def _keep(self, chosen: list[Trial], cv: CrossValidation, show) -> None:
         """The models of the members in the blend; the others are let go."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
         members = [trial.member for trial in chosen]
         in_time = refit_seconds(chosen) <= cv.clock.left or cv.has_whole(members)
         self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
+            show(", ".join(self.models_))
             fits = cv.fit_whole(members)
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
-    def _curve(self, trials: list[Trial], cv: CrossValidation) -> Curve | None:
+    def _curve(self, trials: list[Trial], cv: CrossValidation, show) -> Curve | None:
         """What more data would bring, from the quickest member that explains half of what the best does, or more."""
         done = [trial for trial in trials if trial.done]
         mean, best = (fn(cv.loss(t.held_out).mean() for t in done) for fn in (max, min))
         good = [t for t in done if cv.loss(t.held_out).mean() < (mean + best) / 2]
         quickest = min(good, key=lambda trial: trial.seconds, default=None)
-        if quickest is None or 2 * quickest.seconds > cv.clock.left:
+        if quickest is None or 2 * WHOLE * quickest.seconds > cv.clock.left:
             return None
+        show(f"learning curve of {quickest.member.name}", trials)
         try:
             return learning_curve(cv, quickest.member, quickest.held_out)
         except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit

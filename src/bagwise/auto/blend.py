@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bagwise.regressors.prediction_blend import least_absolute, least_squares, root_weights
+from bagwise.regressors.embedding_ridge import least_absolute, least_squares, root_weights
 
 METRICS = ("rmse", "mae")
 

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,10 @@ from sklearn.utils.validation import has_fit_parameter
 from bagwise.auto.blend import losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
+from bagwise.auto.shared_embedding import SharedEmbeddings, Task
 from bagwise.bags import Bags, bag_folds
-from bagwise.execution.threads import one_thread
-from bagwise.regressors.prediction_blend import blend_weights
+from bagwise.execution.resources import one_thread
+from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
     from bagwise.auto.kept_fits import KeptFits
@@ -34,6 +36,7 @@ PROBE = 8  # one bag in so many is fitted to guess how long a member takes
 FEWEST = 16  # bags to judge anything by
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
+WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
 BEGUN = "begun"  # status of a member of which only the first fold is known
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
@@ -72,7 +75,7 @@ class Trial:
 
 def refit_seconds(trials: Sequence[Trial]) -> float:
     """Seconds of a fit of every member that may be chosen to all bags."""
-    return sum(trial.seconds_of_a_fit for trial in trials if trial.done)
+    return WHOLE * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
 class Clock:
@@ -109,6 +112,11 @@ class CrossValidation:
     race_costly: bool = True
     clipped: bool = True
     kept: KeptFits | None = None
+
+    @cached_property
+    def shared(self) -> SharedEmbeddings:
+        """What members have in common for all folds; a bag of weight zero has no part in it."""
+        return SharedEmbeddings(self.bags, self.counted)
 
     @property
     def fold(self) -> np.ndarray:
@@ -200,7 +208,7 @@ class CrossValidation:
         """Fill in the trial, and tell what became of it: status and reason."""
         if why := self._too_long(trial.member, reserve):
             return "skipped", why
-        return self._complete(trial, self._pairs)
+        return self._complete(trial, self._pairs, reserve)
 
     def _first_fold(self, trial: Trial, reserve: float) -> tuple[str, str]:
         if why := self._too_long(trial.member, reserve):
@@ -212,13 +220,21 @@ class CrossValidation:
         pairs = self._pairs
         if trial.member.make_first is not None:
             trial.models.clear()
-            return self._complete(trial, pairs)
+            return self._complete(trial, pairs, reserve)
         if why := self._too_long(trial.member, reserve, each=trial.seconds, fits=len(pairs)):
             return "skipped", why
-        return self._complete(trial, pairs[1:])
+        return self._complete(trial, pairs[1:], reserve)
 
-    def _complete(self, trial: Trial, pairs: list[tuple[int, int]]) -> tuple[str, str]:
-        found = self._fit_pairs(trial, pairs)
+    def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> tuple[str, str]:
+        """The rest of the folds: together, or where there is a budget a few at a time, as what these took tells whether
+        the others, and the fit to all bags, will be done in time."""
+        step = len(pairs) if self.clock.budget is None else self._at_once
+        for at in range(0, len(pairs), step):
+            started = self.clock.passed
+            found = self._fit_pairs(trial, pairs[at : at + step])
+            took, left = self.clock.passed - started, len(pairs) - at - step
+            if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
+                return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
         trial.held_out = found[0]
         trial.averaged = found.mean(axis=0) if len(found) > 1 else found[0]
         return "tried", ""
@@ -285,16 +301,9 @@ class CrossValidation:
 
     def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
         """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
-        options = self.sample_weight, self.random_state
-
-        def run(some):
-            return self._parallel(
-                delayed(fit_without)(member, self.bags, self.y, held_out, *options, first)
-                for member, held_out, first in some
-            )
 
         if self.kept is None:
-            return run(tasks)
+            return self._run(tasks)
         keys = [self.kept.key(*task) for task in tasks]
         found = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
         for *_, elapsed in found.values():
@@ -303,15 +312,74 @@ class CrossValidation:
         step = effective_n_jobs(self.n_jobs)
         for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
             some = left[at : at + step]
-            for (key, _), fit in zip(some, run([task for _, task in some]), strict=True):
+            for (key, _), fit in zip(some, self._run([task for _, task in some]), strict=True):
                 self.kept.write_fit(key, fit, self.clock.passed)
                 found[key] = fit
         return [found[key][:4] for key in keys]
+
+    def _run(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
+        """The fit of every task: those of members that share an embedding together, the others apart."""
+        found: list = [None] * len(tasks)
+        for member in dict.fromkeys(member for member, *_ in tasks):
+            at = [i for i, (one, _, first) in enumerate(tasks) if one is member and not (first and one.make_first)]
+            held_out = [tasks[i][1] for i in at]
+            for i, fit in zip(at, self.fit_shared(member, [~mask for mask in held_out], held_out), strict=False):
+                found[i] = fit
+        rest = [i for i, fit in enumerate(found) if fit is None]
+        apart = (
+            self._fit_of(member, self.bags, ~mask, mask, first) for member, mask, first in (tasks[i] for i in rest)
+        )
+        for i, fit in zip(rest, self._parallel(apart), strict=True):
+            found[i] = fit
+        return found
+
+    def fit_shared(
+        self,
+        member: Member,
+        seen: list[np.ndarray],
+        predicted: list[np.ndarray],
+        shared: SharedEmbeddings | None = None,
+    ) -> list[tuple]:
+        """The member fitted to some bags, its predictions of others, for every pair of masks; nothing if it has no part
+        that can be shared between them. ``shared`` are other bags than those of the folds."""
+        model = member.make(self.random_state)
+        if self.sample_weight is not None:
+            _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
+        tasks = [
+            Task(np.flatnonzero(self.counted & some), self.y, np.flatnonzero(others), self.sample_weight)
+            for some, others in zip(seen, predicted, strict=True)
+        ]
+        with one_thread():
+            found = (shared or self.shared).fits(model, tasks, self._parallel) if tasks else None
+        return [(fit.model, fit.predictions, fit.fit_seconds, fit.predict_seconds) for fit in found or ()]
+
+    def fit_apart(self, member: Member, bags: Bags, seen: list[np.ndarray], predicted: list[np.ndarray]) -> list[tuple]:
+        """The same for any member and bags, which it embeds anew for each pair of masks."""
+        pairs = zip(seen, predicted, strict=True)
+        return self._parallel(self._fit_of(member, bags, some, others) for some, others in pairs)
+
+    def _fit_of(self, member: Member, bags: Bags, seen: np.ndarray, predicted: np.ndarray, first=False):
+        return delayed(fit_some)(member, bags, self.y, seen, predicted, self.sample_weight, self.random_state, first)
 
     def _parallel(self, tasks) -> list:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
             return Parallel(n_jobs=self.n_jobs)(tasks)
+
+    @property
+    def _at_once(self) -> int:
+        """How many folds are fitted at a time."""
+        return max(1, min(self.folds, effective_n_jobs(self.n_jobs)))
+
+    def _behind(self, trial: Trial, more: float, reserve: float) -> str:
+        """Why a member that was begun is given up: so many seconds ``more``, and a fit to all bags, are not left."""
+        if trial.member.always or self._is_kept(trial.member, begun=True):
+            return ""
+        more += WHOLE * trial.seconds_of_a_fit
+        return "" if more <= self.clock.left - reserve else self._shortage(more, reserve)
+
+    def _shortage(self, seconds: float, reserve: float) -> str:
+        return f"about {seconds:.0f} s, and {max(self.clock.left - reserve, 0.0):.0f} s were left"
 
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
         """Why the member is not tried: it lacks a package, or does not fit into what is left of the budget.
@@ -329,9 +397,8 @@ class CrossValidation:
                 return "no time was left to see how long it takes"
             each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
         # The last of them is the fit to all bags, for which nobody shares the work.
-        guess = each * (np.ceil((fits - 1) / min(self.folds, effective_n_jobs(self.n_jobs))) + 1)
-        left = max(self.clock.left - reserve, 0.0)
-        return f"about {guess:.0f} s, and {left:.0f} s were left" if guess > left else ""
+        guess = each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+        return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
 
     def _guess_seconds(self, member: Member) -> float:
         """Seconds of a fit without a fold, from a fit to a few bags: at least linear in the bags."""
@@ -346,19 +413,22 @@ class CrossValidation:
         return took * len(order) / len(some) * (1 - 1 / self.folds)
 
 
-def fit_without(
-    member: Member, bags: Bags, y, held_out: np.ndarray, sample_weight, random_state: int, first=False
+def fit_some(
+    member: Member,
+    bags: Bags,
+    y,
+    seen: np.ndarray,
+    predicted: np.ndarray,
+    sample_weight,
+    random_state: int,
+    first=False,
 ) -> tuple:
-    """The member fitted without some bags, its predictions of those, and the seconds that either took."""
-    started, some = time.perf_counter(), held_out.any()
-    if some:
-        weight = None if sample_weight is None else sample_weight[~held_out]
-        model = fit_member(member, bags[~held_out], y[~held_out], weight, random_state, first=first)
-    else:
-        model = fit_member(member, bags, y, sample_weight, random_state, first=first)
+    """The member fitted to some bags, its predictions of others, and the seconds that either took."""
+    started, weight = time.perf_counter(), None if sample_weight is None else sample_weight[seen]
+    model = fit_member(member, bags if seen.all() else bags[seen], y[seen], weight, random_state, first=first)
     fitted = time.perf_counter()
     with one_thread():
-        predictions = model.predict(bags[held_out]) if some else np.empty(0)
+        predictions = model.predict(bags[predicted]) if predicted.any() else np.empty(0)
     return model, predictions, fitted - started, time.perf_counter() - fitted
 
 
@@ -452,23 +522,24 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
 def _with_half_the_bags(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
-    return _cross_fit(cv, member, cv.bags, lambda k: (cv.fold != k) & half, folds)
+    return _cross_fit(cv, member, cv.shared, half, folds)
 
 
 def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Half of every bag, in training and in the bags predicted."""
-    sizes = (cv.bags.sizes + 1) // 2
-    return _cross_fit(cv, member, thin(cv.bags, sizes, cv.random_state), lambda k: cv.fold != k, folds)
+    thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
+    return _cross_fit(cv, member, SharedEmbeddings(thinned, cv.counted), np.ones(len(cv.y), dtype=bool), folds)
 
 
-def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, seen_without, folds: int) -> np.ndarray:
-    """Predictions of the bags in the first folds; NaN for the others."""
-    out = np.full(len(cv.y), np.nan)
-    for k in range(folds):
-        seen, tested = np.flatnonzero(seen_without(k)), np.flatnonzero(cv.fold == k)
-        weight = None if cv.sample_weight is None else cv.sample_weight[seen]
-        model = fit_member(member, bags[seen], cv.y[seen], weight, cv.random_state)
-        out[tested] = model.predict(bags[tested])
+def _cross_fit(
+    cv: CrossValidation, member: Member, shared: SharedEmbeddings, some: np.ndarray, folds: int
+) -> np.ndarray:
+    """Predictions of the bags in the first folds, by models of some of the bags outside; NaN for the others."""
+    tested = [cv.fold == k for k in range(folds)]
+    seen, out = [some & ~mask for mask in tested], np.full(len(cv.y), np.nan)
+    found = cv.fit_shared(member, seen, tested, shared) or cv.fit_apart(member, shared.bags, seen, tested)
+    for mask, (_, predictions, *_) in zip(tested, found, strict=True):
+        out[mask] = predictions
     return out
 
 

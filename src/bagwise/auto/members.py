@@ -207,7 +207,7 @@ class Menu:
         n, leaf = 100 if self.bags < FEW_BAGS else 200, 1 + self.bags // LEAF_BAGS
         tried = min(0.1, TRIED_COLUMNS / (STATISTICS * self.features))
         trees = ExtraTreesRegressor(n, max_features=tried, min_samples_leaf=leaf, random_state=seed)
-        return self._narrow(BagPipeline([("embedding", Statistics()), ("head", trees)]), seed)
+        return self._narrow(BagPipeline([("embedding", Statistics(missing="keep")), ("head", trees)]), seed)
 
     def boosting(self, seed: int):
         """Boosted trees on the statistics that go with the target most: with thousands, a split takes too long."""

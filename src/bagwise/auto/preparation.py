@@ -17,7 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.kernels.random_features import row_keys
+from bagwise.kernels.formulas import row_keys
 
 SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
 MARGIN = 0.01  # targets in [0, 1] are drawn in by so much: the logit of 0 and of 1 is infinite

@@ -25,9 +25,4 @@ __all__ = [
     "weights_or_ones",
 ]
 
-__getattr__, __dir__ = exported(
-    __name__,
-    {
-        "folds": ("BagKFold", "bag_folds"),
-    },
-)
+__getattr__, __dir__ = exported(__name__, {"folds": ("BagKFold", "bag_folds")})

@@ -66,6 +66,22 @@ def from_arrays(
     return Bags(np.concatenate(arrays), offsets, ids, missing=missing, **names, **extra)
 
 
+def as_bags(bags) -> Bags:
+    """`Bags` of what a user passed to ``fit`` or ``predict`` instead: a list of arrays or data frames, one per bag."""
+    if isinstance(bags, np.ndarray) and bags.ndim == 3:
+        raise ValueError("a padded 3-D array does not say how long each bag is; use bagwise.from_padded(array, sizes)")
+    if isinstance(bags, np.ndarray) and bags.ndim == 2:
+        raise TypeError(
+            "a 2-D array does not say which rows belong together; "
+            "use bagwise.load(frame, bag=...) or bagwise.Bags(instances, offsets)"
+        )
+    if isinstance(bags, list | tuple) or (isinstance(bags, np.ndarray) and bags.dtype == object):
+        return from_arrays(bags)
+    raise TypeError(
+        f"expected Bags, not {type(bags).__name__}; build them with bagwise.load(frame, bag=..., target=...)"
+    )
+
+
 def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
     """Bags from a padded array (bags, longest bag, features) and the number of real instances in each bag.
 

@@ -1,7 +1,9 @@
 """What `fit` and `predict` accept: bags, finite targets, weights of bags; the columns and ranges of training.
 
 An estimator remembers the columns it was fitted on and the range of each. New bags must have the same columns; values
-far outside the range are warned of, and stages that extrapolate badly keep to it.
+far outside the range are warned of, and stages that extrapolate badly keep to it. A model also keeps a
+`TrainingProfile`, a few kilobytes: landmarks, the rows of some training bags in the embedding that these span, and how
+far training bags lie from one another there. `bagwise.novelty` compares new bags with it.
 """
 
 from __future__ import annotations
@@ -11,10 +13,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bagwise.bags.arrays import from_arrays
+from bagwise.bags.arrays import as_bags
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import NUMBERS, differences, is_known, plain_number, unframe
-from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, bags_of, label, name_bags, unmask
+from bagwise.bags.frames import differences, is_known, plain_number, unframe
+from bagwise.bags.segments import counting, segment_mean, segment_sum
+from bagwise.bags.validation import (
+    LARGEST,
+    Message,
+    Parameter,
+    ParameterError,
+    aligned,
+    as_bag_weights,
+    bags_of,
+    name_bags,
+    unmask,
+)
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
 # distribution do not, unless its tails are as heavy as those of a Cauchy distribution.
@@ -42,7 +55,7 @@ def check_bags(
         that nobody overlooks them.
     """
     if not isinstance(bags, Bags):
-        bags = _coerce(bags)
+        bags = as_bags(bags)
     if len(bags) == 0:
         raise ValueError("there are no bags (0 came), and at least one is needed; leave out a selection that is empty")
     if bags.has_missing and not allow_missing:
@@ -77,7 +90,7 @@ def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
     if type(y) is not np.ndarray or y.dtype == object:
-        y = unmask(unframe(_aligned(y, bags), "y")[0])
+        y = unmask(unframe(aligned(y, bags.ids), "y")[0])
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 2 and len(y) == len(bags):
@@ -151,7 +164,7 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
-    weights = _as_weights(sample_weight, len(bags))
+    weights = as_bag_weights(sample_weight, len(bags))
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
         ids = getattr(bags, "ids", np.arange(len(bags)))  # a head has rows
@@ -205,8 +218,6 @@ def remember_profile(estimator, bags: Bags) -> None:
     """
     estimator.__dict__.pop("profile_", None)
     if not bags.compared:
-        from bagwise.bags.training_profile import TrainingProfile
-
         estimator.profile_ = TrainingProfile(bags)
 
 
@@ -224,63 +235,6 @@ def compare_columns(bags: Bags, fitted) -> None:
         raise ValueError(
             f"bags have {bags.n_features} features, but {type(fitted).__name__} was fitted on {fitted.n_features_in_}"
         )
-
-
-def _aligned(y, bags: Bags):
-    """A pandas Series or frame by its index, where that holds the ids of the bags; anything else as it comes."""
-    index = getattr(y, "index", None)
-    if index is None or callable(index):  # lists have a method of that name
-        return y
-    ids = bags.ids.tolist()
-    there = np.array([bag in index for bag in ids])  # an Index looks up in a table
-    counted = type(index).__name__ == "RangeIndex"  # no ids of anybody's
-    if not there.any() or (counted and not there.all()):
-        return y
-    if not there.all():
-        raise ParameterError(
-            "y",
-            f"the index of y holds the ids of {np.count_nonzero(there):,} of {len(ids):,} bags, but not "
-            f"{label(bags.ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the "
-            "bags",
-        )
-    if not index.is_unique:
-        raise ParameterError(
-            "y",
-            f"the index of y holds {label(index[index.duplicated()][0])} twice; give one target per bag, or pass "
-            "y.to_numpy() in the order of the bags",
-        )
-    if len(index) != len(ids) and len(set(ids)) == len(ids):
-        raise ParameterError(
-            "y",
-            f"y has {len(index):,} values for {len(ids):,} bags; leave out the targets of other bags: y.loc[bags.ids]",
-        )
-    return y.loc[ids]
-
-
-def _coerce(bags) -> Bags:
-    if isinstance(bags, np.ndarray) and bags.ndim == 3:
-        raise ValueError("a padded 3-D array does not say how long each bag is; use bagwise.from_padded(array, sizes)")
-    if isinstance(bags, np.ndarray) and bags.ndim == 2:
-        raise TypeError(
-            "a 2-D array does not say which rows belong together; "
-            "use bagwise.load(frame, bag=...) or bagwise.Bags(instances, offsets)"
-        )
-    if isinstance(bags, list | tuple) or (isinstance(bags, np.ndarray) and bags.dtype == object):
-        return from_arrays(bags)
-    raise TypeError(
-        f"expected Bags, not {type(bags).__name__}; build them with bagwise.load(frame, bag=..., target=...)"
-    )
-
-
-def _as_weights(sample_weight, n_bags: int) -> np.ndarray:
-    weights = unmask(sample_weight)
-    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
-        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
-        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
-        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
-    if weights.shape != (n_bags,):
-        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
-    return weights.astype(np.float64)
 
 
 def _remember_names(estimator, attribute: str, names) -> None:
@@ -430,7 +384,195 @@ def _clipped(values: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
     low, high = limits
     if not ((values < low) | (values > high)).any():
         return values
-    clipped = values.copy()  # of the same type: a float32 within the range must not become another number
-    np.copyto(clipped, np.broadcast_to(low, values.shape), where=values < low, casting="same_kind")
-    np.copyto(clipped, np.broadcast_to(high, values.shape), where=values > high, casting="same_kind")
-    return clipped
+    return np.where(values < low, low, np.where(values > high, high, values)).astype(values.dtype)
+
+
+LANDMARKS = 12  # points that span the embedding
+REFERENCES = 80  # training bags whose rows are kept
+CALIBRATION = 300  # training bags whose distances are kept
+INSTANCES = 2_000_000  # at most, of the bags that are embedded at fit; but of no fewer than `REFERENCES` bags
+NEAREST = 3  # training bags to which the distance of a bag is averaged
+FEWEST = 10  # bags (groups) of training from which on a distance can be called large
+BLOCK_ROWS = 2**16
+
+
+class TrainingProfile:
+    r"""Range, landmark embedding and leave-one-out distances of the training bags.
+
+    With z the columns in units of their deviation and l_1, ..., l_m points halfway between two training instances, a
+    bag has the row μ, the mean of φ(z) = exp(-‖z - l_k‖² / 2s²) over its instances, s² the median squared distance.
+    Rows are whitened by their covariance over the training bags, C + εI with ε the mean variance times max(0.05, m /
+    bags), so that a direction in which training bags hardly differ counts as much as the others. The distance of a bag
+    is the mean Euclidean distance to its nearest 3 of at most 80 training bags. A training bag is compared with others
+    than itself (than those of its group), and the share of its instances outside the range with that of the others.
+
+    Covariates are columns like others; a missing value is replaced by the mean of the column and is never outside.
+
+    Parameters
+    ----------
+    bags : Bags
+    means_within : (low, high), optional
+        The range of the columns, where ``bags`` hold one instance each, the mean of a bag that is elsewhere (a scan).
+        New bags are then compared by their means, and by no share outside the range.
+
+    Attributes
+    ----------
+    names : list of the columns, covariates last; None if they have none
+    range : array (2, columns), the lowest and the highest training value
+    distances, shares : leave-one-out distance, and share outside the range of the others, of at most 300 training bags
+    """
+
+    def __init__(self, bags: Bags, *, means_within: tuple | None = None):
+        from bagwise.bags.folds import units_of  # here, for it imports scikit-learn: loading stays light
+
+        bags = bags.spread()
+        instances, offsets, weights = counting(bags.instances, bags.offsets, bags.weights)
+        bags = bags._with(instances=instances, offsets=offsets, weights=weights, kept=None)
+        self.names = None if bags.feature_names is None else list(bags.feature_names)
+        self.of_means = means_within is not None
+        lows, highs = (extreme.reduceat(instances, offsets[:-1], axis=0) for extreme in (np.fmin, np.fmax))
+        self.range = np.array(means_within or (np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)))
+        unit = units_of(bags)
+        self.n_bags, self.n_units = len(bags), int(unit.max()) + 1
+        if self.n_units < FEWEST:
+            return
+        chosen = _some_bags(bags)
+        some, unit_of_some = bags[chosen], unit[chosen]
+        self._fit_embedding(some)
+        rows = self._rows(some)
+        kept = np.sort(np.random.default_rng(1).permutation(len(some))[:REFERENCES])
+        self.references = rows[kept].astype(np.float32)
+        apart = unit_of_some[:, None] != unit_of_some[kept][None]
+        self.distances = _nearest(rows, self.references, apart).astype(np.float32)
+        if self.of_means:  # how many instances of a bag are outside the range of the others is not known
+            self.shares = np.ones(len(some), dtype=np.float32)
+            return
+        low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
+        marked = _outside(some, some.expand(low), some.expand(high))
+        self.shares = _share(np.logical_or.reduce(marked, axis=1), some).astype(np.float32)
+
+    # At fit ---------------------------------------------------------------------------------------------------------
+
+    def _fit_embedding(self, bags: Bags) -> None:
+        rng = np.random.default_rng(0)
+        values = bags.instances.astype(np.float64)
+        known = ~np.isnan(values)
+        counts = np.maximum(known.sum(axis=0), 1)
+        self.centre = np.where(known, values, 0.0).sum(axis=0) / counts
+        deviation = np.sqrt((np.where(known, values - self.centre, 0.0) ** 2).sum(axis=0) / counts)
+        live = deviation > 1e-9 * np.maximum(np.abs(self.centre), 1e-300)  # a column that varies by rounding alone
+        self.factor = np.where(live, 1 / np.where(live, deviation, 1.0), 0.0)
+        # Points halfway between instances of two bags: one instance itself would set its own bag apart.
+        pairs = rng.integers(len(bags), size=(2, LANDMARKS))
+        rows = bags.offsets[pairs] + rng.integers(bags.sizes[pairs])
+        self.landmarks = self._scaled(values[rows]).mean(axis=0).astype(np.float32)
+        sample = rng.permutation(len(values))[:1000]
+        squares = _squared_distances(self._scaled(values[sample]), self.landmarks)
+        self.width = float(np.median(squares)) or 1.0
+        means = self._means(bags)
+        self.mean = means.mean(axis=0)
+        variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(means.T)))
+        ridge = max(0.05, len(self.mean) / len(means)) * max(variances.mean(), 1e-12)
+        self.whitening = directions / np.sqrt(np.maximum(variances, 0.0) + ridge)
+
+    # The embedding --------------------------------------------------------------------------------------------------
+
+    def _scaled(self, values: np.ndarray) -> np.ndarray:
+        values = np.where(np.isnan(values), self.centre, values)
+        return (values - self.centre) * self.factor
+
+    def _means(self, bags: Bags) -> np.ndarray:
+        near = np.empty((bags.n_instances, len(self.landmarks)))
+        for start in range(0, bags.n_instances, BLOCK_ROWS):
+            rows = slice(start, start + BLOCK_ROWS)
+            squares = _squared_distances(self._scaled(bags.instances[rows].astype(np.float64)), self.landmarks)
+            near[rows] = np.exp(-squares / (2 * self.width))
+        return segment_mean(near, bags.offsets, bags.weights)
+
+    def _rows(self, bags: Bags) -> np.ndarray:
+        # By einsum: the row of a bag is the same to the last bit whatever other bags there are.
+        return np.einsum("ij,jk->ik", self._means(bags) - self.mean, self.whitening)
+
+    # New bags -------------------------------------------------------------------------------------------------------
+
+    def outside(self, bags: Bags) -> tuple[np.ndarray, np.ndarray]:
+        """The share of the instances of every bag outside the range: in any column (bags,), and (bags, columns).
+
+        By their weights, if they have some.
+        """
+        bags = bags.spread()
+        marked = _outside(bags, *self.range)
+        return _share(np.logical_or.reduce(marked, axis=1), bags), _share(marked, bags)
+
+    def distance(self, bags: Bags) -> np.ndarray:
+        """The mean distance of every bag to its nearest training bags."""
+        bags = bags.spread()
+        if self.of_means:  # every bag is one instance, its mean
+            means = segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)
+            bags = bags._with(instances=means, offsets=np.arange(len(bags) + 1), weights=None, kept=None)
+        return _nearest(self._rows(bags), self.references)
+
+    def ranks(self, distance: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """How many training bags have a smaller distance; and a smaller larger-of-both-ranks, distance and share."""
+        by_distance, larger = _ranks(self.distances, distance), self._larger(distance, share)
+        return by_distance, _ranks(self._larger(self.distances, self.shares), larger)
+
+    def _larger(self, distance: np.ndarray, share: np.ndarray) -> np.ndarray:
+        return np.maximum(_ranks(self.distances, distance), _ranks(self.shares, share))
+
+
+def _ranks(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """How many known values are smaller than each; those that differ by the rounding of float32 alone are equal."""
+    values = np.asarray(values, dtype=np.float64) * (1 - 1e-6)
+    return np.searchsorted(np.sort(known), values.astype(np.float32), side="left")
+
+
+def _some_bags(bags: Bags) -> np.ndarray:
+    """Positions of at most so many bags, chosen by chance, that they hold no more than so many instances."""
+    order = np.random.default_rng(0).permutation(len(bags))[:CALIBRATION]
+    few_enough = np.cumsum(bags.sizes[order]) <= INSTANCES
+    few_enough[:REFERENCES] = True
+    return np.sort(order[few_enough])
+
+
+def _of_others(ends: np.ndarray, unit: np.ndarray, extreme: np.ufunc) -> np.ndarray:
+    """For every bag the extreme over the bags of other units."""
+    order = np.argsort(unit, kind="stable")
+    starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
+    of_unit = extreme.reduceat(ends[order], starts, axis=0)
+    worst = -np.inf if extreme is np.fmax else np.inf
+    filled = np.where(np.isnan(of_unit), worst, of_unit)
+    first = filled.argmax(axis=0) if extreme is np.fmax else filled.argmin(axis=0)
+    columns = np.arange(ends.shape[1])
+    best = filled[first, columns]
+    filled[first, columns] = worst
+    second = extreme.reduce(filled, axis=0)
+    units = np.arange(len(of_unit))[:, None]
+    return np.where(units == first, second, best)[unit]
+
+
+def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
+    """The share of the marked instances in every bag."""
+    shares = bags.shares().reshape(-1, *[1] * (marked.ndim - 1))
+    return np.minimum(segment_sum(marked * shares, bags.offsets), 1.0)
+
+
+def _outside(bags: Bags, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Which values lie outside, (instances, columns); a missing one does not."""
+    return (bags.instances < low) | (bags.instances > high)
+
+
+def _squared_distances(values: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
+    """Pair by pair, not by a product of matrices, whose rounding depends on how many rows there are."""
+    from scipy.spatial.distance import cdist
+
+    return cdist(values, landmarks.astype(np.float64), "sqeuclidean")
+
+
+def _nearest(rows: np.ndarray, references: np.ndarray, allowed: np.ndarray | None = None) -> np.ndarray:
+    distances = np.sqrt(_squared_distances(rows, references))
+    if allowed is not None:
+        distances = np.where(allowed, distances, np.inf)
+    nearest = np.sort(distances, axis=1)[:, :NEAREST]
+    near = np.isfinite(nearest)
+    return np.where(near, nearest, 0.0).sum(axis=1) / np.maximum(near.sum(axis=1), 1)

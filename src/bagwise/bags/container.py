@@ -12,6 +12,7 @@ import numpy as np
 from bagwise.bags import validation
 from bagwise.bags.frames import names_of, to_frame, unframe
 from bagwise.bags.segments import shares
+from bagwise.bags.validation import counted
 
 MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
 
@@ -69,23 +70,6 @@ class Bags:
     ``categories``, the columns of categories with the names of the features that stand for their levels.
     """
 
-    __slots__ = (
-        "instances",
-        "offsets",
-        "ids",
-        "groups",
-        "feature_names",
-        "has_missing",
-        "weights",
-        "covariates",
-        "covariate_names",
-        "compared",
-        "kept",
-        "id_name",
-        "target_name",
-        "categories",
-    )
-
     instances: np.ndarray
     offsets: np.ndarray
     ids: np.ndarray
@@ -100,6 +84,8 @@ class Bags:
     id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
+
+    __slots__ = tuple(__annotations__)
 
     def __init__(
         self,
@@ -132,11 +118,13 @@ class Bags:
         has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        values = (instances, offsets, ids, groups, names, has_missing, weights, *covariates, False)
-        self._set(*values, *[None] * (len(self.__slots__) - len(values)))  # the others are set by `load`
+        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates)
 
-    def _set(self, *values):
-        for name, value in zip(self.__slots__, values, strict=True):
+    def _set(self, *values, **named):
+        """Set the parts, in the order of ``__slots__`` or by name."""
+        given = {"has_missing": False, "compared": False} | dict(zip(self.__slots__, values, strict=False)) | named
+        for name in self.__slots__:
+            value = given.get(name)
             if isinstance(value, np.ndarray):  # a read-only view; the flags of the array stay as they are
                 value = value.view()
                 value.flags.writeable = False
@@ -145,11 +133,8 @@ class Bags:
     @classmethod
     def _trusted(cls, *values, **named) -> Bags:
         """Build from parts that come from a valid `Bags`, in the order of ``__slots__`` or by name, without checks."""
-        bags, given = (
-            cls.__new__(cls),
-            {"has_missing": False, "compared": False} | dict(zip(cls.__slots__, values, strict=False)) | named,
-        )
-        bags._set(*(given.get(name) for name in cls.__slots__))
+        bags = cls.__new__(cls)
+        bags._set(*values, **named)
         return bags
 
     def __setattr__(self, name, value):
@@ -197,13 +182,13 @@ class Bags:
         low, high = (int(sizes.min()), int(sizes.max())) if len(self) else (0, 0)
         span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
         text = (
-            f"Bags: {_count(len(self), 'bag')} of {span} {'instance' if high == 1 else 'instances'} "
-            f"({self.n_instances:,} in all), {_count(self.n_features, 'feature')}"
+            f"Bags: {counted(len(self), 'bag')} of {span} {'instance' if high == 1 else 'instances'} "
+            f"({self.n_instances:,} in all), {counted(self.n_features, 'feature')}"
         )
         if self.groups is not None:
-            text += f", {_count(len(set(self.groups.tolist())), 'group')}"
+            text += f", {counted(len(set(self.groups.tolist())), 'group')}"
         if self.covariates is not None:
-            text += f", {_count(self.covariates.shape[1], 'covariate')}"
+            text += f", {counted(self.covariates.shape[1], 'covariate')}"
         extras = ["missing values"] * self.has_missing + ["instance weights"] * (self.weights is not None)
         return text + (f", with {' and '.join(extras)}" if extras else "")
 
@@ -239,7 +224,7 @@ class Bags:
         others = ("offsets", "ids", "groups", "weights", "covariates")
         return (
             (self.feature_names, self.covariate_names) == (other.feature_names, other.covariate_names)
-            and all(_same(getattr(self, name), getattr(other, name)) for name in others)
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in others)
             and self.instances.dtype == other.instances.dtype
             and np.array_equal(self.instances, other.instances, equal_nan=True)
         )
@@ -480,20 +465,10 @@ class Bags:
         return self._with(instances=wide, feature_names=names).without_covariates()
 
 
-def _same(a, b) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a.shape == b.shape and bool(np.all(a == b))
-
-
 def _usable(instances: np.ndarray) -> bool:
     """Neither NaN nor too large to be squared."""
     largest = validation.FLOATS[instances.dtype]
     return bool(instances.min() >= -largest and instances.max() <= largest)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def _some(what: str, values) -> str:

@@ -67,13 +67,13 @@ def segment_search(
 
 def segment_min(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Minimum over every bag, along the first axis."""
-    values, offsets = _counting(values, offsets, weights)[:2]
+    values, offsets = counting(values, offsets, weights)[:2]
     return np.minimum.reduceat(values, offsets[:-1], axis=0)
 
 
 def segment_max(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Maximum over every bag, along the first axis."""
-    values, offsets = _counting(values, offsets, weights)[:2]
+    values, offsets = counting(values, offsets, weights)[:2]
     return np.maximum.reduceat(values, offsets[:-1], axis=0)
 
 
@@ -91,7 +91,7 @@ def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, we
     if probabilities.ndim != 1 or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError("probabilities must be a list of numbers between 0 and 1")
     values = np.asarray(values, dtype=np.float64)
-    values, offsets, weights = _counting(values, offsets, weights)
+    values, offsets, weights = counting(values, offsets, weights)
     flat, n_bags = values.reshape(len(values), -1), len(offsets) - 1
     bag_of_row = np.repeat(np.arange(n_bags), np.diff(offsets))
     out = np.empty((n_bags, len(probabilities), flat.shape[1]))
@@ -123,7 +123,7 @@ def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np
     return below, np.clip((at - middle[below]) / np.where(gap > 0, gap, 1.0), 0.0, 1.0)
 
 
-def _counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
+def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
     """Values, offsets and weights of the rows of weight above zero; every bag has one."""
     if weights is None or (weights > 0).all():
         return values, offsets, weights

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bagwise.bags.frames import names_of, unbox, unframe
+from bagwise.bags.frames import NUMBERS, names_of, unbox, unframe
 
 
 class Parameter(NamedTuple):
@@ -84,6 +84,24 @@ def label(bag) -> str:
     if isinstance(bag, np.datetime64):
         return str(bag)
     return repr(bag.item() if isinstance(bag, np.generic) else bag)
+
+
+def counted(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def one_of(value, known, what: str) -> None:
+    """Refuse an option that is none of those known.
+
+    Examples
+    --------
+    >>> one_of("sum", ("mean", "median"), "statistic")
+    Traceback (most recent call last):
+    ValueError: statistic must be 'mean' or 'median', not 'sum'
+    """
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
 
 
 # The square of a larger number, or a sum of such squares, may be infinite.
@@ -316,3 +334,45 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     if both:
         raise ValueError(f"{min(both)!r} is a feature of the instances and a covariate of the bag; it can be one")
     return array, names
+
+
+def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
+    """One number per bag, as float64."""
+    weights = unmask(sample_weight)
+    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
+        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
+        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
+        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
+    if weights.shape != (n_bags,):
+        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
+    return weights.astype(np.float64)
+
+
+def aligned(y, ids: np.ndarray):
+    """A pandas Series or frame by its index, where that holds the ids of the bags; anything else as it comes."""
+    index = getattr(y, "index", None)
+    if index is None or callable(index):  # lists have a method of that name
+        return y
+    there = np.array([bag in index for bag in ids.tolist()])  # an Index looks up in a table
+    counted = type(index).__name__ == "RangeIndex"  # no ids of anybody's
+    if not there.any() or (counted and not there.all()):
+        return y
+    if not there.all():
+        raise ParameterError(
+            "y",
+            f"the index of y holds the ids of {np.count_nonzero(there):,} of {len(ids):,} bags, but not "
+            f"{label(ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the "
+            "bags",
+        )
+    if not index.is_unique:
+        raise ParameterError(
+            "y",
+            f"the index of y holds {label(index[index.duplicated()][0])} twice; give one target per bag, or pass "
+            "y.to_numpy() in the order of the bags",
+        )
+    if len(index) != len(ids) and len(set(ids.tolist())) == len(ids):
+        raise ParameterError(
+            "y",
+            f"y has {len(index):,} values for {len(ids):,} bags; leave out the targets of other bags: y.loc[bags.ids]",
+        )
+    return y.loc[ids.tolist()]

@@ -18,6 +18,8 @@ import typer
 from rich.console import Console
 from rich.segment import Segment
 
+from bagwise.cli.options import CELLS
+
 # Signs of our own where the output knows only ASCII, one for one: a table keeps the width that was measured.
 ASCII = str.maketrans("±²×–—", "~2x--")
 # What is wrong with the data or the request: one message, no traceback.
@@ -148,7 +150,7 @@ class Messages:
         """What is being done, and how far a pass over a table is, as a context; it gives what is told the steps."""
         if not self.is_live:
             return nullcontext()
-        from bagwise.out_of_core.pass_progress import PassDisplay
+        from bagwise.out_of_core.passes import PassDisplay
 
         return PassDisplay(activity, console=self.console)
 
@@ -211,39 +213,18 @@ def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> Non
     raise typer.Exit(1)
 
 
-def refuse_unbegun(out: Path) -> None:
-    """Refuse --resume for a folder that holds nothing of an evaluation."""
-    if not _files(out, "cells/[!.]*.json") and not _files(out, "plan.json"):
-        raise ValueError(f"nothing was begun in {out} that --resume could go on with; leave it out to begin there")
-
-
-def _files(out: Path, pattern: str) -> list[Path]:
-    """Files of a run; in a folder of several data sets, each has a folder inside."""
-    return [path for one in (pattern, f"*/{pattern}") for path in out.glob(one)]
-
-
 @contextmanager
-def interruptible_fit(messages: Messages, work: Path | None) -> Iterator[None]:
+def interruptible(messages: Messages, out: Path | None, *, noun: str = "cell") -> Iterator[None]:
     """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
     try:
         yield
     except KeyboardInterrupt:
-        n = 0 if work is None else sum(1 for _ in work.rglob("cells/[!.]*.json"))
-        what = f"{n} finished {'fit is' if n == 1 else 'fits are'}"
-        if work is not None and (work / "fit.json").exists():  # of a table that is read chunk by chunk
-            what = "what the passes have found is"
-        kept = f"{what} kept in {work}, and the same command goes on from there"
-        messages.error("stopped; " + ("nothing is kept: --work keeps finished fits" if work is None else kept))
-        raise typer.Exit(130) from None
-
-
-@contextmanager
-def interruptible(messages: Messages, out: Path) -> Iterator[None]:
-    """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        n = len(_files(out, "cells/[!.]*.json"))
-        kept = f"{n} finished {'cell is' if n == 1 else 'cells are'} kept in {out}"
-        messages.error(f"stopped; {kept}, and the same command goes on from there")
+        if out is None:
+            messages.error("stopped; nothing is kept: --work keeps finished fits")
+            raise typer.Exit(130) from None
+        n = sum(1 for _ in out.rglob(CELLS))
+        kept = f"{n} finished {noun} is" if n == 1 else f"{n} finished {noun}s are"
+        if (out / "fit.json").exists():  # of a table that is read chunk by chunk
+            kept = "what the passes have found is"
+        messages.error(f"stopped; {kept} kept in {out}, and the same command goes on from there")
         raise typer.Exit(130) from None

@@ -19,24 +19,8 @@ from bagwise.cli import options as o
 STYLES = {"error": "bold red", "warning": "yellow", "note": None}
 
 
-def check(
-    context: typer.Context,
-    table: o.Tables,
-    bag: o.Bag = None,
-    target: o.Target = None,
-    groups: o.Groups = None,
-    feature: o.Features = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = "refuse",
-    fill_value: o.FillValues = None,
-    weights: o.Weights = None,
-    bag_feature: o.BagFeatures = None,
-    decimal: o.Decimal = None,
-    categories: o.Categories = None,
-    dates: o.Dates = None,
-    targets: o.Targets = None,
-    as_json: o.Json = False,
-) -> None:
+@o.reading_a_table
+def check(context: typer.Context, table: o.Tables, as_json: o.Json = False) -> None:
     """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
 
     Example: bagwise check pixels.csv --bag site --target aod

@@ -13,7 +13,6 @@ import numpy as np
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.console import interruptible, refuse_unbegun
 
 HEADS = {
     "sd_folds": "±folds",
@@ -39,12 +38,17 @@ def scoreboard(results, *, width: int):
     from rich.table import Table
 
     rows = results.against_best()
-    columns = _columns(rows, results.metric)
-    shown = list(columns)
+    names = {name: name.removeprefix(f"{results.metric}_") for name in rows[0] if name not in ("failed", "best")}
+    columns = {short: [row[name] for row in rows] for name, short in names.items()}
+    if len(set(columns["cells"])) == 1:  # the number of cells where it is not the same for all
+        del columns["cells"]
+    texts = {name: list(map(_shown, values)) for name, values in columns.items() if any(v is not None for v in values)}
+    widths = {name: max(MIN_WIDTH, *map(len, [HEADS.get(name, name), *some])) + GAP for name, some in texts.items()}
+    shown = list(texts)
     for name in LEFT_OUT_FIRST:
-        if _needed(columns, shown) > width:
-            shown = [other for other in shown if other != name]
-    fits = _needed(columns, shown) <= width
+        if name in shown and sum(widths[one] for one in shown) > width:
+            shown.remove(name)
+    fits = sum(widths[one] for one in shown) <= width
     table = Table(box=None, padding=(0, GAP, 0, 0))
     for name in shown:
         if name == "method":
@@ -52,25 +56,8 @@ def scoreboard(results, *, width: int):
         else:
             table.add_column(HEADS.get(name, name), justify="right", no_wrap=True, min_width=MIN_WIDTH)
     for k, row in enumerate(rows):
-        table.add_row(*[columns[name][k] for name in shown], style="bold green" if row["best"] else None)
-    return table, [HEADS.get(name, name) for name in columns if name not in shown]
-
-
-def _columns(rows: list[dict], metric: str) -> dict[str, list[str]]:
-    """Texts by column, without empty columns; the number of cells where it is not the same for all."""
-    names = {name: name.removeprefix(f"{metric}_") for name in rows[0] if name not in ("failed", "best")}
-    columns = {short: [row[name] for row in rows] for name, short in names.items()}
-    if len(set(columns["cells"])) == 1:
-        del columns["cells"]
-    return {
-        name: list(map(_shown, values))
-        for name, values in columns.items()
-        if any(value is not None for value in values)
-    }
-
-
-def _needed(columns: dict[str, list[str]], shown: list[str]) -> int:
-    return sum(max([MIN_WIDTH, len(HEADS.get(name, name)), *map(len, columns[name])]) + GAP for name in shown)
+        table.add_row(*[texts[name][k] for name in shown], style="bold green" if row["best"] else None)
+    return table, [HEADS.get(name, name) for name in texts if name not in shown]
 
 
 def _shown(value) -> str:
@@ -85,25 +72,12 @@ Metric = Literal[
 ]
 
 
+@o.reading_a_table
 def evaluate(
     context: typer.Context,
     table: o.Tables,
     method: o.Methods,
     out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/aod")],
-    bag: o.Bag = None,
-    target: o.Target = None,
-    groups: o.Groups = None,
-    feature: o.Features = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = "refuse",
-    fill_value: o.FillValues = None,
-    weights: o.Weights = None,
-    bag_feature: o.BagFeatures = None,
-    decimal: o.Decimal = None,
-    keep: o.Keep = None,
-    categories: o.Categories = None,
-    dates: o.Dates = None,
-    targets: o.Targets = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,
@@ -133,33 +107,31 @@ def evaluate(
 
     Example: bagwise evaluate aod.csv --bag site --target aod --method aggregated --method instance-kme --out runs/aod
     """
-    from bagwise.cli.console import command_text, exit_if_failed, messages_of, result_console
+    from bagwise.cli.console import exit_if_failed, interruptible, messages_of, result_console
     from bagwise.evaluation import evaluate as run
 
     fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
     columns = o.columns(context)
+    bag, groups = columns.get("bag"), columns.get("groups")
     named = {"fold": fold_column, "split": split_column, "label": None if by == groups else by}
     labels = {what: name for what, name in named.items() if name is not None}
-    # what a report needs to load the same bags again
-    options = columns | {"groups": groups, "ignore": list(dict.fromkeys([*(ignore or []), *labels.values()]))}
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
-        if fixed and context.get_parameter_source("folds").name == "COMMANDLINE":
+        if fixed and o.given(context, "folds"):
             raise ValueError(f"--folds deals bags to folds at random, and {fixed} fixes the folds; give one of them")
-        o.refuse_folder(out)
-        if resume:
-            refuse_unbegun(out)
-        if "targets" in options:
-            options["targets"] = str(Path(options["targets"]).resolve())
+        o.refuse_folder(out, resume=resume)
         if by is not None and by == bag:
             raise ValueError(f"--by {by} names the column of bag ids, and every bag is one label; name what bags share")
         bags, y, labelled = _load(o.sources(table), dict(columns), labels)
         messages.show(f"{o.stem(table)}: {bags}.")
+        # what a report needs to load the same bags again
+        ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
+        origin = o.origin(context, table, columns | {"groups": groups, "ignore": ignored})
         found = {}
         for name, (some, known, own_labels) in _by_target(bags, y, labelled).items():
             place = out if name is None else out / name
-            own = options if name is None else options | {"target": name}
+            own = origin if name is None else origin | {"options": origin["options"] | {"target": name}}
             with interruptible(messages, place), messages.evaluation_progress(metric) as progress:
-                found[name] = run(
+                found[place] = run(
                     some,
                     known,
                     method,
@@ -176,22 +148,20 @@ def evaluate(
                     device=device,
                     random_state=seed,
                     name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
-                    origin={"path": [str(path.resolve()) for path in o.files(table)], "options": own}
-                    | {"command": command_text(context, but=("resume",))},
+                    origin=own,
                     progress=progress,
                     retry_failed=retry_failed,
                 )
     if as_json:
-        plain = {name: _plain(results, out if name is None else out / name) for name, results in found.items()}
-        typer.echo(json.dumps(plain.get(None, plain), indent=1))
+        plain = {place.name: _plain(results, place) for place, results in found.items()}
+        typer.echo(json.dumps(plain[out.name] if out in found else plain, indent=1))
     else:
-        for name, results in found.items():
-            place = out if name is None else out / name
+        for place, results in found.items():
             left_out = print_scores(results, result_console())
             if left_out:
                 messages.show(f"Too narrow for {', '.join(left_out)}; all is in {place}/summary.csv")
             if by is not None:
-                _print_by(results, result_console())
+                _print_by(results)
             more = "" if by is None else ", scores_by.csv"
             messages.show(f"Wrote {place}/results.csv, summary.csv, comparisons.csv{more}")
     exit_if_failed(messages, *found.values())
@@ -224,11 +194,13 @@ def _load(path, columns: dict, labels: dict):
 
 def print_scores(results, console) -> list[str]:
     """Print the title, the scores and the notes; the heads of the columns for which the console is too narrow."""
+    from bagwise.cli.console import print_text
+
     table, left_out = scoreboard(results, width=console.width)
-    console.print(results.title(), soft_wrap=True, highlight=False, markup=False)
+    print_text(results.title())
     console.print(table)
     for note in results.notes():
-        console.print(f"Note: {note}", soft_wrap=True, highlight=False, markup=False)
+        print_text(f"Note: {note}")
     return left_out
 
 
@@ -236,8 +208,9 @@ BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage90")
 MOST_LABELS = 20
 
 
-def _print_by(results, console) -> None:
+def _print_by(results) -> None:
     """The best method's scores apart, the labels with the largest RMSE first, and what to know about them."""
+    from bagwise.cli.console import print_text
     from bagwise.io.table_output import as_text, from_rows
 
     best, name = results.best_method() or results.methods[0], results.by["name"]
@@ -247,15 +220,13 @@ def _print_by(results, console) -> None:
     table = from_rows([{name: row[name]} | {column: row[column] for column in shown} for row in rows[:MOST_LABELS]])
     if rows:
         many = f", the {MOST_LABELS} of {len(rows)} with the largest RMSE" if len(rows) > MOST_LABELS else ""
-        console.print(f"\n{best} by {name}{many}:", soft_wrap=True, highlight=False, markup=False)
-        console.print(as_text(table), soft_wrap=True, highlight=False, markup=False)
+        print_text(f"\n{best} by {name}{many}:\n{as_text(table)}")
     for note in results.by_notes():
-        console.print(f"Note: {note}", soft_wrap=True, highlight=False, markup=False)
+        print_text(f"Note: {note}")
 
 
 def _plain(results, out: Path) -> dict:
     """Everything, for machines; NaN is null."""
-
     return {
         "data": results.record["data"]["name"],
         "selection": results.title(),
@@ -330,21 +301,19 @@ def report(
     from bagwise.cli.console import messages_of
 
     with messages_of("report", quiet=quiet) as messages:
-        from bagwise.cli.options import refuse_outputs
         from bagwise.reports import write_report
 
-        refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
+        o.refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
         with messages.spinner("Writing the report"):
             path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=messages.show)
     messages.show(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
+@o.reading_a_table
 def learning_curve(
     context: typer.Context,
     table: o.Tables,
     out: Annotated[Path, typer.Option(help="Folder for the results, kept cell by cell. Example: --out runs/curve")],
-    bag: o.Bag = None,
-    target: o.Target = None,
     method: Annotated[
         str, typer.Option(callback=o.known_methods, help="A method, or method:preset. Example: --method instance-kme")
     ] = "aggregated",
@@ -357,14 +326,6 @@ def learning_curve(
         typer.Option(help="A number of training bags, or a share of the instances of a bag. Example: --size 50"),
     ] = None,
     times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
-    groups: o.Groups = None,
-    feature: o.Features = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = "refuse",
-    fill_value: o.FillValues = None,
-    weights: o.Weights = None,
-    bag_feature: o.BagFeatures = None,
-    decimal: o.Decimal = None,
     repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
     metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error metric.")] = "rmse",
@@ -383,19 +344,15 @@ def learning_curve(
     Example: bagwise learning-curve aod.csv --bag site --target aod --method instance-kme --out runs/curve
     """
     import bagwise as bw
-    from bagwise.cli.console import command_text, exit_if_failed, messages_of, print_text
+    from bagwise.cli.console import exit_if_failed, interruptible, messages_of, print_text
     from bagwise.io.table_output import as_text, to_rows
 
     columns = o.columns(context)
     with messages_of("learning-curve", quiet=quiet) as messages, o.workers(scheduler):
-        o.refuse_folder(out)
-        if resume:
-            refuse_unbegun(out)
+        o.refuse_folder(out, resume=resume)
         bags, y = bw.load(o.sources(table), **columns)
         o.refuse_no_target(y)
         messages.show(f"{o.stem(table)}: {bags}.")
-        origin = {"path": [str(path.resolve()) for path in o.files(table)], "options": columns}
-        origin |= {"command": command_text(context, but=("resume",))}
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             curve = bw.learning_curve(
                 method,
@@ -412,7 +369,7 @@ def learning_curve(
                 device=device,
                 random_state=seed,
                 name=o.stem(table),
-                origin=origin,
+                origin=o.origin(context, table, columns),
                 progress=progress,
                 retry_failed=retry_failed,
             )

@@ -14,14 +14,14 @@ import typer
 from bagwise.cli import options as o
 
 SMALL = 200_000  # numbers in a table: below, starting other processes takes longer than the work
+IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  # options that need the whole table
 BUDGET = 480.0  # seconds: with what comes after, ten minutes
 
 
+@o.reading_a_table
 def fit(
     context: typer.Context,
     table: o.Tables,
-    bag: o.Bag = None,
-    target: o.Target = None,
     out: Annotated[Path, typer.Option(help="The model file. Example: --out aod.bagwise")] = Path("model.bagwise"),
     method: o.Method = "auto",
     level: o.Level = 0.9,
@@ -40,21 +40,9 @@ def fit(
     ] = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
-    groups: o.Groups = None,
-    feature: o.Features = None,
-    ignore: o.Ignore = None,
-    missing: o.Missing = "refuse",
-    fill_value: o.FillValues = None,
-    weights: o.Weights = None,
     aggregate: o.Aggregate = None,
     exposure: o.Exposure = None,
     likelihood: o.Likelihood = None,
-    bag_feature: o.BagFeatures = None,
-    decimal: o.Decimal = None,
-    keep: o.Keep = None,
-    categories: o.Categories = None,
-    dates: o.Dates = None,
-    targets: o.Targets = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -69,33 +57,33 @@ def fit(
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
     import bagwise as bw
-    from bagwise.cli import scans
-    from bagwise.cli.console import command_text, interruptible_fit, messages_of, print_text
+    from bagwise.cli.console import command_text, interruptible, messages_of, print_text
 
     workers = o.workers(scheduler if engine == "memory" else None)
-    with messages_of("fit", quiet=quiet) as messages, interruptible_fit(messages, work), workers:
+    with messages_of("fit", quiet=quiet) as messages, interruptible(messages, work, noun="fit"), workers:
         columns = o.columns(context)
+        missing = columns.get("missing", "refuse")
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
         if scores != "absolute" and not intervals:
             raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":
-            scans.refuse_options(context, *scans.IN_MEMORY)
-            with scans.executor(engine, scheduler, n_jobs) as executor:
+            o.refuse_options(context, *IN_MEMORY)
+            with o.executor(engine, scheduler, n_jobs) as executor:
                 treatment = "impute" if missing == "impute" else "refuse"
                 unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
-                unfitted = scans.with_intervals(context, unfitted, seed=seed)
-                scan = scans.open_scan(table, columns, where, messages)
+                unfitted = with_intervals(context, unfitted, seed=seed)
+                scan = o.open_scan(table, columns, where, messages)
                 with messages.pass_progress(f"fitting {method}") as tell:
                     how = {"seed": seed, "work": work, "progress": tell}
-                    model, training, summary = scans.fit(unfitted, method, scan, executor, **how)
+                    model, training, summary = fit_scan(unfitted, method, scan, executor, **how)
                 training |= {"where": where}
                 columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
         else:
-            scans.refuse_where(where)
+            o.refuse_where(where)
             how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
             how |= kind | {"scores": scores, "metric": metric, "work": work}
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
@@ -134,6 +122,38 @@ def fit(
         print_text("\n" + summary["paragraph"])
     if report is not None:
         messages.show(f"Wrote {report}")
+
+
+def with_intervals(context: typer.Context, method, *, seed: int):
+    """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
+    from bagwise.intervals import Intervals
+
+    given = [name for name in ("level", "intervals", "scores") if o.given(context, name)]
+    if not context.params["intervals"] or not given:
+        return method
+    if isinstance(method, str) and method.partition(":")[0] == "auto":
+        asked = " and ".join(f"--{one}" for one in given)
+        raise ValueError(
+            f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
+            "name a method such as instance-kme:ridge, or use --engine memory"
+        )
+    kind = "split" if context.params["scores"] == "absolute" else "cv+"
+    options = {name: context.params[name] for name in ("level", "scores")}
+    return Intervals(method, kind=kind, **options, random_state=seed)
+
+
+def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
+    """The model, the description of its training data, and the summary of the fit."""
+    from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
+
+    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
+    if hasattr(model, "leaderboard"):
+        own = model.scores_
+        scores = {"rmse": own["rmse"], "r2": own["explained"], "rmse_of_mean": own["mean_rmse"]}
+        summary = {"method": name, "bags": found.n_bags, "held_out": scores}
+        return model, found.describe(), summary | {"paragraph": model.paragraph(), "summary": model.summary()}
+    summary = summarise_scores(name, found.n_bags, left_out_scores(model, found))
+    return model, found.describe(), with_interval_text(summary, model)
 
 
 def load(tables: list[str], columns: dict, messages):
@@ -179,12 +199,13 @@ def build(
 
     find(name)[0].refuse_missing_extra()
     limited = name.partition(":")[0] == "auto"
-    if time_budget is not None and not limited:
-        raise ValueError(f"--time-budget is for the method auto; {name} takes the time it takes")
-    if metric is not None and not limited:
-        raise ValueError(f"--metric is for the method auto; {name} has a loss of its own")
-    if work is not None and not limited:
-        raise ValueError(f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out")
+    for given, text in (
+        (time_budget, f"--time-budget is for the method auto; {name} takes the time it takes"),
+        (metric, f"--metric is for the method auto; {name} has a loss of its own"),
+        (work, f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out"),
+    ):
+        if given is not None and not limited:
+            raise ValueError(text)
     options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if limited else {}
     options |= {} if work is None else {"work": str(work)}
     treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
@@ -254,6 +275,8 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def summarise(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
+    from bagwise.evaluation.metrics import mae, rmse
+
     if y.ndim == 2:  # one for every target, and their texts below each other
         known = ~np.isnan(y)
         parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
@@ -263,7 +286,12 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
             titled = [f"{target}: {one[what]}" for target, one in of.items() if what in one]
             texts |= {what: "\n\n".join(titled)} if titled else {}
         return {"method": name, "bags": len(y), "targets": of} | texts
-    found, inner = summarise_scores(name, y, held_out(model, y)), getattr(model, "method_", model)
+    scores, predicted, inner = None, held_out(model, y), getattr(model, "method_", model)
+    if predicted is not None:
+        error, spread = rmse(y, predicted), float(np.std(y))
+        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+        scores = {"rmse": error, "mae": mae(y, predicted), "r2": r2, "rmse_of_mean": spread}
+    found = summarise_scores(name, len(y), scores)
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
         scores = inner.scores_
         found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
@@ -312,20 +340,8 @@ def with_interval_text(summary: dict, model) -> dict:
     return summary | {"level": model.level, "paragraph": summary["paragraph"] + text}
 
 
-def summarise_scores(name: str, y: np.ndarray, held_out: np.ndarray | None) -> dict:
-    """The same, from held-out predictions alone."""
-    from bagwise.evaluation.metrics import mae, rmse
-
-    scores = None
-    if held_out is not None:
-        error, spread = rmse(y, held_out), float(np.std(y))
-        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
-        scores = {"rmse": error, "mae": mae(y, held_out), "r2": r2, "rmse_of_mean": spread}
-    return summarise_fit(name, len(y), scores)
-
-
-def summarise_fit(name: str, n_bags: int, scores: dict | None) -> dict:
-    """The same, from the errors of held-out bags."""
+def summarise_scores(name: str, n_bags: int, scores: dict | None) -> dict:
+    """The same, from the errors of held-out bags alone."""
     from bagwise import __version__
     from bagwise.methods.catalogue import find
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,17 +124,35 @@ Resume = Annotated[
     bool,
     typer.Option("--resume", help="Fail if --out has no run to go on with."),
 ]
+CELLS = "cells/[!.]*.json"  # the finished cells of a run
+
+# How a table is read: parameters of `bagwise.load`, those given once for every value in the singular.
+COLUMNS = {"bag": Bag, "target": Target, "groups": Groups, "feature": Features, "ignore": Ignore, "missing": Missing}
+COLUMNS |= {"fill_value": FillValues, "weights": Weights, "bag_feature": BagFeatures, "decimal": Decimal}
+COLUMNS |= {"keep": Keep, "categories": Categories, "dates": Dates, "targets": Targets}
+PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
 
 
-# Options, and the names that `bagwise.load` has for them.
-COLUMNS = {name: name for name in ("bag", "target", "groups", "ignore", "missing", "weights", "decimal")}
-COLUMNS |= {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
-COLUMNS |= {name: name for name in ("keep", "categories", "dates", "targets")}
+def reading_a_table(command):
+    """The command with the options of how its table is read; `columns` has what was given of them."""
+
+    @wraps(command)
+    def run(**given):
+        return command(**{name: value for name, value in given.items() if name not in COLUMNS})
+
+    own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature(command, eval_str=True).parameters.values()]
+    added = [
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if name == "missing" else None)
+        for name, kind in COLUMNS.items()
+    ]
+    required = sum(one.default is Parameter.empty for one in own)
+    run.__signature__ = Signature([*own[:required], *added, *own[required:]])  # type: ignore[attr-defined]
+    return run
 
 
 def columns(context: typer.Context) -> dict:
     """The options that were given of how a table is read, as keywords of `bagwise.load`."""
-    given = {keyword: context.params.get(option) for option, keyword in COLUMNS.items()}
+    given = {PLURAL.get(option, option): context.params.get(option) for option in COLUMNS}
     exposure = context.params.get("exposure")
     if exposure and given["weights"]:
         raise ValueError("--exposure and --weights are both weights of the instances; give one of them")
@@ -199,20 +220,85 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
         refuse_unwritable(path)
 
 
-def refuse_folder(out: Path) -> None:
-    """Refuse a folder of results that could not be made or written to, before any work is done."""
+def refuse_folder(out: Path, *, resume: bool = False) -> None:
+    """Refuse a folder of results that could not be made or written to, or has nothing to resume, before any work."""
     from bagwise.io.atomic_files import refuse_unwritable
 
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; give the name of a folder")
     refuse_unwritable(out)
+    # in a folder of several data sets, each has a folder inside
+    if resume and not any(any(out.glob(f"{below}{one}")) for below in ("", "*/") for one in (CELLS, "plan.json")):
+        raise ValueError(f"nothing was begun in {out} that --resume could go on with; leave it out to begin there")
+
+
+def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
+    """What a report needs to know of a run: the files, how they were read, and the command."""
+    from bagwise.cli.console import command_text
+
+    if "targets" in options:
+        options = options | {"targets": str(Path(options["targets"]).resolve())}
+    paths = [str(path.resolve()) for path in files(tables)]
+    return {"path": paths, "options": options, "command": command_text(context, but=("resume",))}
 
 
 def files(tables: list[str]) -> list[Path]:
     """The files that are read; none of a pattern that matches nothing, for which `load` has the error."""
-    from bagwise.io.readers import find_files
+    from bagwise.io.table_files import find_files
 
     try:
         return find_files(tables)
     except OSError:
         return []
+
+
+# Tables that are read chunk by chunk ----------------------------------------------------------------------------------
+
+# What a scan takes of the columns.
+SCANNED = ("bag", "target", "features", "ignore", "groups", "weights", "bag_features", "categories", "dates")
+SCANNED += ("missing", "fill_values")
+
+
+@contextmanager
+def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator:
+    """Processes of this machine, or the workers of a cluster."""
+    import bagwise as bw
+    from bagwise.execution import Dask, Processes, Serial
+
+    if engine == "dask":
+        workers = n_jobs if scheduler is None and n_jobs is not None and n_jobs > 0 else None
+        with bw.cluster(scheduler, n_workers=workers) as client:
+            yield Dask(client)
+    elif scheduler is not None:
+        raise ValueError("--scheduler names a Dask cluster; with --engine stream there is none: use --engine dask")
+    else:
+        yield Serial() if n_jobs == 1 else Processes(n_jobs or -1)
+
+
+def refuse_options(context: typer.Context, *names: str) -> None:
+    """Refuse options that were given and mean nothing to a table that is never in memory."""
+    for name in names:  # --no-intervals is given, and is what happens anyway
+        if given(context, name) and context.params[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} is for tables in memory; leave it out, or use --engine memory")
+
+
+def refuse_where(where: str | None) -> None:
+    if where is not None:
+        raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
+
+
+def given(context: typer.Context, name: str) -> bool:
+    """Whether an option was typed."""
+    return context.get_parameter_source(name).name == "COMMANDLINE"
+
+
+def open_scan(tables: list[str], columns: dict, where: str | None, messages):
+    """The scan of tables that are read chunk by chunk, and a message on it."""
+    import bagwise as bw
+
+    if isinstance(columns.get("target"), list):
+        raise ValueError("several targets are fitted in memory only: use --engine memory, or one --target at a time")
+    scan = bw.scan(sources(tables), **{name: columns[name] for name in SCANNED if name in columns}, where=where)
+    messages.show(f"{stem(tables)}: {scan}.")
+    return scan

@@ -53,16 +53,6 @@ def placed(needed: bool) -> Iterator[None]:
         raise
 
 
-def write_contributions(path: Path, raster: Path, rows: dict) -> None:
-    """A table of instances as a GeoTIFF on the grid of the image."""
-    import bagwise as bw
-
-    name = next((name for name in VALUES if name in rows), None)
-    if name is None:
-        raise ValueError(f"a GeoTIFF holds the contributions to one target; write {path.stem}.csv for several")
-    bw.geo.to_raster(path, raster, rows["x"], rows["y"], rows[name], name=name)
-
-
 # Columns of an explanation, named for one instance.
 ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
 ONE |= {"contributions": "contribution", "effects": "effect"}
@@ -116,7 +106,6 @@ def predict(
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
     import bagwise as bw
-    from bagwise.cli import scans
     from bagwise.cli.console import messages_of, print_text
     from bagwise.explanations.novelty_verdicts import has_profile
     from bagwise.io.atomic_files import refuse_place
@@ -139,15 +128,13 @@ def predict(
         how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
         if engine != "memory":
             in_memory = ("instances", "novelty", "quantile", "target", "targets", "keep", "decimal")
-            scans.refuse_options(context, *in_memory)
-            with scans.executor(engine, scheduler, n_jobs) as executor:
+            o.refuse_options(context, *in_memory)
+            with o.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
                 shown = {"level": level, "shown": as_json}
-                columns = scans.predict(fitted, table, asked, where, out, executor, messages, **shown)
-            if why := no_intervals(fitted, level):
-                messages.show(f"No intervals: {why}.")
+                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **shown)
         else:
-            scans.refuse_where(where)
+            o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
                 bags, y = _load(header, table, how, targets, o.one_or_several(target))
@@ -155,8 +142,6 @@ def predict(
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
                 crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
-            if why := no_intervals(fitted, level):
-                messages.show(f"No intervals: {why}.")
             if novelty or has_profile(fitted):
                 found = bw.novelty(fitted, bags)
                 messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
@@ -165,6 +150,8 @@ def predict(
             if instances is not None:
                 with messages.spinner("explaining the predictions"):
                     rows = {name: list(map(_plain, column)) for name, column in explained(fitted, bags).items()}
+        if why := no_intervals(fitted, level):
+            messages.show(f"No intervals: {why}.")
         # Both tables are known before either is written.
         if out is not None and not parts:
             if out in maps:
@@ -174,7 +161,11 @@ def predict(
             messages.show(f"Wrote {out}")
         if rows is not None:
             if instances in maps:
-                write_contributions(instances, raster, rows)
+                shown = next((name for name in VALUES if name in rows), None)
+                if shown is None:
+                    what = "a GeoTIFF holds the contributions to one target"
+                    raise ValueError(f"{what}; write {instances.stem}.csv for several")
+                bw.geo.to_raster(instances, raster, rows["x"], rows["y"], rows[shown], name=shown)
             else:
                 write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
@@ -192,6 +183,42 @@ def predict(
         print_text(text + inside, stderr=out is None)  # where the table is on stdout
 
 
+def predict_scan(
+    model,
+    tables: list[str],
+    columns: dict,
+    where: str | None,
+    out: Path | None,
+    executor,
+    messages,
+    *,
+    level: float | None,
+    shown: bool,
+) -> dict:
+    """A row per bag, with its interval if the model has any.
+
+    To a folder of Parquet files if ``out`` has no ending, and then nothing here unless ``shown``.
+    """
+    import bagwise as bw
+    from bagwise.io.table_output import own_name
+
+    if hasattr(model, "target_names_"):
+        raise ValueError("the model has several targets, which are predicted in memory only: use --engine memory")
+    if columns.get("targets"):  # without it the prediction would be another one
+        raise ValueError("the model was fitted with a second table, which is read in memory only: use --engine memory")
+    scan = o.open_scan(tables, columns, where, messages)
+    folder = out if out is not None and not out.suffix else None
+    with messages.spinner("predicting"):
+        found = bw.predict_scan(model, scan, level=level, out=folder, executor=executor)
+    if folder is not None:
+        messages.show(f"Wrote {folder}")
+        if not shown:  # they need not fit into memory
+            return {}
+    known = {"prediction": found.values, "lower": found.lower, "upper": found.upper}
+    lists = {name: values.tolist() for name, values in known.items() if values is not None}
+    return {own_name(columns.get("bag"), "bag", list(lists)): found.ids.tolist()} | lists
+
+
 def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
     """A row per bag: its id, prediction, interval where the model gives one, quantiles, and the known target.
 
@@ -206,7 +233,7 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
             "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
         )
     models, heads = _parts(model)
-    lists = {head: model.predict(bags).tolist() for head, model in zip(heads["prediction"], models, strict=True)}
+    lists = {head: one.predict(bags).tolist() for head, one in zip(heads["prediction"], models, strict=True)}
     for k, one in enumerate(models):
         if no_intervals(one, level) is None:
             lower, upper = one.predict_interval(bags, level=level).T
@@ -263,7 +290,7 @@ def scores(columns: dict, y: np.ndarray, model) -> dict:
     from bagwise.evaluation.metrics import mae, rmse
 
     _, heads = _parts(model)
-    found = {}
+    found = []
     for k, column in enumerate(np.reshape(y, (len(y), -1)).T):
         known = ~np.isnan(column)
         predicted, target = np.asarray(columns[heads["prediction"][k]])[known], column[known]
@@ -271,10 +298,8 @@ def scores(columns: dict, y: np.ndarray, model) -> dict:
         if heads["lower"][k] in columns:
             ends = [np.asarray(columns[heads[end][k]])[known] for end in ("lower", "upper")]
             one["coverage"] = float(((ends[0] <= target) & (target <= ends[1])).mean())
-        found[k] = one
-    return (
-        found[0] if not hasattr(model, "target_names_") else dict(zip(model.target_names_, found.values(), strict=True))
-    )
+        found.append(one)
+    return dict(zip(model.target_names_, found, strict=True)) if hasattr(model, "target_names_") else found[0]
 
 
 def _plain(value):
@@ -320,7 +345,13 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
     frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
     if frame is None:
         raise ParameterError("targets", f"{path.name} is not a table with named columns; give a .csv or .parquet")
-    wanted = {how.get("bag"), *_of_bag(how)}
+    names = o.as_names(how.get("bag_features"))  # covariates are made of crop for crop=wheat, of sown for sown_year
+    wanted = {
+        how.get("bag"),
+        *names,
+        *(one.partition("=")[0] for one in names),
+        *(one.rpartition("_")[0] for one in names),
+    }
     needed = frame.select([name for name in frame.columns if name in wanted])
     bags, y = bw.load(o.sources(tables), **how, **({"targets": needed} if len(needed.columns) > 1 else {}))
     if target is None:
@@ -328,12 +359,6 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
     names = o.as_names(target)
     y = known_targets(frame, Roles(bag=how.get("bag"), target=names), bags.ids, how.get("fill_values", ()))
     return bags._with(target_name=names[0] if len(names) == 1 else tuple(names)), y[:, 0] if len(names) == 1 else y
-
-
-def _of_bag(how: dict) -> list[str]:
-    """The columns that covariates are made of: crop of crop=wheat, sown of sown_year."""
-    names = o.as_names(how.get("bag_features"))
-    return [*names, *(name.partition("=")[0] for name in names), *(name.rpartition("_")[0] for name in names)]
 
 
 def _print(columns: dict) -> None:

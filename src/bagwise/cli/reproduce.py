@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.console import interruptible, refuse_unbegun
 
 
 def reproduce(
@@ -39,15 +38,13 @@ def reproduce(
 
     Example: bagwise reproduce ~/mir-data --data MISR1 --repeats 2
     """
-    from bagwise.cli.console import exit_if_failed, messages_of
+    from bagwise.cli.console import exit_if_failed, interruptible, messages_of
     from bagwise.evaluation import table1
     from bagwise.io.table_output import from_rows, to_rows, write_table
 
     rows, runs = [], []
     with messages_of("reproduce", quiet=quiet) as messages, o.workers(scheduler):
-        o.refuse_folder(out)
-        if resume:
-            refuse_unbegun(out)
+        o.refuse_folder(out, resume=resume)
         chosen = table1.choose_rows(row or None)
         protocol = {"repeats": repeats, "folds": folds}
         how = {"n_jobs": n_jobs, "device": device, "retry_failed": retry_failed, "inner_folds": inner_folds}

@@ -31,10 +31,7 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
-        "kernel_mean": (
-            "KernelMean",
-            "mean_gram",
-        ),
+        "kernel_mean": ("KernelMean", "mean_gram"),
         "landmarks": ("LandmarkMean",),
         "second_kernel": ("SecondKernel",),
         "summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),

@@ -15,13 +15,13 @@ from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
-from bagwise.embeddings.base import Embedding
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
+from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
-from bagwise.kernels.random_features import FourierFeatures, row_keys
+from bagwise.kernels.formulas import FourierFeatures, row_keys
 
-PICKS = ("random", "k-means")
 ROWS_PER_CENTRE = 20  # k-means looks at no more rows than this per centre
 
 
@@ -37,8 +37,7 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     >>> pick_prototypes(np.array([[1.0], [2.0], [1.0]]), 5).tolist() in ([[1.0], [2.0]], [[2.0], [1.0]])
     True
     """
-    if pick not in PICKS:
-        raise ValueError(f"pick must be one of {', '.join(map(repr, PICKS))}, not {pick!r}")
+    one_of(pick, ("random", "k-means"), "pick")
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise ValueError(f"the number of prototypes must be a whole number above zero, not {n!r}")
     with np.errstate(over="ignore"):
@@ -163,8 +162,7 @@ class NystroemMean(Embedding):
 
     def fit(self, bags, y=None) -> NystroemMean:
         bags = check_bags(bags, allow_weights=True)
-        if self.units not in ("spread", "label"):
-            raise ValueError(f"units must be 'spread' or 'label', not {self.units!r}")
+        one_of(self.units, ("spread", "label"), "units")
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
@@ -255,11 +253,7 @@ class PhaseMean(Embedding):
     def fit(self, bags, y=None) -> PhaseMean:
         bags = check_bags(bags, allow_weights=True)
         fourier = FourierFeatures(
-            self.n_features,
-            bandwidth=self.bandwidth,
-            kernel=self.kernel,
-            linear=False,
-            random_state=self.random_state,
+            self.n_features, bandwidth=self.bandwidth, kernel=self.kernel, linear=False, random_state=self.random_state
         )
         self.fourier_ = fourier.fit(bags.instances)
         remember_columns(self, bags)
@@ -272,9 +266,6 @@ class PhaseMean(Embedding):
         # Where the length is nothing but rounding there is no direction.
         length = np.where(length > 1e-12, length, np.inf)
         return means / np.hstack([length, length]) * np.sqrt(2.0 / means.shape[1])
-
-
-POOLS = ("max", "mean")
 
 
 class MinusDistance(Kernel):
@@ -355,8 +346,7 @@ class Similarity(Embedding):
 
     def fit(self, bags, y=None) -> Similarity:
         bags = check_bags(bags, allow_weights=self.pool == "mean")
-        if self.pool not in POOLS:
-            raise ValueError(f"pool must be 'max' or 'mean', not {self.pool!r}")
+        one_of(self.pool, ("max", "mean"), "pool")
         self.spread_ = spread_of(bags.instances)
         chosen = pick_prototypes(bags.instances, self.prototypes, self.pick, random_state=self.random_state)
         self.prototypes_ = chosen / self.spread_

@@ -18,18 +18,19 @@ from functools import cache
 
 import numpy as np
 from numpy.polynomial.chebyshev import chebval
+from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
-from bagwise.embeddings.base import Embedding
-from bagwise.execution.devices import announce, settled
+from bagwise.bags.validation import one_of
+from bagwise.embeddings.summaries import Embedding
+from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.kernels import Gaussian, with_bandwidth
 
 BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
 DEVICE_BLOCK = 8192  # the same on a GPU: half a gigabyte of kernel values in double precision
 WORTH = 1e9  # pairs of instances from which a GPU is worth waking: about ten seconds of one core
-PRECISIONS = ("float64", "float32")
 
 
 def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
@@ -40,8 +41,7 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
     ``device`` is "cpu", "cuda" or "auto" (a GPU, if there is one and the pairs are many); on a GPU the kernel is
     evaluated in ``precision``, "float64" or "float32".
     """
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be 'float64' or 'float32', not {precision!r}")
+    one_of(precision, ("float64", "float32"), "precision")
     pairs = float(left.n_instances) * (left if right is None else right).n_instances
     place = settled(device, worth=pairs >= WORTH)
     if place != "cpu":
@@ -104,11 +104,12 @@ def squared_norms(kernel, bags: Bags) -> np.ndarray:
     return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])
 
 
-UNITS = ("spread", "label")
-COLUMNS = ("features", "gram")
-MAPS = ("auto", "chebyshev", "exact")
-BEYOND = ("kernel", "clip")
-
+OPTIONS = {
+    "units": ("spread", "label"),
+    "map": ("auto", "chebyshev", "exact"),
+    "columns": ("features", "gram"),
+    "beyond": ("kernel", "clip"),
+}
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
 CHECKED = 129  # points at which kernel and series are compared
@@ -211,26 +212,31 @@ class KernelMean(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        return self._training_rows(self._fit(check_bags(bags, allow_weights=True)))
+        scaled = self._look(check_bags(bags, allow_weights=True))
+        self._fit_kernel(scaled)
+        return self._training_rows(scaled)
 
     def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
         """As `Embedding.fit_grid`; kernels on the same interval share the polynomial means of the longest series."""
         bags = check_bags(bags, allow_weights=True)
-        fitted = [copy(self).set_params(**setting) for setting in settings]  # parameters are never changed in place
-        scaled = [one._fit(bags) for one in fitted]
-        longest: dict[tuple, int] = {}
-        for at, one in enumerate(fitted):
-            if one.map_ == "chebyshev":
-                best = longest.setdefault(one._interval, at)
-                longest[one._interval] = at if one.length_ > fitted[best].length_ else best
-        means = {key: fitted[at].interpolant_.means(scaled[at]) for key, at in longest.items()}
-        for setting, one, own in zip(settings, fitted, scaled, strict=True):
-            yield setting, one, one._training_rows(own, means.get(one._interval) if one.map_ == "chebyshev" else None)
-
-    @property
-    def _interval(self) -> tuple:
-        """What polynomial means depend on, beside the bags and the length of the series."""
-        return (self.spread_, *self.range_[0], *self.range_[1])
+        looked: dict[tuple, tuple[KernelMean, Bags]] = {}  # what the range, and so the interval, depends on
+        grid = []
+        for setting in settings:
+            key = setting.get("units", self.units), setting.get("reach", self.reach)
+            if key not in looked:
+                first = copy(self).set_params(units=key[0], reach=key[1])
+                looked[key] = first, first._look(bags)
+            one = copy(looked[key][0])
+            one.kernel = clone(self.kernel, safe=False)  # its own: a setting may be one of its bandwidth
+            one.set_params(**setting)._fit_kernel(looked[key][1])
+            grid.append((key, setting, one))
+        means = {}
+        for key, (_, scaled) in looked.items():
+            series = [one.interpolant_ for own, _, one in grid if own == key and one.map_ == "chebyshev"]
+            if series:
+                means[key] = max(series, key=lambda one: one.length).means(scaled)
+        for key, setting, one in grid:
+            yield setting, one, one._training_rows(looked[key][1], means.get(key))
 
     def transform(self, bags) -> np.ndarray:
         scaled = self._new(bags)
@@ -270,19 +276,20 @@ class KernelMean(Embedding):
     def _kernel(self):
         return Gaussian() if self.kernel is None else self.kernel
 
-    def _fit(self, bags: Bags) -> Bags:
-        """Range, kernel and series; the training bags as the kernel sees them."""
-        self._check()
+    def _look(self, bags: Bags) -> Bags:
+        """Learn columns, spread and range; the training bags as the kernel sees them."""
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)
         X = scaled.instances
         self._set_range(X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0))
-        scaled = scaled if self.reach is None else self._clipped(scaled)
+        return scaled if self.reach is None else self._clipped(scaled)
+
+    def _fit_kernel(self, scaled: Bags) -> None:
+        self._check()
         self.kernel_ = with_bandwidth(self._kernel, scaled)
-        if not self._try_series(bags.n_features):
+        if not self._try_series(scaled.n_features):
             self.map_ = "exact"
-        return scaled
 
     def _training_rows(self, scaled: Bags, means: np.ndarray | None = None) -> np.ndarray:
         """Rows of the training bags, by the means of at least ``length_`` polynomials if known; completes the fit."""
@@ -326,10 +333,8 @@ class KernelMean(Embedding):
         return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
 
     def _check(self) -> None:
-        for what, known in (("units", UNITS), ("map", MAPS), ("columns", COLUMNS), ("beyond", BEYOND)):
-            if getattr(self, what) not in known:
-                names = ", ".join(repr(name) for name in known)
-                raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        for what, known in OPTIONS.items():
+            one_of(getattr(self, what), known, what)
         if self.reach is not None and not self.reach > 0:
             raise ValueError(f"reach must be above zero, or None, not {self.reach!r}")
         if self.columns == "features" and not self._kernel.positive_definite:

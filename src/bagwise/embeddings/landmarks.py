@@ -8,16 +8,15 @@ from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.embeddings.base import Embedding
-from bagwise.execution.threads import one_thread
+from bagwise.bags.validation import one_of
+from bagwise.embeddings.summaries import Embedding
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
-from bagwise.kernels.random_features import sample_rows, varies
+from bagwise.kernels.formulas import column_moments, sample_rows, varies
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made
-PLACEMENTS = ("kmeans", "random", "quantiles")
-DRAWS = ("bags", "rows")
 
 
 class LandmarkMean(Embedding):
@@ -74,13 +73,7 @@ class LandmarkMean(Embedding):
     is_mean = True
 
     def __init__(
-        self,
-        kernel=None,
-        *,
-        landmarks: int = 60,
-        placement: str = "kmeans",
-        draw: str = "bags",
-        random_state: int = 0,
+        self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", draw: str = "bags", random_state: int = 0
     ):
         self.kernel = kernel
         self.landmarks = landmarks
@@ -96,8 +89,10 @@ class LandmarkMean(Embedding):
         bags = check_bags(bags, allow_weights=True)
         self._check(bags)
         remember_columns(self, bags)
-        drawn = self._drawn(bags)
-        self._place(drawn, *_moments(bags.instances if self.draw == "bags" else drawn))
+        if self.draw == "bags":
+            self._place(draw_instances(bags, DRAWN, random_state=self.random_state), bags.instances)
+        else:
+            self._place(bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64))
         sizes = bags.effective_sizes()
         means, second = self._stream(bags, unbiasing(sizes))
         self.keep_noise(means, second, sizes)
@@ -113,8 +108,7 @@ class LandmarkMean(Embedding):
         if self.draw != "rows":
             raise ValueError("from sums, LandmarkMean takes draw='rows': to weigh bags it would have to sort them all")
         remember_columns(self, bags)
-        drawn = rows.astype(np.float64)
-        self._place(drawn, *_moments(drawn))
+        self._place(rows.astype(np.float64))
         return self
 
     def sampling(self) -> tuple[int, int]:
@@ -138,25 +132,20 @@ class LandmarkMean(Embedding):
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
-        if self.placement not in PLACEMENTS:
-            raise ValueError(f"placement must be one of {', '.join(map(repr, PLACEMENTS))}, not {self.placement!r}")
+        one_of(self.placement, ("kmeans", "random", "quantiles"), "placement")
+        one_of(self.draw, ("bags", "rows"), "draw")
         if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
             raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
         if self.placement == "quantiles" and bags.n_features != 1:
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
-        if self.draw not in DRAWS:
-            raise ValueError(f"draw must be 'bags' or 'rows', not {self.draw!r}")
 
-    def _drawn(self, bags: Bags) -> np.ndarray:
-        if self.draw == "bags":
-            return draw_instances(bags, DRAWN, random_state=self.random_state)
-        return bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64)
-
-    def _place(self, drawn: np.ndarray, centre: np.ndarray, deviation: np.ndarray) -> None:
-        self.centre_, self.scale_ = centre, deviation
-        drawn = (drawn - self.centre_) / self.scale_
+    def _place(self, drawn: np.ndarray, scaling: np.ndarray | None = None) -> None:
+        """Scale by the columns of ``scaling``, by default those drawn, and choose kernel and landmarks."""
+        self.centre_, deviation, largest = column_moments(drawn if scaling is None else scaling)
+        scale = np.where(varies(deviation, largest), deviation, np.inf)  # a constant column stays out of all distances
+        drawn = (drawn - self.centre_) / scale
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
-        self.scale_ = self.scale_ * self.unit_
+        self.scale_ = scale * self.unit_
         drawn /= self.unit_
         self.kernel_ = with_bandwidth(Gaussian() if self.kernel is None else self.kernel, drawn)
         self.landmarks_ = self._choose(drawn)
@@ -217,18 +206,3 @@ def unbiasing(sizes: np.ndarray) -> np.ndarray:
     """N / (N - 1) for every bag of (effective) size N, by which Σ w φφᵀ - μ̂μ̂ᵀ (shares w) becomes unbiased; 0 for 1."""
     several = sizes > 1 + 1e-9
     return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
-
-
-def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, in blocks; infinite where nothing but rounding varies.
-
-    Divided by infinity, a constant column stays out of all distances.
-    """
-    mean = X.mean(axis=0, dtype=np.float64)
-    squares, largest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
-    for start in range(0, len(X), BLOCK):
-        block = X[start : start + BLOCK]
-        squares += ((block - mean) ** 2).sum(axis=0)
-        largest = np.maximum(largest, np.abs(block).max(axis=0))
-    deviation = np.sqrt(squares / len(X))
-    return mean, np.where(varies(deviation, largest), deviation, np.inf)

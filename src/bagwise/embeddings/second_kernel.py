@@ -1,18 +1,66 @@
-"""A kernel between embeddings: similarity of bags by the distance of their rows."""
+"""A kernel between embeddings: similarity of bags by the distance of their rows, and the covariates beside these."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.embeddings.base import CovariatesBeside, Embedding
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
+from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Linear
 
-DISTANCES = ("l2", "l1")
-UNITS = ("spread", "label")
+
+@dataclass(frozen=True)
+class CovariatesBeside:
+    r"""Covariates c standardised over the training bags and multiplied by one factor a, beside the embedding's rows.
+
+    Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
+    covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
+    the rows, a² Σ var(c) = Σ var(z), so that one penalty serves both.
+
+    Attributes
+    ----------
+    mean, scale : of every covariate; the scale of a constant one is infinite, so that it stays out
+    factor : a
+    training : scaled covariates of the training bags, for a Gram matrix; else None
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    factor: float
+    training: np.ndarray | None
+
+    @classmethod
+    def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
+        spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
+        largest = np.abs(covariates).max(axis=0)
+        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
+        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
+
+    @classmethod
+    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
+        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
+        varies = deviation > 1e-12 * largest
+        factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
+        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
+
+    def join(self, rows: np.ndarray, covariates) -> np.ndarray:
+        """Rows of the embedding, with the covariates of the same bags."""
+        scaled = self._scaled(covariates)
+        if self.training is None:
+            return np.hstack([rows, scaled])
+        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        return rows + np.einsum("ij,kj->ik", scaled, self.training)
+
+    def _scaled(self, covariates: np.ndarray) -> np.ndarray:
+        return self.factor * (covariates - self.mean) / self.scale
+
+
 SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
 
 
@@ -100,7 +148,7 @@ class SecondKernel(Embedding):
     def fit_transform(self, bags, y=None) -> np.ndarray:
         bags = check_bags(bags, allow_weights=True, apart=True)
         embedding = clone(NystroemMean() if self.embedding is None else self.embedding)
-        return self._fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
+        return self.fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
 
     def fit_grid(self, bags, y, settings):
         """As `Embedding.fit_grid`; neighbouring settings that differ in the second kernel alone share the rows."""
@@ -112,13 +160,13 @@ class SecondKernel(Embedding):
             if embedding is None or own != first:
                 first, embedding = own, clone(NystroemMean() if fitted.embedding is None else fitted.embedding)
                 rows = embedding.fit_transform(bags.without_covariates(), y)
-            yield setting, fitted, fitted._fit_rows(bags, embedding, rows)
+            yield setting, fitted, fitted.fit_rows(bags, embedding, rows)
 
-    def _fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit to the rows of a fitted first embedding, and return the columns."""
-        for what, known in (("distance", DISTANCES), ("units", UNITS)):
-            if getattr(self, what) not in known:
-                raise ValueError(f"{what} must be {known[0]!r} or {known[1]!r}, not {getattr(self, what)!r}")
+    def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
+        """Fit to the rows that a fitted first embedding has for the bags, of which only the covariates count then, and
+        return the columns."""
+        for what, known in (("distance", ("l2", "l1")), ("units", ("spread", "label"))):
+            one_of(getattr(self, what), known, what)
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
         self.embedding_ = embedding
@@ -141,6 +189,10 @@ class SecondKernel(Embedding):
             norms = self.embedding_.squared_norms(bags.without_covariates())
             beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
         return self._columns_of(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
+
+    def columns_of(self, bags: Bags, rows: np.ndarray) -> np.ndarray:
+        """As `transform`, of bags whose rows in the first embedding are known; it has no pairs of instances."""
+        return self._columns_of(self._in_units(self._joined(rows, bags)))
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)

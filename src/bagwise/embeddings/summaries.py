@@ -1,12 +1,17 @@
-"""Summary statistics of a bag as its row: moments, extremes and quantiles of every feature (`Pool`, `Statistics`).
+"""What every embedding has (`Embedding`), and the plainest ones: summary statistics of a bag as its row.
 
+`Pool` and `Statistics` hold moments, extremes and quantiles of every feature.
 `QuantileRows` and `SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the Wasserstein
 distance of the bags.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import numpy as np
+from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
 from bagwise.bags.segments import (
@@ -19,7 +24,39 @@ from bagwise.bags.segments import (
     segment_search,
     segment_sum,
 )
-from bagwise.embeddings.base import Embedding
+
+
+class Embedding(BaseEstimator):
+    """Bags in, one row per bag out: ``fit(bags, y=None)`` and ``transform(bags)``.
+
+    Attributes
+    ----------
+    columns : {"features", "gram"}
+        Whether the columns are features, or similarities to the training bags.
+    is_mean : bool
+        Whether the row of a bag is the mean of the rows that its instances have alone.
+    reads_covariates : bool
+        Whether it takes the covariates of bags into its rows itself.
+    """
+
+    columns: Any = "features"
+    is_mean: Any = False
+    reads_covariates = False
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        return self.fit(bags, y).transform(bags)
+
+    def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
+        """For every setting of the parameters: the setting, a fitted copy, and the rows of the training bags."""
+        for setting in settings:
+            fitted = clone(self).set_params(**setting)
+            yield setting, fitted, fitted.fit_transform(bags, y)
+
+    def project(self, bags, coef: np.ndarray) -> np.ndarray:
+        """``transform(bags) @ coef``: what a linear head asks for. Where it takes no rows, an embedding says so."""
+        # A dot product per row: BLAS may round a row differently in different company.
+        return np.einsum("ij,j->i", self.transform(bags), coef)
+
 
 POOLED = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -204,8 +241,12 @@ class Statistics(Pool):
         return rows[:, self.varies_]
 
     def transform(self, bags) -> np.ndarray:
+        return self.all_columns(bags)[:, self.varies_]
+
+    def all_columns(self, bags) -> np.ndarray:
+        """As `transform`, with the columns that did not vary in training."""
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
-        return self._rows(check_bags(bags, fitted=self, **options))[:, self.varies_]
+        return self._rows(check_bags(bags, fitted=self, **options))
 
     def _rows(self, bags) -> np.ndarray:
         levels = getattr(self, "levels_", None)  # not in files of an earlier version

@@ -13,10 +13,9 @@ from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
-from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
+from bagwise.evaluation.plan import Folder, Memory, Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
-from bagwise.evaluation.store import Folder, Memory
 from bagwise.execution import executor_for
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.table_output import as_text, write_table

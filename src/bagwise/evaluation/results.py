@@ -24,8 +24,8 @@ from bagwise.evaluation.metrics import (
     score,
     spread,
 )
+from bagwise.evaluation.plan import Folder
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
-from bagwise.evaluation.store import Folder
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
 
 # Columns of a comparison, also where there is no pair to compare.

@@ -26,7 +26,7 @@ from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
 from bagwise.io.columns import Roles
 from bagwise.io.load import from_table, gather
-from bagwise.io.readers import is_row_number, read_csv, read_parquet, reading
+from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network

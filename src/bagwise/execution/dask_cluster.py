@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from joblib import cpu_count, parallel_config
 from joblib.parallel import ParallelBackendBase, get_active_backend
 
+from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import Failed, Lost, Processes, Serial, Tree
-from bagwise.execution.threads import one_thread
 
 LATE = 3  # times as long as others took
 SOON = 1  # second: no task is late before

@@ -6,6 +6,7 @@ bit, whoever runs the tasks. A task that fails comes back as a value; `Watch` me
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,9 +14,12 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from joblib import Parallel, delayed
+
+PATIENCE = 1.0  # seconds between two looks whether a parent is alive
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,23 @@ def _alone(function, task, shared):
         return Parallel(2, "loky")([delayed(function)(task, *shared)])[0]
     except BrokenProcessPool as error:
         return Lost(f"the process running it died, twice ({str(error).strip().splitlines()[0]})")
+
+
+def end_with(parent: int) -> None:
+    """End this worker process when its parent has ended, however that ended.
+
+    A parent that is killed cannot tell its workers. They would finish what they do, for nobody, and then wait for more
+    for five minutes. Where a process keeps the number of its parent for life (Windows), they still do.
+
+    A signal at the parent's death (Linux) may come too early: it is sent when the thread that started the worker ends.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PATIENCE)
+        os._exit(1)  # at once: there is nobody to report to
+
+    Thread(target=watch, name="bagwise-parent", daemon=True).start()
 
 
 class Tree:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bagwise.bags import Bags, check_bags
-from bagwise.bags.checks import refuse_other_names
+from bagwise.bags.checks import FEWEST, TrainingProfile, refuse_other_names
 from bagwise.bags.frames import to_frame
-from bagwise.bags.training_profile import FEWEST, TrainingProfile
 from bagwise.bags.validation import label
 
 VERDICTS = ("inside", "edge", "outside")

@@ -24,7 +24,8 @@ from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_co
 from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
-from bagwise.execution.threads import one_thread
+from bagwise.bags.validation import one_of
+from bagwise.execution.resources import one_thread
 
 
 @dataclass(frozen=True)
@@ -444,8 +445,3 @@ def _refuse_lost_weights(regressor, asked: bool) -> None:
             f"{type(last).__name__} takes no sample_weight, which is how bags and instances are weighed; "
             "use a regressor that does, or leave the weights out"
         )
-
-
-def one_of(value, known, what) -> None:
-    if value not in known:
-        raise ValueError(f"{what} must be one of {', '.join(map(repr, known))}, not {value!r}")

@@ -18,9 +18,10 @@ from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bagwise.bags.folds import row_units
-from bagwise.execution.threads import one_thread
+from bagwise.bags.validation import one_of
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import CrossFit, fit_options
-from bagwise.kernels.random_features import FLOATS, FourierFeatures, row_keys
+from bagwise.kernels.formulas import FLOATS, FourierFeatures, row_keys
 
 
 class RidgeModels(NamedTuple):
@@ -332,8 +333,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
 
 def _predictor(template, features, penalties, models, candidate: int, kind: str) -> RandomFeatureRidge:
     """A fitted model for new rows, by its candidate's number and its kind."""
-    if kind not in models:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, models))}, not {kind!r}")
+    one_of(kind, models, "kind")
     coef, intercept = (array[..., candidate].copy() for array in models[kind])
     model = clone(template)._set(features, float(penalties[candidate]), coef, float(intercept))
     model.n_features_in_ = features.n_features_in_

@@ -22,7 +22,7 @@ from bagwise.bags.folds import some_of, units_of
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
-from bagwise.regressors.ridge import _FeaturePath, _GramPath
+from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from bagwise.first_use import exported
-from bagwise.io.array_files import save_npz
 from bagwise.io.load import from_table, load
 
 if TYPE_CHECKING:
     from bagwise.io.annotated_data import from_anndata, to_anndata
-    from bagwise.io.array_folder import from_folder
+    from bagwise.io.array_files import from_folder, save_npz
     from bagwise.io.cube import from_cube
     from bagwise.io.raster import from_raster
     from bagwise.io.table_report import check_table
@@ -29,7 +28,7 @@ __getattr__, __dir__ = exported(
     __name__,
     {
         "annotated_data": ("from_anndata", "to_anndata"),
-        "array_folder": ("from_folder",),
+        "array_files": ("from_folder", "save_npz"),
         "cube": ("from_cube",),
         "raster": ("from_raster",),
         "table_report": ("check_table",),

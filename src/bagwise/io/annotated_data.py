@@ -11,8 +11,8 @@ from scipy.sparse import csr_array, issparse
 from bagwise.bags import Bags
 from bagwise.bags.frames import as_list
 from bagwise.bags.validation import ParameterError
-from bagwise.io.columns import refuse_unknown
-from bagwise.io.load import load
+from bagwise.io.columns import refuse_choice, refuse_unknown
+from bagwise.io.load import load, with_instances
 
 BLOCK = 1 << 22  # numbers read at a time
 CELL = "obs_names"  # what the names of the cells are called among the columns that travel with the instances
@@ -77,8 +77,7 @@ def from_anndata(
     >>> bags.ids.tolist(), y.tolist(), bags.feature_names, bags[0].tolist()
     (['b', 'a'], [60.0, 35.0], ('pca_1', 'pca_2'), [[0.0, 1.0], [4.0, 5.0]])
     """
-    if missing not in ("refuse", "impute", "keep"):
-        raise ParameterError("missing", f"missing must be 'refuse', 'impute' or 'keep' here, not {missing!r}")
+    refuse_choice("missing", missing, ("refuse", "impute", "keep"))
     if isinstance(bag_features, str) and bag_features == "auto":
         raise ParameterError("bag_features", "bag_features must name columns of obs here, not 'auto'")
     with _opened(adata) as cells:
@@ -89,17 +88,8 @@ def from_anndata(
         matrix, names = _matrix(cells, use)
         instances = _read(matrix, order, _columns(names, features, use))
         kept = (known.kept or {}) | {CELL: cells.obs_names.to_numpy()[order]}
-    bags = Bags(
-        instances,
-        known.offsets,
-        known.ids,
-        groups=known.groups,
-        feature_names=names if features is None else as_list(features),
-        missing=missing,
-        weights=known.weights,
-        covariates=known.covariates,
-        covariate_names=known.covariate_names,
-    )
+    names = names if features is None else as_list(features)
+    bags = with_instances(known, instances, known.sizes, feature_names=names, missing=missing, weights=known.weights)
     return bags._with(kept=kept), y
 
 

@@ -1,5 +1,6 @@
-"""Bags from files of arrays: NumPy archives (.npz) and MATLAB matrices (.mat); `save_npz` writes the former.
+"""Bags from files of arrays: NumPy archives (.npz), which `save_npz` writes, and MATLAB matrices (.mat).
 
+`from_folder` takes a file of arrays per bag (.npy, .npz, .h5), and a table of what is known of the bags.
 MATLAB files are those of version 4 or 5 (saved by MATLAB up to 7.2, or with -v7). scipy reads them too, but trusts
 what a file says of itself: one damaged byte in the type of the numbers ends the interpreter. Here every type and length
 is looked at before it is used, and what is no matrix of numbers is passed over.
@@ -8,9 +9,12 @@ is looked at before it is used, and what is no matrix of numbers is passed over.
 from __future__ import annotations
 
 import math
+import os
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from zipfile import ZipFile
@@ -20,12 +24,13 @@ import numpy as np
 from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import ArrayColumns, as_fill_values, as_list, with_missing
-from bagwise.bags.validation import ParameterError, as_instances, as_offsets, refuse_repeated
+from bagwise.bags.frames import ArrayColumns, as_fill_values, as_frame, as_list, with_missing
+from bagwise.bags.validation import Parameter, ParameterError, as_instances, as_offsets, name_bags, refuse_repeated
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.columns import Roles, refuse_unknown, warn_of_suspects
-from bagwise.io.load import gather, rows_in_order
-from bagwise.io.readers import reading
+from bagwise.io.columns import Roles, refuse_choice, refuse_unknown, warn_of_suspects
+from bagwise.io.load import attributes, gather, names_files, rows_in_order, with_instances
+from bagwise.io.table_files import reading
+from bagwise.io.tables import read_files
 
 _HEADER = 128  # bytes before the first variable
 _COMPRESSED, _MATRIX = 15, 14
@@ -412,3 +417,204 @@ def _position(column: int, width: int) -> int:
     if not -width <= column < width:
         raise ValueError(f"there is no column {column}; the matrix has {width}, counted from 0")
     return int(column) % width
+
+
+# A folder with a file per bag -----------------------------------------------------------------------------------------
+
+HDF5 = (".h5", ".hdf5")
+ENDINGS = (".npy", ".npz", *HDF5)
+
+
+def from_folder(
+    folder,
+    table=None,
+    *,
+    bag=None,
+    target=None,
+    groups=None,
+    bag_features=None,
+    array=None,
+    feature_names=None,
+    unmatched="refuse",
+    missing="refuse",
+) -> tuple[Bags, np.ndarray | None]:
+    """Bags and targets from a folder with a file per bag, and a table with a row per bag.
+
+    This is how embeddings of slides, scans and recordings are stored: ``slides/S017.h5`` holds an array (instances,
+    features), and a clinical table says what is known of S017. A file belongs to the row whose id is its name without
+    the ending. Files are read one after the other into the one array of the bags.
+
+    Parameters
+    ----------
+    folder : path
+        With files .npy, .npz, .h5 or .hdf5, each an array (instances, features); others are ignored. Pickled arrays
+        are never read.
+    table : data frame or path of a table, optional
+        A row per bag. Default: a bag per file, without targets, in the order of their names.
+    bag : column of the table with the ids
+    target : column of the table with the targets, optional
+    groups : column of labels, optional
+        Bags of one group (slides of one patient) stay together in every inner split.
+    bag_features : columns of numbers of the bag as a whole, optional
+        They become the bags' covariates.
+    array : str, optional
+        The array of a .npz or .h5 file that holds several, such as "features".
+    feature_names : one string per column, optional
+    unmatched : {"refuse", "drop"}
+        What happens to rows without a file and files without a row. "drop" leaves them out, with a warning.
+    missing : {"refuse", "impute", "keep"}
+        Whether NaN among the features is refused or kept for a method that takes it.
+
+    Returns
+    -------
+    bags : Bags
+        In the order of the table. float32 if every array is (or of lower precision), else float64.
+    y : array of float64, one target per bag, or None without ``target``
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, numpy as np, pandas as pd, bagwise as bw
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for slide, size in (("S1", 2), ("S2", 3)):
+    ...     np.save(folder / f"{slide}.npy", np.ones((size, 4)))
+    >>> clinical = pd.DataFrame({"slide": ["S2", "S1"], "grade": [3, 1]})
+    >>> bags, y = bw.from_folder(folder, clinical, bag="slide", target="grade")
+    >>> bags, bags.ids.tolist(), y.tolist()
+    (Bags: 2 bags of 2 to 3 instances (5 in all), 4 features, ['S2', 'S1'], [3.0, 1.0])
+    """
+    refuse_choice("unmatched", unmatched, ("refuse", "drop"))
+    refuse_choice("missing", missing, ("refuse", "impute", "keep"))
+    files = find_arrays(folder)
+    if table is None:
+        if given := [n for n, v in (("bag", bag), ("target", target), ("groups", groups)) if v is not None]:
+            raise ParameterError(given[0], f"{given[0]} names a column of the table; give the table, or leave it out")
+        known, y = Bags(np.arange(len(files), dtype=float)[:, None], np.arange(len(files) + 1), list(files)), None
+    else:
+        known, y = _attributes(table, Roles(bag, target, groups=groups, bag_features=bag_features))
+        kept = _matched(known.ids, files, unmatched, folder)
+        known, y = known[kept], None if y is None else y[kept]
+    arrays, sizes = _read([files[str(one)] for one in known.ids], array)
+    return with_instances(known, arrays, sizes, feature_names=feature_names, missing=missing), y
+
+
+def find_arrays(folder) -> dict[str, Path]:
+    """The files of arrays in a folder, by their names without the ending, in sorted order."""
+    folder = Path(folder).expanduser()
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}")
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in ENDINGS or path.name.startswith("."):
+            continue
+        if path.stem in found:
+            raise ValueError(
+                f"{found[path.stem].name} and {path.name} are both files of bag {path.stem!r}; leave one of them"
+            )
+        found[path.stem] = path
+    if not found:
+        raise ValueError(f"{folder} holds no file of arrays; a bag is a file that ends in {', '.join(ENDINGS)}")
+    return found
+
+
+def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
+    """What a table says of the bags, a row each."""
+    if roles.bag is None:
+        raise ParameterError("bag", Parameter("bag"), " is needed: the column of the table that names the files")
+    frame = read_files(table, roles) if names_files(table) else as_frame(table)
+    if frame is None:
+        raise ValueError(f"{table} is not a table; give a .csv, .tsv, .parquet, .feather or .arrow file")
+    remedy = "in column {column!r}; the table needs a row per bag: drop the others, or join their files"
+    return attributes(frame, roles, repeated="{id} appears twice " + remedy)
+
+
+def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray:
+    """Positions of the ids that have a file; what has no counterpart is refused, or dropped with a warning."""
+    lacks = np.array([str(one) not in files for one in ids])
+    known = set(map(str, ids))
+    others = [stem for stem in files if stem not in known]
+    told = [f"{name_bags(ids, lacks)} no file in {folder}"] if lacks.any() else []
+    if others:
+        more = f" (and {len(others) - 1:,} others)" if len(others) > 1 else ""
+        told.append(f"{files[others[0]].name}{more} has no row in the table")
+    if not told:
+        return np.arange(len(ids))
+    if unmatched == "refuse" or lacks.all():
+        end = "the names of the files without their endings must be the ids of the table"
+        way = [] if lacks.all() else [", or leave them out by ", Parameter("unmatched", "drop")]
+        raise ParameterError("unmatched", f"{'; '.join(told)}; {end}", *way)
+    warnings.warn(f"{'; '.join(told)}; they are left out", stacklevel=3)
+    return np.flatnonzero(~lacks)
+
+
+def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
+    """All instances, file after file; the shapes are looked at first, so that there is one copy."""
+    shapes: list[tuple[int, ...]] = []
+    single = True
+    for path in paths:
+        with _opened(path, array) as values:
+            if values.ndim != 2 or values.dtype.kind not in "fiu" or 0 in values.shape:
+                raise ValueError(
+                    f"{path.name} holds an array of shape {values.shape} and type {values.dtype}; every bag must be "
+                    "numbers, (instances, features), with one instance at least"
+                )
+            if shapes and values.shape[1] != shapes[0][1]:
+                raise ValueError(
+                    f"{path.name} has {values.shape[1]} features, but {paths[0].name} has {shapes[0][1]}; "
+                    "all bags need the same"
+                )
+            shapes.append(values.shape)
+            single &= values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    sizes = [height for height, _ in shapes]
+    instances = np.empty((sum(sizes), shapes[0][1]), dtype=np.float32 if single else np.float64)
+    start = 0
+    for path, size in zip(paths, sizes, strict=True):
+        with _opened(path, array) as values:
+            instances[start : start + size] = values[:]
+        start += size
+    return instances, sizes
+
+
+@contextmanager
+def _opened(path: Path, array):
+    """The array of a file, read when it is indexed where the format allows it."""
+    ending = path.suffix.lower()
+    if ending == ".npy":
+        if array is not None:
+            raise ParameterError("array", f"array= chooses among the arrays of a file; {path.name} holds one")
+        with reading(path):
+            values = np.load(path, mmap_mode="r", allow_pickle=False)
+        yield values
+        return
+    with reading(path):
+        if ending == ".npz":
+            refuse_false_sizes(path)
+        file = np.load(path, allow_pickle=False) if ending == ".npz" else _hdf5(path)
+    with file:
+        name = _chosen(path, file.files if ending == ".npz" else _arrays_of(file), array)
+        with reading(path):
+            values = file[name]
+        yield values
+
+
+def _hdf5(path: Path):
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(f"reading {path.name} needs h5py: pip install 'bagwise[hdf5]'") from error
+    return h5py.File(os.fspath(path), "r")
+
+
+def _arrays_of(file) -> list[str]:
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+    return names
+
+
+def _chosen(path: Path, names: list[str], array) -> str:
+    if array is None and len(names) == 1:
+        return names[0]
+    if array not in names:
+        held = ", ".join(names) or "none"
+        what = "several arrays" if array is None else f"no array {array!r}"
+        raise ParameterError("array", f"{path.name} holds {what}; choose one by ", Parameter("array"), f": {held}")
+    return array

@@ -205,6 +205,13 @@ def refuse_unknown(names, wanted, taken=(), parameter: str = "features", made=()
             )
 
 
+def refuse_choice(name: str, value, allowed: tuple) -> None:
+    """Refuse a value of a parameter that is not one of those allowed."""
+    if value not in allowed:
+        *others, last = map(repr, allowed)
+        raise ParameterError(name, f"{name} must be {', '.join(others)} or {last}, not {value!r}")
+
+
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
     refuse_no_labels(table, bag, "bag ids")
     codes, ids = table.factorise(bag)

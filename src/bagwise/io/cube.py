@@ -24,11 +24,12 @@ try:
 
     from bagwise.io.raster import (
         Pixels,
+        bags_of_pixels,
         centres,
         complete,
         no_shape,
         read_zones,
-        refuse_option,
+        refuse_options,
         settle_empty,
         shares_of,
         strips,
@@ -122,8 +123,7 @@ def from_cube(
     >>> bags[1].ravel().tolist(), y.tolist(), bags.groups.tolist()
     ([28.0, 29.0], [2.0, 3.5], [2019, 2020])
     """
-    for name, value in (("missing", missing), ("empty", empty), ("weights", weights)):
-        refuse_option(name, value)
+    refuse_options(missing, empty, weights)
     component = None if time is None else time.rpartition(".")[2]
     if time is None and targets is not None:
         raise ParameterError("targets", "targets is a table per polygon and time; name the time, or join it to zones")
@@ -152,19 +152,11 @@ def from_cube(
     zone, label = np.nonzero(chosen)
     ids = np.asarray(ids)[chosen.ravel()]
     kept = settle_empty(read, ids, empty)
-    read, attributes = [read[k] for k in kept], zones.known[zone[kept]]
-    values, places = (np.concatenate([getattr(pixels, name) for pixels in read]) for name in ("values", "places"))
-    bags = Bags(
-        values,
-        np.concatenate([[0], np.cumsum([len(pixels.values) for pixels in read])]),
-        ids[kept],
-        groups=grid.labels[label[kept]] if by_time else attributes.groups,
-        feature_names=grid.names,
-        missing="keep" if missing == "keep" else "refuse",
-        weights=None if weights is None else np.concatenate([pixels.shares for pixels in read]),
-        covariates=attributes.covariates,
-        covariate_names=attributes.covariate_names,
-    )
+    read, attributes = [read[k] for k in kept], zones.known[zone[kept]]._with(ids=ids[kept])
+    if by_time:
+        attributes = attributes._with(groups=grid.labels[label[kept]])
+    places = np.concatenate([pixels.places for pixels in read])
+    bags = bags_of_pixels(read, attributes, grid.names, missing=missing, weighted=weights is not None)
     bags = bags._with(kept={"x": places[:, 0], "y": places[:, 1], "step": places[:, 2].astype(np.int64)})
     return bags, None if known is None else known[kept]
 

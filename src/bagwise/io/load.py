@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
-from bagwise.bags.validation import Message, ParameterError, name_bags
+from bagwise.bags.validation import Message, ParameterError, label, name_bags
 from bagwise.io.columns import (
     DATE_PARTS,
     Roles,
@@ -25,6 +25,7 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     one_target,
+    refuse_choice,
     refuse_unknown,
     several_targets,
     split_covariates,
@@ -212,13 +213,12 @@ def load_labels(
     source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal="."
 ) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """`load`, and the further labels of every bag that ``roles.labels`` names, such as its fold."""
-    if decimal not in (".", ","):
-        raise ParameterError("decimal", f"decimal must be '.' or ',', not {decimal!r}")
+    refuse_choice("decimal", decimal, (".", ","))
     if not names_files(source):
         source, roles = collect(source, roles)
         return gather(FrameColumns(source, fill_values, decimal), roles, missing)
     from bagwise.io.array_files import load_mat, load_npz
-    from bagwise.io.readers import find_files
+    from bagwise.io.table_files import find_files
     from bagwise.io.tables import read_files
 
     only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived
@@ -318,9 +318,7 @@ def from_table(
 
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """Bags, targets and further labels of the bags, from the columns of a table by their roles."""
-    if missing not in ("refuse", "drop-instances", "impute", "keep"):
-        what = "missing must be 'refuse', 'drop-instances', 'impute' or 'keep'"
-        raise ParameterError("missing", f"{what}, not {missing!r}")
+    refuse_choice("missing", missing, ("refuse", "drop-instances", "impute", "keep"))
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     notes: list = []
@@ -414,6 +412,28 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
         order = csr_array((np.ones(n, dtype=bool), codes, np.arange(n + 1)), shape=(n, len(ids))).tocsc().indices
         rows = order if isinstance(rows, slice) else rows[order]
     return rows, np.concatenate([[0], np.cumsum(sizes)])
+
+
+def attributes(frame, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
+    """What a table with a row per bag says of them: bags of one instance, its position in the table, and targets.
+
+    So the checks of `load` are the checks. ``repeated`` is the error on an ``{id}`` that is in its ``{column}`` twice.
+    """
+    covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"
+    refuse_unknown(frame.columns, [*roles.taken, *(covariates or ())])
+    ids = frame.get_column(roles.bag)
+    twice = ids.is_duplicated().to_numpy() & ~ids.is_null().to_numpy()
+    if twice.any():
+        raise ValueError(repeated.format(id=label(ids.to_numpy()[twice.argmax()]), column=roles.bag))
+    position = "the position in the table"
+    roles = replace(roles, bag_features=covariates, features=[position])
+    return gather(FrameColumns(frame.with_row_index(position)), roles)[:2]
+
+
+def with_instances(known: Bags, instances: np.ndarray, sizes, **parts) -> Bags:
+    """Bags with instances, so many each, and the ids, groups and covariates of others."""
+    about = {"groups": known.groups, "covariates": known.covariates, "covariate_names": known.covariate_names}
+    return Bags(instances, np.concatenate([[0], np.cumsum(sizes)]), known.ids, **about | parts)
 
 
 def names_files(source) -> bool:

@@ -17,10 +17,10 @@ import numpy as np
 from scipy.ndimage import binary_dilation
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import as_list
-from bagwise.bags.validation import label, name_bags
-from bagwise.io.columns import refuse_unknown
-from bagwise.io.load import from_table
+from bagwise.bags.frames import as_frame, as_list
+from bagwise.bags.validation import name_bags
+from bagwise.io.columns import Roles, refuse_choice
+from bagwise.io.load import attributes, with_instances
 
 try:
     import geopandas
@@ -172,9 +172,6 @@ def _refuse_other_grid(other, first) -> None:
         )
 
 
-_INDEX, _ROW = "the index of zones", "the position among zones"
-
-
 @dataclass(frozen=True)
 class Zones:
     """One polygon per bag in the raster's coordinates (None where there is none), and what its attributes say.
@@ -192,7 +189,16 @@ def read_zones(
 ) -> Zones:
     """Zones from a path or a GeoDataFrame, in its order; ``remedy``: what has no system, and how it gets one."""
     frame = as_zones(zones)
-    known, y = _attributes(frame, id, target=target, groups=groups, bag_features=bag_features)
+    table = frame.drop(columns=frame.active_geometry_name)
+    if id is None:
+        id = "the index of zones"
+        table = table.assign(**{id: frame.index})
+    repeated = (
+        "zone id {id} appears twice in {column!r}; every bag needs an id of its own: join its polygons with "
+        "zones.dissolve(...), or name another column as id"
+    )
+    roles = Roles(bag=id, target=target, groups=groups, bag_features=bag_features)
+    known, y = attributes(as_frame(table), roles, repeated=repeated)
     _refuse_other_shapes(frame.geometry, known.ids)
     return Zones(_in_coordinates(frame.geometry, crs, remedy), known, y)
 
@@ -217,27 +223,6 @@ def _read_file(path: Path):
         return geopandas.read_file(path)
     except RuntimeError as error:  # what GDAL's refusals arrive as
         raise ValueError(f"{path} cannot be read as polygons: {error}") from error
-
-
-def _attributes(frame, id, *, bag_features, **roles) -> tuple[Bags, np.ndarray | None]:
-    """One row is one bag here, so the checks of `from_table` are the checks."""
-    table = frame.drop(columns=frame.active_geometry_name)
-    bag_features = None if bag_features is None else as_list(bag_features)  # "auto" cannot tell them by one row
-    named = [name for name in (id, *roles.values(), *(bag_features or ())) if name is not None]
-    refuse_unknown(list(table.columns), named)
-    table = table.assign(**{_INDEX: frame.index, _ROW: np.arange(len(table))})
-    id = _INDEX if id is None else id
-    _refuse_repeated(table[id])
-    return from_table(table, bag=id, features=[_ROW], bag_features=bag_features, **roles)
-
-
-def _refuse_repeated(ids) -> None:
-    twice = (ids.duplicated() & ids.notna()).to_numpy()
-    if twice.any():
-        raise ValueError(
-            f"zone id {label(ids.to_numpy()[twice.argmax()])} appears twice in {ids.name!r}; every bag needs an id of "
-            "its own: join its polygons with zones.dissolve(...), or name another column as id"
-        )
 
 
 def _refuse_other_shapes(geometry, ids: np.ndarray) -> None:
@@ -402,13 +387,6 @@ def complete(values: np.ndarray, missing: str) -> np.ndarray:
     return ~np.isnan(values).all(axis=-1) if missing == "keep" else np.ones(values.shape[:-1], dtype=bool)
 
 
-_OPTIONS = {
-    "missing": ("drop-instances", "refuse", "keep"),
-    "empty": ("refuse", "drop"),
-    "weights": (None, "area-fraction"),
-}
-
-
 def from_raster(
     raster,
     zones,
@@ -490,8 +468,7 @@ def from_raster(
     >>> bags.ids.tolist(), bags.feature_names, y.tolist(), bags[1].tolist()
     (['north', 'south'], ('red', 'infrared'), [3.5, 2.0], [[12.0, 28.0], [13.0, 29.0]])
     """
-    for name, value in (("missing", missing), ("empty", empty), ("weights", weights)):
-        refuse_option(name, value)
+    refuse_options(missing, empty, weights)
     with open_stack(raster, bands, mask) as stack:
         zones = read_zones(zones, stack.crs, id=id, target=target, groups=groups, bag_features=bag_features)
         options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
@@ -499,24 +476,27 @@ def from_raster(
         names = [*stack.names, "x", "y"] if coordinates else stack.names
     kept = settle_empty(read, zones.known.ids, empty)
     read, known = [read[k] for k in kept], zones.known[kept]
-    bags = Bags(
-        np.concatenate([pixels.values for pixels in read]),
-        np.concatenate([[0], np.cumsum([len(pixels.values) for pixels in read])]),
-        known.ids,
-        groups=known.groups,
-        feature_names=names,
-        missing="keep" if missing == "keep" else "refuse",
-        weights=None if weights is None else np.concatenate([pixels.shares for pixels in read]),
-        covariates=known.covariates,
-        covariate_names=known.covariate_names,
-    )
+    bags = bags_of_pixels(read, known, names, missing=missing, weighted=weights is not None)
     return bags, None if zones.y is None else zones.y[kept]
 
 
-def refuse_option(name: str, value) -> None:
-    if value not in _OPTIONS[name]:
-        *others, last = map(repr, _OPTIONS[name])
-        raise ValueError(f"{name} must be {', '.join(others)} or {last}, not {value!r}")
+def refuse_options(missing, empty, weights) -> None:
+    """Refuse what `from_raster` and `from_cube` do not know."""
+    refuse_choice("missing", missing, ("drop-instances", "refuse", "keep"))
+    refuse_choice("empty", empty, ("refuse", "drop"))
+    refuse_choice("weights", weights, (None, "area-fraction"))
+
+
+def bags_of_pixels(read: list, known: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
+    """The pixels of every zone as the instances of its bag, weighted by their shares if asked for."""
+    return with_instances(
+        known,
+        np.concatenate([pixels.values for pixels in read]),
+        [len(pixels.values) for pixels in read],
+        feature_names=names,
+        missing="keep" if missing == "keep" else "refuse",
+        weights=np.concatenate([pixels.shares for pixels in read]) if weighted else None,
+    )
 
 
 def settle_empty(read: list, ids: np.ndarray, empty: str) -> np.ndarray:

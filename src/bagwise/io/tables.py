@@ -16,9 +16,20 @@ import numpy as np
 from bagwise.bags.frames import ExtendedColumns, FrameColumns, as_frame, as_list
 from bagwise.bags.validation import Message, Parameter, ParameterError, label, name_bags
 from bagwise.io.columns import Roles, find_bags, refuse_unknown
-from bagwise.io.parquet import ENDINGS as PARQUET
-from bagwise.io.parquet import Part, find_parts, is_data_set, refuse_other_formats, visible
-from bagwise.io.readers import find_files, is_row_number, read_arrow, read_csv, read_parquet, reading
+from bagwise.io.table_files import ENDINGS as PARQUET
+from bagwise.io.table_files import (
+    Part,
+    find_files,
+    find_parts,
+    is_data_set,
+    is_row_number,
+    read_arrow,
+    read_csv,
+    read_parquet,
+    reading,
+    refuse_other_formats,
+    visible,
+)
 
 ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import Gaussian, squared_distances
 
 

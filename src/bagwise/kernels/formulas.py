@@ -1,4 +1,7 @@
-"""Kernels by their formula. Every kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j).
+"""Kernels by their formula, and finite feature maps of them.
+
+Every kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j). `FourierFeatures` and
+`NystroemFeatures` are maps φ with φ(a)·φ(b) near k(a, b): a kernel machine becomes a linear one, and its sums stream.
 
 Two attributes say where a kernel may be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the
 mean embedding of scalars takes linear time) and ``positive_definite`` (its Gram matrices have no negative
@@ -10,7 +13,11 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from scipy.spatial.distance import pdist
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bagwise.bags.validation import one_of
 
 ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
 
@@ -341,3 +348,250 @@ def _columns(A) -> np.ndarray:
     # In double, also of float32: the rounding of a product depends on its shape, and a row must not on its company.
     A = np.asarray(A, dtype=np.float64)
     return A[:, None] if A.ndim == 1 else A
+
+
+# A kernel, and the degrees of freedom of the Student distribution its frequencies follow (Gaussian: infinitely many).
+KERNELS = {"gaussian": (Gaussian, np.inf), "matern32": (Matern32, 3), "matern52": (Matern52, 5)}
+FLOATS = (np.float64, np.float32)
+MEDIAN_ROWS = 1_000
+BLOCK_ROWS = 65_536
+FILLED_ROWS = 1_024  # features are made for so many rows at a time, which stay in the cache
+
+
+class _KernelFeatures(TransformerMixin, BaseEstimator):
+    """What the maps share: standardised inputs, a bandwidth from their distances, the inputs themselves beside."""
+
+    def __init__(
+        self,
+        n_features: int = 512,
+        *,
+        bandwidth: float = 1.0,
+        kernel: str = "gaussian",
+        linear: bool | int = True,
+        random_state: int | None = 0,
+    ):
+        self.n_features = n_features
+        self.bandwidth = bandwidth
+        self.kernel = kernel
+        self.linear = linear
+        self.random_state = random_state
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is never looked at.
+
+        With weights mean and scale are weighted, and a row of weight zero is none: a weight of 2 is a row twice.
+        """
+        self._check()
+        X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
+        mean, deviation, largest = column_moments(X, sample_weight)
+        return self._fit(mean, scale_of(deviation, largest), X[sample_rows(X, *self.sampling())])
+
+    def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
+        """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
+        self._check()
+        validate_data(self, rows, dtype=FLOATS)
+        return self._fit(mean, scale, rows)
+
+    def sampling(self) -> tuple[int, int]:
+        """How many distinct rows the fit looks at, and the seed: those of the smallest `row_keys`."""
+        return max(MEDIAN_ROWS, self.n_features), int(np.random.default_rng(self.random_state).integers(2**63))
+
+    def _fit(self, mean, scale, rows):
+        self.mean_, self.scale_ = mean, scale
+        rng = np.random.default_rng(self.random_state)
+        rng.integers(2**63)  # the seed of the sampling
+        sample = self._standardise(rows.astype(np.float64))
+        squares = pdist(sample[:MEDIAN_ROWS], "sqeuclidean")
+        self.bandwidth_ = self.bandwidth * (float(np.sqrt(np.median(squares) / 2)) if len(squares) else 1.0)
+        self._draw(sample, rng)
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """The features of every row, in the precision of ``X`` (float32 or float64)."""
+        check_is_fitted(self)
+        Z = self._standardise(validate_data(self, X, dtype=FLOATS, reset=False))
+        width = self._width()
+        beside = self.linear if isinstance(self.linear, bool) else Z.shape[1] <= self.linear
+        phi = np.empty((len(Z), width + Z.shape[1] * beside), dtype=Z.dtype)
+        self._fill(phi[:, :width], Z)
+        if beside:
+            # Over √d the inputs weigh as much as the kernel: both parts of ‖φ(x)‖² are one on average.
+            np.multiply(Z, Z.shape[1] ** -0.5, out=phi[:, width:])
+        return phi
+
+    def _standardise(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype)
+
+    def _check(self) -> None:
+        one_of(self.kernel, KERNELS, "kernel")
+        if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
+            raise ValueError(f"bandwidth must be above zero, not {self.bandwidth!r}; it multiplies the median rule")
+        if self.n_features < 2:
+            raise ValueError(f"n_features must be at least 2, not {self.n_features!r}")
+
+
+class FourierFeatures(_KernelFeatures):
+    r"""Random Fourier features: φ(x)·φ(x') is on average the kernel k(x, x').
+
+    A shift-invariant kernel is the mean of cos(ω·(x - x')) over frequencies ω drawn from its spectrum, so that
+
+        φ(x) = √(2/m) [cos(ω_1·z), ..., cos(ω_{m/2}·z), sin(ω_1·z), ..., sin(ω_{m/2}·z)],   z = (x - mean) / scale.
+
+    Parameters
+    ----------
+    n_features : even int
+        m, the number of random features; the error of the kernel falls as 1/√m.
+    bandwidth : float
+        Multiplies the median rule √(median ‖z - z'‖² / 2), taken over at most 1,000 distinct rows; the product is
+        ``bandwidth_``. The rows are picked by a hash of their content, so their order does not matter.
+    kernel : {"gaussian", "matern32", "matern52"}
+        By the formulas of `bagwise.kernels`.
+    linear : bool, or int
+        Whether z/√d (d columns) stands beside the random features: the kernel becomes k(x, x') + z·z'/d, and a
+        linear trend is cheap. A number: only beside no more columns than that.
+    random_state : int or None
+
+    Attributes
+    ----------
+    bandwidth_ : float, the bandwidth in units of the standardised inputs
+    mean_, scale_ : of every column; the scale of a constant column is 1
+    frequencies_ : array (columns, n_features / 2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> phi = FourierFeatures(2000, linear=False).fit_transform(X)
+    >>> phi.shape, np.allclose((phi**2).sum(axis=1), 1.0)
+    ((50, 2000), True)
+
+    References
+    ----------
+    Rahimi & Recht (2007), Random features for large-scale kernel machines.
+    """
+
+    def _check(self) -> None:
+        super()._check()
+        if self.n_features % 2:
+            raise ValueError(f"n_features must be even (a cosine and a sine per frequency), not {self.n_features!r}")
+
+    def _draw(self, sample, rng) -> None:
+        _, freedom = KERNELS[self.kernel]
+        n_frequencies = self.n_features // 2
+        frequencies = rng.standard_normal((sample.shape[1], n_frequencies)) / self.bandwidth_
+        if np.isfinite(freedom):  # a Gaussian over the root of a mean square is multivariate Student
+            frequencies /= np.sqrt(rng.chisquare(freedom, n_frequencies) / freedom)
+        self.frequencies_ = frequencies
+
+    def _width(self) -> int:
+        return 2 * self.frequencies_.shape[1]
+
+    def _fill(self, phi: np.ndarray, Z: np.ndarray) -> None:
+        if len(Z) == 1:  # BLAS has another routine for one row, which rounds differently
+            two = np.repeat(phi, 2, axis=0)
+            self._fill(two, np.repeat(Z, 2, axis=0))
+            phi[:] = two[:1]
+            return
+        amplitude, half = float(np.sqrt(2 / self._width())), self.frequencies_ / 2
+        parts = -(-len(Z) // FILLED_ROWS)
+        for out, rows in zip(np.array_split(phi, parts), np.array_split(Z, parts), strict=True):
+            cosine, sine = np.hsplit(out, 2)
+            # In double, also of float32: how a product rounds depends on the number of rows that come along, and a row
+            # must not depend on its company. Rounded to single afterwards, it does not.
+            np.tan(np.matmul(rows, half, out=sine, casting="same_kind"), out=sine)
+            # With t = tan(a/2): sin a = 2t/(1 + t²), cos a = 2/(1 + t²) - 1; faster than np.sin and np.cos.
+            np.multiply(sine, sine, out=cosine)
+            cosine += 1.0
+            np.divide(2 * amplitude, cosine, out=cosine)
+            sine *= cosine
+            cosine -= amplitude
+
+
+class NystroemFeatures(_KernelFeatures):
+    r"""Nyström features: φ(x)·φ(x') equals k(x, x') wherever x or x' is a landmark.
+
+    With landmarks l_1, ..., l_m (distinct rows, picked by a hash of their content) and their kernel matrix K = U S Uᵀ,
+
+        φ(x) = [k(x, l_1), ..., k(x, l_m)] U S^{-1/2}.
+
+    Landmarks follow the data, which random frequencies do not: fewer features are needed where the kernel's spectrum
+    decays fast, and each costs more. Directions lost to rounding are left out.
+
+    Parameters
+    ----------
+    n_features, bandwidth, kernel, linear, random_state : as in `FourierFeatures`; n_features may be odd
+
+    Attributes
+    ----------
+    landmarks_ : array (at most n_features, columns), standardised
+    whitening_ : array (landmarks, features), U S^{-1/2}
+    bandwidth_, mean_, scale_ : as in `FourierFeatures`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> NystroemFeatures(20).fit_transform(X).shape
+    (50, 23)
+
+    References
+    ----------
+    Williams & Seeger (2001), Using the Nyström method to speed up kernel machines.
+    """
+
+    def _draw(self, sample, rng) -> None:
+        self.landmarks_ = sample[: self.n_features]
+        values, vectors = np.linalg.eigh(self._kernel(self.landmarks_))
+        kept = values > 1e-12 * values[-1]
+        self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
+
+    def _width(self) -> int:
+        return self.whitening_.shape[1]
+
+    def _fill(self, phi: np.ndarray, Z: np.ndarray) -> None:
+        phi[:] = self._kernel(Z.astype(np.float64)) @ self.whitening_  # in float64: whitening magnifies rounding
+
+    def _kernel(self, Z: np.ndarray) -> np.ndarray:
+        return KERNELS[self.kernel][0](self.bandwidth_)(Z, self.landmarks_)
+
+
+def row_keys(X: np.ndarray, seed: int) -> np.ndarray:
+    """A 64-bit hash of the content of every row: what is picked by it does not depend on the order of the rows."""
+    keys = np.full(len(X), seed, dtype=np.uint64)
+    for column in X.T:
+        bits = (column.astype(np.float64) + 0.0).view(np.uint64)  # + 0.0: minus zero is zero
+        keys = (keys ^ bits) * np.uint64(0x9E3779B97F4A7C15)
+        keys ^= keys >> np.uint64(29)
+    return keys
+
+
+def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Indices of ``size`` distinct rows (of all of them if there are fewer), those of the smallest `row_keys`."""
+    return np.unique(row_keys(X, seed), return_index=True)[1][:size]
+
+
+def column_moments(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard deviation and largest absolute value of every column, in two passes over row blocks."""
+    blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
+    origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
+    if weight is None:
+        mean = origin + sum((X[rows] - origin).sum(axis=0) for rows in blocks) / len(X)
+        variance = sum(((X[rows] - mean) ** 2).sum(axis=0) for rows in blocks) / len(X)
+    else:
+        share = weight / weight.sum()
+        mean = origin + sum(share[rows] @ (X[rows] - origin) for rows in blocks)
+        variance = sum(share[rows] @ (X[rows] - mean) ** 2 for rows in blocks)
+    return mean, np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
+
+
+def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """The deviations of columns, and 1 where nothing but rounding varies."""
+    return np.where(varies(deviation, largest), deviation, 1.0)
+
+
+def varies(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
+    """Whether columns deviate by more than the rounding of their largest value."""
+    return deviation > 1e-12 * largest

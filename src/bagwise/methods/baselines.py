@@ -53,55 +53,6 @@ def additive(*, random_state=0, n_jobs=None, aggregate="mean") -> AdditiveRegres
     return AdditiveRegressor(aggregate=aggregate, random_state=random_state, n_jobs=n_jobs)
 
 
-def additive_sum(*, random_state=0, n_jobs=None) -> AdditiveRegressor:
-    """The target is their sum, each value times the weight of its instance if it has one."""
-    return additive(random_state=random_state, n_jobs=n_jobs, aggregate="sum")
-
-
-for _statistic in ("mean", "median"):
-    register(
-        Card(
-            name=f"instance-{_statistic}",
-            idea=f"Give every instance its bag's target, fit a network, take the {_statistic} of a bag's predictions.",
-            assumes="every instance is a noisy view of the target",
-            cites="Ray and Craven (2005); Uriot (2019), section 3.2",
-            cost="one network on N instances",
-            presets={
-                "default": partial(instance_pool, _statistic),
-                "paper": partial(paper_instance_pool, _statistic),
-            },
-            gives=("weights", "contributions") if _statistic == "mean" else ("weights",),
-        )
-    )
-
-register(
-    Card(
-        name="aggregated",
-        idea="Replace every bag by its mean instance and fit ridge regression, its penalty by leave-one-bag-out.",
-        assumes="the target depends on the mean of the bag, linearly",
-        cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
-        cost="O(N d + B d²)",
-        presets={"default": aggregated},
-        gives=("contributions",),
-    )
-)
-
-register(
-    Card(
-        name="additive",
-        idea="Predict a bag by the mean (or sum) of a network's values, trained on a blend of bag and instance losses.",
-        assumes="the target is an aggregate of one value per instance",
-        cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
-        cost="20 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
-        presets={"default": additive, "sum": additive_sum},
-        search_space={"hidden": [(32,), (64,), (64, 64)], "weight_decay": [1e-4, 1e-2]},
-        gives=("contributions",),
-        needs="torch",
-        gpu=True,
-    )
-)
-
-
 MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
 
 
@@ -139,6 +90,46 @@ def miles(*, head=RidgePath, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 register(
+    *(
+        Card(
+            name=f"instance-{statistic}",
+            idea=f"Give every instance its bag's target, fit a network, take the {statistic} of a bag's predictions.",
+            assumes="every instance is a noisy view of the target",
+            cites="Ray and Craven (2005); Uriot (2019), section 3.2",
+            cost="one network on N instances",
+            presets={"default": partial(instance_pool, statistic), "paper": partial(paper_instance_pool, statistic)},
+            gives=("weights", "contributions") if statistic == "mean" else ("weights",),
+        )
+        for statistic in ("mean", "median")
+    ),
+    Card(
+        name="aggregated",
+        idea="Replace every bag by its mean instance and fit ridge regression, its penalty by leave-one-bag-out.",
+        assumes="the target depends on the mean of the bag, linearly",
+        cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
+        cost="O(N d + B d²)",
+        presets={"default": aggregated},
+        gives=("contributions",),
+    ),
+    Card(
+        name="additive",
+        idea="Predict a bag by the mean (or sum) of a network's values, trained on a blend of bag and instance losses.",
+        assumes="the target is an aggregate of one value per instance",
+        cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
+        cost="20 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
+        presets={
+            "default": additive,
+            "sum": variant(
+                "The target is their sum, each value times the weight of its instance if it has one.",
+                additive,
+                aggregate="sum",
+            ),
+        },
+        search_space={"hidden": [(32,), (64,), (64, 64)], "weight_decay": [1e-4, 1e-2]},
+        gives=("contributions",),
+        needs="torch",
+        gpu=True,
+    ),
     Card(
         name="statistics",
         idea="Summarise every feature of a bag by mean, deviation, quartiles, extremes and the size of the bag, and "
@@ -148,10 +139,7 @@ register(
         cost="O(N d log L), then 200 trees on 7 d columns",
         presets={"default": boosting, "forest": forest, "linear": linear, "moments": moments},
         search_space={"head__max_leaf_nodes": [8, 15, 31], "head__max_iter": [100, 200, 400]},
-    )
-)
-
-register(
+    ),
     Card(
         name="miles",
         idea="Describe a bag by how close its nearest instance comes to each of many prototypes, and fit a "
@@ -164,5 +152,5 @@ register(
             "sparse": variant("The lasso in place of ridge: few prototypes keep a weight.", miles, head=LassoPath),
         },
         search_space={"head__embedding__prototypes": [200, 500, 1000], "head__embedding__pool": ["max", "mean"]},
-    )
+    ),
 )

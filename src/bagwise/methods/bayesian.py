@@ -5,7 +5,7 @@ from __future__ import annotations
 from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
-from bagwise.kernels.random_features import FourierFeatures, NystroemFeatures
+from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
 from bagwise.methods.catalogue import Card, first_sentence, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
@@ -90,10 +90,7 @@ register(
         },
         search_space={"embedding__landmarks": [30, 60, 90]},
         gives=("std", "contributions"),
-    )
-)
-
-register(
+    ),
     Card(
         name="shrinkage",
         idea="Shrink the embedding of a bag, and widen its uncertainty, the more the fewer instances it has.",
@@ -103,10 +100,7 @@ register(
         presets=_priors(shrinkage, "kernel", "nonstationary", "between"),
         search_space={"embedding__landmarks": [30, 60, 90]},
         gives=("std",),
-    )
-)
-
-register(
+    ),
     Card(
         name="bdr",
         idea="The model of shrinkage, averaged over the posterior of its weights by Hamiltonian Monte Carlo.",
@@ -116,10 +110,7 @@ register(
         presets=_priors(bdr, "kernel", "nonstationary", "between"),
         search_space={"shrinkage__embedding__landmarks": [30, 60, 90]},
         gives=("std",),
-    )
-)
-
-register(
+    ),
     Card(
         name="instance-kme-shrinkage",
         idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
@@ -129,10 +120,7 @@ register(
         presets=_priors(instance_kme_shrinkage, "kernel", "between"),
         search_space={"head__embedding__landmarks": [10, 20, 40]},
         gives=("std",),
-    )
-)
-
-register(
+    ),
     Card(
         name="aggregate-gp",
         idea="Learn a value of every instance, a Gaussian process, from the means, sums, counts or rates of bags.",
@@ -149,5 +137,5 @@ register(
         },
         search_space={"features__n_features": [128, 256, 512]},
         gives=("std", "contributions"),
-    )
+    ),
 )

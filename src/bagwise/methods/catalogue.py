@@ -14,10 +14,10 @@ from typing import Any
 
 from sklearn.base import clone
 
+from bagwise.bags.validation import one_of
 from bagwise.instances.out_of_fold import seeded
 
 CATALOGUE: dict[str, Card] = {}
-MISSING = ("refuse", "impute")
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,11 @@ def first_sentence(factory) -> str:
     return " ".join(text.split("\n\n")[0].split())
 
 
-def register(card: Card) -> None:
-    if card.name in CATALOGUE:
-        raise ValueError(f"the catalogue has a method {card.name!r} already")
-    CATALOGUE[card.name] = card
+def register(*cards: Card) -> None:
+    for card in cards:
+        if card.name in CATALOGUE:
+            raise ValueError(f"the catalogue has a method {card.name!r} already")
+        CATALOGUE[card.name] = card
 
 
 def method_card(name: str) -> Card:
@@ -161,8 +162,7 @@ def method(
     (30,)
     """
     found, preset = find(name, preset)
-    if missing not in MISSING:
-        raise ValueError(f"missing must be 'refuse' or 'impute', not {missing!r}")
+    one_of(missing, ("refuse", "impute"), "missing")
     estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
     if options:
         estimator.set_params(**options)

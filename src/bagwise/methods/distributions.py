@@ -10,7 +10,7 @@ from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import QuantileRows, SlicedQuantiles
 from bagwise.instances import OutOfFold
-from bagwise.kernels.random_features import FourierFeatures
+from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
@@ -120,10 +120,7 @@ register(
             "head__embedding__embedding__landmarks": [200, 500, 1000],
             "head__embedding__landmarks": [500, 1000],
         },
-    )
-)
-
-register(
+    ),
     Card(
         name="phase",
         idea="Describe a bag by the phases of its characteristic function, which symmetric noise does not change.",
@@ -132,10 +129,7 @@ register(
         cost="O(N m), m = 500",
         presets={"default": phase},
         search_space={"embedding__n_features": [200, 500, 1000]},
-    )
-)
-
-register(
+    ),
     Card(
         name="quantile",
         idea="Describe a bag by the quantiles of its out-of-fold instance predictions, and fit kernel ridge regression "
@@ -148,10 +142,7 @@ register(
             "linear": variant("Ridge on the quantiles themselves.", quantile, second=[k.Linear()]),
         },
         search_space={"head__embedding__embedding__n": [20, 100]},
-    )
-)
-
-register(
+    ),
     Card(
         name="sliced-wasserstein",
         idea="Compare bags by the Wasserstein distance of their projections onto random directions, and fit kernel "
@@ -167,5 +158,5 @@ register(
             "sw1": variant("The distance SW_1 in place of SW_2.", sliced, distance="l1"),
         },
         search_space={"head__embedding__embedding__directions": [50, 200, 500]},
-    )
+    ),
 )

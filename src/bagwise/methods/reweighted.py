@@ -5,9 +5,11 @@ instance-kme-attention).
 
 from __future__ import annotations
 
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from bagwise.instances import NetworkRegressor, OutOfFold
+from bagwise.instances.out_of_fold import seeded
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import (
@@ -25,16 +27,51 @@ from bagwise.regressors import (
 )
 from bagwise.regressors.pipeline import scaled
 
+# A network is trained anew in every round, and the gain is made in the first few.
+ROUNDS = 15
+
 
 def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> BagPipeline:
     """cluster-MIR with five clusters, the best chosen on held-out bags; the exemplar is the nearest instance."""
-    head = ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state)
-    return scaled(head)
+    return scaled(ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state))
 
 
 def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> BagPipeline:
     """Salience; the weights in new bags are learned from the instances."""
     return scaled(SalienceRegressor(new_bags=new_bags))
+
+
+def reweighted(weighting, *, network=False, rounds: int = 100, random_state=0, n_jobs=None) -> BagPipeline:
+    """The loop around a weighting, with a linear function of the instance or a network.
+
+    The network has 20 units, as small as in the sources: it is to smooth over the instances of a bag, not to fit each.
+    """
+    options = {"random_state": random_state, "n_jobs": n_jobs}
+    regressor = NetworkRegressor((20,), epochs=60, learning_rate=0.01, **options) if network else LinearRegression()
+    weighting = seeded(clone(weighting), random_state)
+    return scaled(Reweighting(regressor, weighting=weighting, rounds=rounds, random_state=random_state))
+
+
+GATED = Mixture("gated", gate=Gate(8).set_params(random_state=None))  # the seed is that of the method
+
+
+def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
+    """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
+    return scaled(BayesianPrime(**{"top": 3, **options}, random_state=random_state))
+
+
+def attention(*, random_state=0, n_jobs=None, **options) -> AttentionRegressor:
+    """Set attention that looks at the bag twice; five networks, those that learned something averaged."""
+    return AttentionRegressor(**options, random_state=random_state, n_jobs=n_jobs)
+
+
+def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
+    """instance-kme, its loss and embedding weighed by cross-fitted attention; how strongly, by leave-one-bag-out."""
+    # No offset: the mean that it adds would have to be weighted, too.
+    head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
+    learner = default_network(random_state=random_state)
+    stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
+    return AttentionWeighted(attention(restarts=2, random_state=random_state, n_jobs=n_jobs), stage, head, use=use)
 
 
 register(
@@ -59,9 +96,7 @@ register(
         },
         search_space={"head__clusters": [2, 3, 5, 8, 12]},
         gives=("weights",),
-    )
-)
-register(
+    ),
     Card(
         name="salience",
         idea="Learn in turn the weights of each bag's instances, on the simplex, and a ridge on the weighted mean.",
@@ -74,106 +109,50 @@ register(
         },
         search_space={"head__smoothness": [0.01, 0.1, 1.0, 10.0], "head__penalty": [1e-4, 1e-3, 1e-2]},
         gives=("weights",),
-    )
-)
-
-
-# A network is trained anew in every round, and the gain is made in the first few.
-ROUNDS = 15
-
-
-def small_network(*, random_state=0, n_jobs=None):
-    """20 units, as small as in the sources: it is to smooth over the instances of a bag, not to fit each of them."""
-    return NetworkRegressor((20,), epochs=60, learning_rate=0.01, random_state=random_state, n_jobs=n_jobs)
-
-
-def prime(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new bags."""
-    return scaled(Reweighting(LinearRegression(), weighting=Primary(), random_state=random_state))
-
-
-def prime_network(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """prime-MIR with a network for the plane, and two random starts."""
-    network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return scaled(Reweighting(network, weighting=Primary(restarts=2), rounds=ROUNDS, random_state=random_state))
-
-
-def pruning(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain by it."""
-    network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return scaled(Reweighting(network, weighting=Pruning(), random_state=random_state))
-
-
-def pruning_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """pruning-MIR with a linear function of the instance."""
-    return scaled(Reweighting(LinearRegression(), weighting=Pruning(), random_state=random_state))
-
-
-def em(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """EM-MIR with a network and a learned gate; the median of a new bag is weighted by the gate.
-
-    On the sets of Wang et al. it is as good as uniform mixing, where a gate has nothing to learn; where the features do
-    tell which instances count, it is far better.
-    """
-    network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return scaled(Reweighting(network, weighting=_gated(random_state), rounds=ROUNDS, random_state=random_state))
-
-
-def em_uniform_network(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """EM-MIR with a network; every instance of a bag is equally likely to be the primary one."""
-    network = small_network(random_state=random_state, n_jobs=n_jobs)
-    return scaled(Reweighting(network, weighting=Mixture(), rounds=ROUNDS, random_state=random_state))
-
-
-def em_gated_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """EM-MIR with a linear function and a learned gate."""
-    return scaled(Reweighting(LinearRegression(), weighting=_gated(random_state), random_state=random_state))
-
-
-def em_uniform_linear(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one."""
-    return scaled(Reweighting(LinearRegression(), weighting=Mixture(), random_state=random_state))
-
-
-def bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
-    return scaled(BayesianPrime(top=3, random_state=random_state))
-
-
-def paper_bmir(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source."""
-    return scaled(BayesianPrime(draws=10_000, burn_in=10_000, top=1, random_state=random_state))
-
-
-def _gated(random_state: int) -> Mixture:
-    return Mixture("gated", gate=Gate(8, random_state=random_state))
-
-
-register(
+    ),
     Card(
         name="prime",
         idea="Choose of every bag the instance that is best predicted, refit on those, and repeat.",
         assumes="one instance of every bag determines the target, linearly",
         cites="Ray and Page (2001)",
         cost="about 100 linear fits on B instances",
-        presets={"default": prime, "network": prime_network},
+        presets={
+            "default": variant(
+                "prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new "
+                "bags.",
+                reweighted,
+                Primary(),
+            ),
+            "network": variant(
+                "prime-MIR with a network for the plane, and two random starts.",
+                reweighted,
+                Primary(restarts=2),
+                network=True,
+                rounds=ROUNDS,
+            ),
+        },
         search_space={"head__weighting__restarts": [0, 10, 50], "head__rule": ["median", "mean"]},
         gives=("weights",),
-    )
-)
-register(
+    ),
     Card(
         name="pruning",
         idea="Fit all instances, drop from every bag those predicted farthest from its median, and repeat.",
         assumes="most instances of a bag predict the target; the others are outliers",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="about 10 small networks on N instances",
-        presets={"default": pruning, "linear": pruning_linear},
+        presets={
+            "default": variant(
+                "pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain "
+                "by it.",
+                reweighted,
+                Pruning(),
+                network=True,
+            ),
+            "linear": variant("pruning-MIR with a linear function of the instance.", reweighted, Pruning()),
+        },
         search_space={"head__weighting__rate": [0.02, 0.05, 0.1], "head__rule": ["median", "mean"]},
         gives=("weights",),
-    )
-)
-register(
+    ),
     Card(
         name="em",
         idea="Fit a mixture in which one instance of every bag makes the target, weighing instances by responsibility.",
@@ -181,89 +160,86 @@ register(
         cites="Wang, Lan, Vucetic (2012)",
         cost="about 15 small networks on N instances",
         presets={
-            "default": em,
-            "uniform-network": em_uniform_network,
-            "gated-linear": em_gated_linear,
-            "uniform-linear": em_uniform_linear,
+            # On the sets of Wang et al. it is as good as uniform mixing, where a gate has nothing to learn; where the
+            # features do tell which instances count, it is far better.
+            "default": variant(
+                "EM-MIR with a network and a learned gate; the median of a new bag is weighted by the gate.",
+                reweighted,
+                GATED,
+                network=True,
+                rounds=ROUNDS,
+            ),
+            "uniform-network": variant(
+                "EM-MIR with a network; every instance of a bag is equally likely to be the primary one.",
+                reweighted,
+                Mixture(),
+                network=True,
+                rounds=ROUNDS,
+            ),
+            "gated-linear": variant("EM-MIR with a linear function and a learned gate.", reweighted, GATED),
+            "uniform-linear": variant(
+                "EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one.",
+                reweighted,
+                Mixture(),
+            ),
         },
         search_space={"head__weighting__gate__penalty": [0.003, 0.01, 0.03], "head__rule": ["median", "mean"]},
         gives=("weights",),
-    )
-)
-register(
+    ),
     Card(
         name="bmir",
         idea="Draw the primary instance of every bag and the plane by Gibbs; a forest learns to tell it in new bags.",
         assumes="one instance of every bag determines the target, linearly, and its features identify it",
         cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
         cost="1,500 sweeps of O(N d), and a forest on N instances",
-        presets={"default": bmir, "paper": paper_bmir},
+        presets={
+            "default": bmir,
+            "paper": variant(
+                "The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source.",
+                bmir,
+                draws=10_000,
+                burn_in=10_000,
+                top=1,
+            ),
+        },
         search_space={"head__top": [1, 3, 10]},
         gives=("std", "weights"),
-    )
-)
-
-
-def set_attention(*, random_state=0, n_jobs=None) -> AttentionRegressor:
-    """Set attention that looks at the bag twice; five networks, those that learned something averaged."""
-    return AttentionRegressor(random_state=random_state, n_jobs=n_jobs)
-
-
-def gated(*, random_state=0, n_jobs=None) -> AttentionRegressor:
-    """Gated attention, which looks once."""
-    return AttentionRegressor(pooling="gated", random_state=random_state, n_jobs=n_jobs)
-
-
-def moments(*, random_state=0, n_jobs=None) -> AttentionRegressor:
-    """Set attention, and mean, variance and skewness of every feature in the bag for the head."""
-    return AttentionRegressor(moments=3, random_state=random_state, n_jobs=n_jobs)
-
-
-def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
-    """instance-kme, its loss and embedding weighed by cross-fitted attention; how strongly, by leave-one-bag-out."""
-    attention = AttentionRegressor(restarts=2, random_state=random_state, n_jobs=n_jobs)
-    # No offset: the mean that it adds would have to be weighted, too.
-    head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
-    learner = default_network(random_state=random_state)
-    stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
-    return AttentionWeighted(attention, stage, head, use=use)
-
-
-def weighted_loss(*, random_state=0, n_jobs=None) -> AttentionWeighted:
-    """The same with the attention in the loss of the instance networks alone."""
-    return weighted_kme(random_state=random_state, n_jobs=n_jobs, use="loss")
-
-
-def weighted_embedding(*, random_state=0, n_jobs=None) -> AttentionWeighted:
-    """The same with the attention in the embedding alone."""
-    return weighted_kme(random_state=random_state, n_jobs=n_jobs, use="embedding")
-
-
-register(
+    ),
     Card(
         name="attention",
         idea="A network weights the instances of a bag, several times, sums them, and predicts from the sums.",
         assumes="some instances matter more than others, and their features tell which",
         cites="Uriot (2019a); Vinyals, Bengio, Kudlur (2016); Ilse, Tomczak, Welling (2018)",
         cost="5 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
-        presets={"default": set_attention, "gated": gated, "moments": moments},
+        presets={
+            "default": attention,
+            "gated": variant("Gated attention, which looks once.", attention, pooling="gated"),
+            "moments": variant(
+                "Set attention, and mean, variance and skewness of every feature in the bag for the head.",
+                attention,
+                moments=3,
+            ),
+        },
         search_space={"looks": [1, 2, 3, 4], "moments": [0, 1, 2, 3], "read": [(32,), (64,), (64, 64)]},
         gives=("weights",),
         needs="torch",
         gpu=True,
-    )
-)
-
-register(
+    ),
     Card(
         name="instance-kme-attention",
         idea="instance-kme, with the instances of a bag weighed by an attention network that never saw its target.",
         assumes="instances predict the target, and some are more reliable than others",
         cites="Uriot (2019), future work",
         cost="3 times instance-kme, and 2 attention networks per fold",
-        presets={"default": weighted_kme, "loss": weighted_loss, "embedding": weighted_embedding},
+        presets={
+            "default": weighted_kme,
+            "loss": variant(
+                "The same with the attention in the loss of the instance networks alone.", weighted_kme, use="loss"
+            ),
+            "embedding": variant("The same with the attention in the embedding alone.", weighted_kme, use="embedding"),
+        },
         gives=("weights", "contributions"),
         needs="torch",
         gpu=True,
-    )
+    ),
 )

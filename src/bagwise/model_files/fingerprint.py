@@ -45,9 +45,8 @@ _NUMERIC = (
     "intervals",
     "out_of_core",
     *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
-    "execution/devices.py",
+    "execution/resources.py",
     "execution/tasks.py",
-    "execution/threads.py",
     "first_use.py",
 )
 # Packages that numbers come from, as they are imported and as they are installed.

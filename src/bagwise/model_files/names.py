@@ -37,15 +37,14 @@ _PLACES = {
     "auto.members": ("MeanTarget",),
     "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
     "bags.folds": ("BagKFold",),
-    "bags.training_profile": ("TrainingProfile",),
-    "embeddings.base": ("CovariatesBeside",),
+    "bags.checks": ("TrainingProfile",),
     "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
     "embeddings.kernel_mean": (
         "ChebyshevInterpolant=Interpolant",
         "KernelMean",
     ),
     "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.second_kernel": ("SecondKernel",),
+    "embeddings.second_kernel": ("CovariatesBeside", "SecondKernel"),
     "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
     "instances.imputation": ("Imputation",),
     "instances.networks.cpu": ("NetworkEnsemble",),
@@ -83,19 +82,17 @@ _PLACES = {
     "kernels.formulas": (
         "Cauchy",
         "Exponential",
+        "FourierFeatures",
         "Gaussian",
         "InverseMultiquadric",
         "Linear",
         "Matern32",
         "Matern52",
+        "NystroemFeatures",
         "Polynomial",
         "PrintedInverse",
         "RationalQuadratic",
         "Student",
-    ),
-    "kernels.random_features": (
-        "FourierFeatures",
-        "NystroemFeatures",
     ),
     "model_files.names": ("Bags=make_bags",),
     "regressors.additive": ("AdditiveRegressor",),
@@ -114,18 +111,14 @@ _PLACES = {
     ),
     "regressors.bayesian.prime_instances": ("BayesianPrime",),
     "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
-    "regressors.multi_target": ("MultiTarget",),
     "regressors.bayesian.shrinkage": (
         "ShrinkageCoordinates=Coordinates",
         "Shrinkage",
     ),
-    "regressors.pipeline": (
-        "BagPipeline",
-        "PoolPredictions",
-    ),
-    "regressors.prediction_blend": ("PredictionBlend",),
+    "regressors.pipeline": ("BagPipeline", "MultiTarget", "PoolPredictions"),
+    "regressors.embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
     "regressors.iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
-    "regressors.ridge": ("EmbeddingRidge", "RidgePath"),
+    "regressors.ridge_path": ("RidgePath",),
     "regressors.exemplars": ("ClusterRegressor", "SalienceRegressor"),
     "regressors.row_regressors": ("BoostedTrees", "LassoPath"),
 }
@@ -261,7 +254,7 @@ def stable_name(module: str, kind: str) -> str | None:
 
     Examples
     --------
-    >>> stable_name("bagwise.regressors.ridge", "RidgePath")
+    >>> stable_name("bagwise.regressors.ridge_path", "RidgePath")
     'RidgePath'
     """
     return NAMES.get((module, kind))
@@ -274,7 +267,7 @@ def place_of(module: str, name: str) -> tuple[str, str] | None:
     --------
     >>> place_of("bagwise", "RidgePath") == place_of("bagwise.heads.ridge_path", "RidgePath")
     True
-    >>> place_of("bagwise.regressors.ridge", "RidgePath") is None  # modules are no longer named
+    >>> place_of("bagwise.regressors.ridge_path", "RidgePath") is None  # modules are no longer named
     True
     """
     if module == OURS:

@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,10 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.validation import Parameter, ParameterError
-from bagwise.execution.tasks import Tree, add_up, in_order, name_of
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.readers import is_url
+from bagwise.io.table_files import is_url
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows
-from bagwise.out_of_core.pass_progress import PassClock, PassStep
 from bagwise.out_of_core.table_scan import Scan
 
 EVERY = 30.0  # seconds between the checkpoints of a pass
@@ -207,73 +205,6 @@ class PassFiles:
 
     def _path(self, which: str) -> Path:
         return self.folder / f"{self.number:02d}-{self.name}-{which}{ENDING}"
-
-
-class PassRunner:
-    """Runs passes by an executor, as `in_order` and `add_up` do; what they find is kept, and how far they are told.
-
-    Parameters
-    ----------
-    executor : object with ``run``
-    work : Work, optional
-    progress : function of a `PassStep`, optional
-    """
-
-    def __init__(self, executor, work: Work | None = None, progress: Callable[[PassStep], object] | None = None):
-        self.executor, self.work, self.progress = executor, work, progress
-        self._passes = 0
-
-    def in_order(self, function: Callable, tasks: Sequence, shared: tuple) -> Iterator[Any]:
-        """The results for all tasks, in their order; ``shared`` begins with the function that names the pass."""
-        name, files, tell = self._begin(shared[0], tasks)
-        if files is None:
-            return in_order(self.executor, function, tasks, shared, name=name, report=tell)
-        return self._kept_in_order(files, function, tasks, shared, name, tell)
-
-    def _kept_in_order(self, files: PassFiles, function, tasks, shared, name, tell) -> Iterator[Any]:
-        start = 0
-        for result in files.results():
-            tell(start, kept=True)
-            start += 1
-            yield result
-        others = in_order(
-            self.executor, function, tasks[start:], shared, name=name, report=lambda number: tell(start + number)
-        )
-        if start < len(tasks):
-            yield from files.keep(start, others)
-
-    def add_up(self, function: Callable, tasks: Sequence, shared: tuple, add: Callable) -> Any:
-        """The sum of the results for all tasks."""
-        name, files, tell = self._begin(shared[0], tasks)
-        total = None if files is None else files.read("total")
-        kept = {} if files is None else files.read("nodes") or {}
-        held, since = Tree(add, kept), time.monotonic()
-        for number in range(len(tasks)):
-            if total is not None or held.holds(number):
-                tell(number, kept=True)
-        if total is not None:
-            return total[0]
-
-        def report(number: int, nodes: Callable[[], dict]) -> None:
-            nonlocal since
-            tell(number)
-            if files is not None and time.monotonic() - since >= EVERY:
-                files.write("nodes", nodes())
-                since = time.monotonic()
-
-        found = add_up(self.executor, function, tasks, shared, add, name=name, nodes=kept, report=report)
-        if files is not None:
-            files.write("total", [found])
-            files.remove("nodes")
-        return found
-
-    def _begin(self, function: Callable, tasks: Sequence) -> tuple[str, PassFiles | None, Callable[..., None]]:
-        self._passes += 1
-        name = name_of(function)
-        files = None if self.work is None else self.work.next_pass(name)
-        if self.progress is None:
-            return name, files, lambda number, kept=False: None
-        return name, files, PassClock(self._passes, name, tasks, self.progress)
 
 
 # Results in files ---------------------------------------------------------------------------------------------------

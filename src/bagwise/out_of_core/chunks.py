@@ -28,8 +28,7 @@ from bagwise.bags.validation import absent, name_bags
 from bagwise.io.columns import Roles, one_label, one_per_bag, one_target
 from bagwise.io.conditions import Where
 from bagwise.io.encodings import DATE_PARTS, OTHER, encode
-from bagwise.io.parquet import Part, visible
-from bagwise.io.readers import reading
+from bagwise.io.table_files import Part, reading, visible
 from bagwise.io.tables import stack
 
 AT_ONCE = 16  # footers of distant files are waited for together

@@ -1,47 +1,33 @@
 """Passes over the chunks of a scan, and over the shards of its bags: a function of each, or its sum over all.
 
-The first pass is the `survey`: sizes, targets and means of the bags, moments and extremes of the columns, a sample.
-During a pass, memory that a block of rows frees is kept for the next block (`kept_memory`).
+A pass has a number and a name. What it finds is kept in a work folder, if there is one, and how far it is can be told:
+rows read, rows per second, the time left; a line in a terminal shows it.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, reduce
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csc_array
 
-from bagwise.bags import Bags, remember_columns
-from bagwise.bags.checks import compared
-from bagwise.bags.training_profile import CALIBRATION, TrainingProfile
-from bagwise.bags.validation import FLOATS, LARGEST, Parameter, ParameterError, name_bags
-from bagwise.embeddings.landmarks import unbiasing
 from bagwise.execution import executor_for
-from bagwise.execution.threads import one_thread
-from bagwise.io.columns import any_row
-from bagwise.kernels.random_features import row_keys, scale_of
+from bagwise.execution.resources import kept_memory, one_thread
+from bagwise.execution.tasks import Tree, add_up, in_order, name_of
+from bagwise.io.table_output import duration
+from bagwise.out_of_core import checkpoints
 from bagwise.out_of_core import shards as bag_shards
-from bagwise.out_of_core.checkpoints import PassRunner, Work
-from bagwise.out_of_core.chunks import Block, Chunk
-from bagwise.out_of_core.shards import Shard, Shards, unit_sizes
+from bagwise.out_of_core.checkpoints import PassFiles, Work
+from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.shards import Shard, Shards
 from bagwise.out_of_core.table_scan import Scan
 
-ONE_IN_ALL = "a bag has one, the same in all files"
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
-TOLD = "MALLOC_TRIM_THRESHOLD_"  # how a process is told, when it starts, to give back freed memory
-KEPT, USUAL = 2**28, 2**17  # bytes
-_TRIM, _MAP = -1, -3  # settings of mallopt(3): what may be kept, and what is taken from the system by itself
-_LARGEST_MAP = 2**25
+AT_LEAST = 0.1  # seconds between two steps that are told, but for the last
 
 
 class Piece(NamedTuple):
@@ -221,488 +207,152 @@ def _visit_shard(shard: Shard, function, *shared):
         return function(shard, *shared) if len(shard) else None
 
 
-def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
-    """Σ over the rows of every bag, by their weights if any, the rows in any order: (n_bags, columns) in float64."""
-    # A matrix with a one (or the weight) for every row, in the line of its bag: compiled code adds the rows up, one
-    # after another.
-    ones = np.ones(len(bag)) if weight is None else weight
-    cells = csc_array((ones, bag, np.arange(len(bag) + 1)), shape=(n_bags, len(bag)))
-    return cells @ np.asarray(values, dtype=np.float64)
+# How passes are run --------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def kept_memory() -> Iterator[None]:
-    """A context in which freed memory is kept, up to 256 MB; at its end all goes back to the system.
+class PassRunner:
+    """Runs passes by an executor, as `in_order` and `add_up` do; what they find is kept, and how far they are told.
 
-    Dask tells its workers to give it back at once, so that what they hold is what they use. Every array of the next
-    block is then cleared by the system before it is written: 1.8 times the time of a fit. Nothing is changed in
-    processes that were not told so, nor without the C library that understands it (glibc).
-
-    Examples
-    --------
-    >>> with kept_memory():
-    ...     sum(range(10))
-    45
-    """
-    library = _library() if TOLD in os.environ else None
-    if library is None:
-        yield
-        return
-    _set(library, keep=KEPT, map_from=_LARGEST_MAP)
-    try:
-        yield
-    finally:
-        _set(library, keep=int(os.environ[TOLD]), map_from=USUAL)
-        library.malloc_trim(0)
-
-
-def _set(library, *, keep: int, map_from: int) -> None:
-    library.mallopt(_TRIM, keep)
-    library.mallopt(_MAP, map_from)
-
-
-@cache
-def _library():
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
-
-
-@dataclass(frozen=True)
-class ColumnSums:
-    """Mean and scatter of columns. Two of them merge into that of all rows, by the formula of Chan et al. (1979).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X = np.arange(6.0).reshape(3, 2)
-    >>> both = ColumnSums.merged([ColumnSums.of(X[:1]), ColumnSums.of(X[1:])])
-    >>> both.mean.tolist(), both.variance.round(6).tolist(), both.high.tolist()
-    ([2.0, 3.0], [2.666667, 2.666667], [4.0, 5.0])
-    """
-
-    n: int
-    mean: np.ndarray
-    scatter: np.ndarray  # Σ (x - mean)²
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def of(cls, X: np.ndarray) -> ColumnSums:
-        X = X.astype(np.float64)
-        mean = X[0] + (X - X[0]).mean(axis=0)  # counted from a row: a constant column has no rounding
-        return cls(len(X), mean, ((X - mean) ** 2).sum(axis=0), X.min(axis=0), X.max(axis=0))
-
-    @classmethod
-    def merged(cls, parts: Iterable[ColumnSums]) -> ColumnSums:
-        return reduce(cls.merge, parts)
-
-    def merge(self, other: ColumnSums) -> ColumnSums:
-        n, gap = self.n + other.n, other.mean - self.mean
-        return ColumnSums(
-            n,
-            self.mean + gap * (other.n / n),
-            self.scatter + other.scatter + gap**2 * (self.n * other.n / n),
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
-
-    @property
-    def variance(self) -> np.ndarray:
-        return self.scatter / self.n
-
-    @property
-    def deviation(self) -> np.ndarray:
-        return np.sqrt(self.variance)
-
-    @property
-    def largest(self) -> np.ndarray:
-        return np.maximum(np.abs(self.low), np.abs(self.high))
-
-    @property
-    def scale(self) -> np.ndarray:
-        """The deviation, or 1 where nothing but rounding varies."""
-        return scale_of(self.deviation, self.largest)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The distinct rows of the smallest keys, in the order of the keys: the same whatever the order of all rows."""
-
-    size: int
-    keys: np.ndarray
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, X: np.ndarray, size: int, seed: int) -> Sample:
-        return cls(size, row_keys(X, seed), X)._smallest() if size else cls(0, np.empty(0, np.uint64), X[:0])
-
-    def merge(self, other: Sample) -> Sample:
-        keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
-        return Sample(self.size, keys, rows)._smallest()
-
-    def _smallest(self) -> Sample:
-        if self.size < len(self.keys):  # a first cut without sorting them all; copies of a row may fill it
-            cut = np.partition(self.keys, self.size)[self.size]
-            near = self.keys <= cut
-            if len(np.unique(self.keys[near])) >= self.size:
-                return Sample(self.size, self.keys[near], self.rows[near])._distinct()
-        return self._distinct()
-
-    def _distinct(self) -> Sample:
-        keys, first = np.unique(self.keys, return_index=True)
-        return Sample(self.size, keys[: self.size], self.rows[first[: self.size]])
-
-
-@dataclass(frozen=True)
-class Survey:
-    """What the first pass finds.
-
-    Of the bags themselves the shards keep "means", "y", "sizes" (the number of instances), "counted" (of those of a
-    weight above zero), "totals" (Σ w), "effective" ((Σ w)² / Σ w²), "covariates" if there are some, and "importance",
-    the weights of the bags, of mean one over those above zero.
-
-    Attributes
+    Parameters
     ----------
-    names : list of the columns
-    covariates : list of the columns that are covariates of the bags; of a scan that is spread, the last of ``names``
-    columns : `ColumnSums` of all instances
-    low, high : the range of every column over the instances of a weight above zero
-    beside : `ColumnSums` of the covariates of bags, or None
-    samples : {sampling: array}
-        Distinct rows, drawn by a hash of their content.
-    means : `ColumnSums` of the means of bags
-    y : `ColumnSums` of the targets of bags, one column
-    sizes : how many bags there are of every number of instances
-    units : for every shard that has bags, how many groups (or bags) there are of every number of bags
-    some : Bags
-        A few bags, drawn by a hash of their ids, each as one instance, its mean.
+    executor : object with ``run``
+    work : Work, optional
+    progress : function of a `PassStep`, optional
     """
 
-    names: list[str]
-    covariates: list[str]
-    columns: ColumnSums
-    low: np.ndarray
-    high: np.ndarray
-    beside: ColumnSums | None
-    samples: dict[tuple[int, int], np.ndarray]
-    means: ColumnSums
-    y: ColumnSums
-    sizes: Counter
-    n_several: int  # bags of more than one effective instance
-    units: dict[int, Counter]
-    some: Bags
-    weight: str | None = None  # under which name the shards keep the weights of bags
+    def __init__(self, executor, work: Work | None = None, progress: Callable[[PassStep], object] | None = None):
+        self.executor, self.work, self.progress = executor, work, progress
+        self._passes = 0
 
-    @property
-    def n_bags(self) -> int:
-        return self.y.n
+    def in_order(self, function: Callable, tasks: Sequence, shared: tuple) -> Iterator[Any]:
+        """The results for all tasks, in their order; ``shared`` begins with the function that names the pass."""
+        name, files, tell = self._begin(shared[0], tasks)
+        if files is None:
+            return in_order(self.executor, function, tasks, shared, name=name, report=tell)
+        return self._kept_in_order(files, function, tasks, shared, name, tell)
 
-    @property
-    def n_units(self) -> int:
-        return sum(one.total() for one in self.units.values())
-
-    @property
-    def is_spread(self) -> bool:
-        """Whether the covariates are columns of the instances."""
-        return bool(self.covariates) and self.names[-len(self.covariates) :] == self.covariates
-
-    @property
-    def n_own(self) -> int:
-        """The number of columns that are no covariates."""
-        return len(self.names) - len(self.covariates) * self.is_spread
-
-    def remember(
-        self, estimator, columns: ColumnSums | None = None, *, apart: bool = False, beside: ColumnSums | None = None
-    ) -> None:
-        """As `remember_columns`, of bags of which the range of the means is known; by default those of the scan.
-
-        ``apart`` says whether the covariates stay apart, ``beside`` what became of them if they were scaled.
-        """
-        found, names, n = self.means if columns is None else columns, None, None
-        if columns is None:
-            n = self.n_own if apart else len(self.names)
-            names = self.names[:n]
-        more: dict[str, Any] = {}
-        if apart and self.beside is not None:
-            scaled = self.beside if beside is None else beside
-            more = {"covariates": np.vstack([scaled.low, scaled.high]), "covariate_names": self.covariates}
-        ends = Bags(np.vstack([found.low, found.high])[:, :n], [0, 1, 2], feature_names=names, **more)
-        remember_columns(estimator, compared(ends))  # no model's profile is of means
-        estimator.n_bags_in_ = self.n_bags
-
-    def profile(self, n_features: int | None = None) -> TrainingProfile:
-        """What `bagwise.novelty` compares new bags with: so many features, and the covariates."""
-        n, some = self.n_own if n_features is None else n_features, self.some
-        kept = np.r_[0:n, self.n_own : self.n_own + len(self.covariates)]
-        low, high = self.low, self.high
-        if self.beside is not None and not self.is_spread:
-            low, high = np.append(low, self.beside.low), np.append(high, self.beside.high)
-        names = [*self.names[: self.n_own], *self.covariates]
-        few = some._with(instances=some.instances[:, kept], feature_names=tuple(names[j] for j in kept))
-        profile = TrainingProfile(few, means_within=(low[kept], high[kept]))
-        profile.n_bags, profile.n_units = self.n_bags, self.n_units
-        return profile
-
-    def describe(self) -> dict:
-        """As `model_files.describe_counts`."""
-        sizes, counts = np.array(sorted(self.sizes.items())).T
-        middle = np.searchsorted(np.cumsum(counts), [(self.n_bags - 1) // 2, self.n_bags // 2], side="right")
-        median = float(sizes[middle].mean())
-        return {
-            "bags": self.n_bags,
-            "instances": int(sizes @ counts),
-            "features": len(self.names),
-            "instances_per_bag": {"min": float(sizes[0]), "median": median, "max": float(sizes[-1])},
-            "target": {"min": float(self.y.low[0]), "mean": float(self.y.mean[0]), "max": float(self.y.high[0])},
-        }
-
-
-def refuse_no_target(scan: Scan) -> None:
-    if scan.target is None:
-        raise ParameterError(
-            "target",
-            "there is no target to learn from; scan the table with ",
-            Parameter("target"),
-            " the name of its column",
+    def _kept_in_order(self, files: PassFiles, function, tasks, shared, name, tell) -> Iterator[Any]:
+        start = 0
+        for result in files.results():
+            tell(start, kept=True)
+            start += 1
+            yield result
+        others = in_order(
+            self.executor, function, tasks[start:], shared, name=name, report=lambda number: tell(start + number)
         )
+        if start < len(tasks):
+            yield from files.keep(start, others)
+
+    def add_up(self, function: Callable, tasks: Sequence, shared: tuple, add: Callable) -> Any:
+        """The sum of the results for all tasks."""
+        name, files, tell = self._begin(shared[0], tasks)
+        total = None if files is None else files.read("total")
+        kept = {} if files is None else files.read("nodes") or {}
+        held, since = Tree(add, kept), time.monotonic()
+        for number in range(len(tasks)):
+            if total is not None or held.holds(number):
+                tell(number, kept=True)
+        if total is not None:
+            return total[0]
+
+        def report(number: int, nodes: Callable[[], dict]) -> None:
+            nonlocal since
+            tell(number)
+            if files is not None and time.monotonic() - since >= checkpoints.EVERY:
+                files.write("nodes", nodes())
+                since = time.monotonic()
+
+        found = add_up(self.executor, function, tasks, shared, add, name=name, nodes=kept, report=report)
+        if files is not None:
+            files.write("total", [found])
+            files.remove("nodes")
+        return found
+
+    def _begin(self, function: Callable, tasks: Sequence) -> tuple[str, PassFiles | None, Callable[..., None]]:
+        self._passes += 1
+        name = name_of(function)
+        files = None if self.work is None else self.work.next_pass(name)
+        if self.progress is None:
+            return name, files, lambda number, kept=False: None
+        return name, files, PassClock(self._passes, name, tasks, self.progress)
 
 
-def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
-    """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
-    scan = passes.scan
-    refuse_no_target(scan)
-    columns: Any = None
-    samples: Any = None
-    low: Any = np.inf
-    high: Any = -np.inf
-    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), samplings):
-        if found is not None:  # not all its rows are dropped
-            columns = found if columns is None else columns.merge(found)
-            samples = drawn if samples is None else _merge_samples(samples, drawn)
-            low, high = np.fmin(low, ends[0]), np.fmax(high, ends[1])
-    if scan.groups is not None:
-        passes.by_shard(_agree_on_groups, scan.groups)
-    named = {"y": f"target in column {scan.target!r}"}
-    if scan.covariates:
-        named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
-    if scan.bag_weights is not None:
-        named["weight"] = f"bag weight in column {scan.bag_weights!r}"
-    with naming_chunks(scan):
-        facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
-    if facts.y.n < 2:
-        raise ValueError("one bag is not enough to learn from; fit needs at least two")
-    if facts.weight is not None:
-        _refuse_no_weight(facts.weight)
-        passes.by_shard(_keep_importance, facts.weight[1] / facts.weight[0])
-    passes.shards.remove("sums", "ids", "tally", "weight")
-    names, beside = list(scan.feature_names), list(scan.covariates)
-    some, groups = facts.some, facts.some.groups if scan.groups is not None else None
-    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups))
-    rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
-    known = names, beside, columns, low, high, facts.beside, rows
-    weight = None if facts.weight is None else "importance"
-    return Survey(*known, facts.means, facts.y, facts.sizes, facts.effective, facts.units, some, weight)
+class PassStep(NamedTuple):
+    """How far a pass is: its number and name, rows done of all, rows per second and seconds left (None at first).
 
+    A pass over the bags has shards in place of rows.
 
-def _refuse_no_weight(weight: np.ndarray) -> None:
-    if weight[0] == 0:
-        raise ValueError("the weight of every bag is zero; at least one must be above zero")
+    Examples
+    --------
+    >>> print(PassStep(6, "fold-sums", 30_000_000, 50_000_000, 1_250_000.0, 16.0))
+    pass 6, fold-sums: 30,000,000 of 50,000,000 rows, 1,250,000 rows/s, 16 s left
+    """
 
-
-def _merge_samples(left: list[Sample], right: list[Sample]) -> list[Sample]:
-    return [one.merge(other) for one, other in zip(left, right, strict=True)]
-
-
-def _look(chunk: Chunk, width: int, samplings) -> Met:
-    ids, bag = chunk.bags()
-    if not len(ids):
-        return Met(ids)
-    values = chunk.of_bags(ids, bag)
-    tally: Any = 0.0
-    sums: Any = 0.0
-    columns: Any = None
-    samples: Any = None
-    low: Any = np.inf
-    high: Any = -np.inf
-    for block in chunk.blocks(codes=bag):
-        refuse_unusable(block, ids, chunk)
-        counted = block.X if block.weight is None else block.X[block.weight > 0]
-        if len(counted):
-            low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
-        tally = tally + tally_of(block, len(ids))
-        sums = sums + sum_rows(block.bag, block.X, len(ids), block.weight)
-        found, drawn = ColumnSums.of(block.X), [Sample.of(block.X, *sampling) for sampling in samplings]
-        columns = found if columns is None else columns.merge(found)
-        samples = drawn if samples is None else _merge_samples(samples, drawn)
-    if columns is None:
-        tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
-    rows = {"tally": tally, "sums": sums, "y": values.y, "covariates": values.covariates, "weight": values.weight}
-    rows = {name: array for name, array in rows.items() if array is not None}
-    return Met(ids, values.groups, rows, (columns, samples, low, high))
-
-
-def tally_of(block: Block, n_bags: int) -> np.ndarray:
-    """How much there is of every bag: rows, those of a weight above zero, Σ w and Σ w², side by side."""
-    sizes = np.bincount(block.bag, minlength=n_bags).astype(np.float64)
-    if block.weight is None:
-        return np.column_stack([sizes] * 4)
-    parts = ((block.weight > 0).astype(np.float64), block.weight, block.weight**2)
-    return np.column_stack([sizes, *(np.bincount(block.bag, part, n_bags) for part in parts)])
-
-
-def keep_tally(shard: Shard) -> np.ndarray:
-    """Keep "sizes", "counted", "totals" and "effective" of every bag; one without a row that counts is refused."""
-    tally = shard.gather("tally")
-    for column, what in ((0, "finite instance"), (1, "instance of weight above zero")):
-        if (empty := tally[:, column] == 0).any():
-            ids = shard.gather_ids()[0]
-            raise ValueError(f"{name_bags(ids, empty)} no {what}; every bag needs one: leave such bags out")
-    sizes = tally[:, 0].astype(np.int64)
-    effective = tally[:, 2] ** 2 / tally[:, 3]
-    known = {"sizes": sizes, "counted": tally[:, 1].astype(np.int64), "totals": tally[:, 2], "effective": effective}
-    for name, rows in known.items():
-        shard.keep(name, rows)
-    return sizes
-
-
-_look.title = "survey"  # type: ignore[attr-defined]  # as it is called on a dashboard and in a work folder
-
-
-class _Facts(NamedTuple):
-    """What is found in a shard."""
-
-    means: ColumnSums
-    y: ColumnSums
-    sizes: Counter
-    effective: int
-    units: dict[int, Counter]
-    some: _Some
-    beside: ColumnSums | None
-    weight: np.ndarray | None
-
-    def merge(self, other: _Facts) -> _Facts:
-        return _Facts(
-            self.means.merge(other.means),
-            self.y.merge(other.y),
-            self.sizes + other.sizes,
-            self.effective + other.effective,
-            self.units | other.units,
-            self.some.merge(other.some),
-            None if self.beside is None or other.beside is None else self.beside.merge(other.beside),
-            None if self.weight is None else self.weight + other.weight,
-        )
-
-
-class _Some(NamedTuple):
-    """The bags whose ids have the smallest hashes: these, which group each is of, and its mean."""
-
-    keys: np.ndarray
-    groups: np.ndarray
-    means: np.ndarray
-
-    @classmethod
-    def of(cls, names: np.ndarray, means: np.ndarray) -> _Some:
-        hashes = names.view(np.uint8).reshape(len(names), -1)
-        groups, keys = (hashes[:, part].copy().view(">u8")[:, 0] for part in (slice(0, 8), slice(8, 16)))
-        return cls(keys, groups, means)._smallest()
-
-    def merge(self, other: _Some) -> _Some:
-        return _Some(*(np.concatenate(both) for both in zip(self, other, strict=True)))._smallest()
-
-    def _smallest(self) -> _Some:
-        order = np.argsort(self.keys, kind="stable")[:CALIBRATION]
-        return _Some(*(part[order] for part in self))
-
-
-def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
-    def agreed(name: str) -> np.ndarray:
-        return one_in_all(shard, name, named[name])
-
-    y, sizes = agreed("y"), keep_tally(shard)
-    means = shard.gather("sums") / shard["totals"][:, None]
-    wide, beside, weight = means, None, None
-    shard.keep("y", y)
-    shard.keep("means", means)
-    if "covariates" in named:
-        covariates = agreed("covariates")
-        unknown = ~np.isfinite(covariates).all(axis=1)
-        if unknown.any():
-            named_bags = name_bags(shard.gather_ids()[0], unknown)
-            raise ValueError(f"{named_bags} a missing or infinite covariate; fill it in, or leave the bag out")
-        shard.keep("covariates", covariates)
-        beside, wide = ColumnSums.of(covariates), np.hstack([means, covariates])
-    if "weight" in named:
-        importance = agreed("weight")
-        shard.keep("importance", importance)
-        weight = np.array([np.count_nonzero(importance), importance.sum()])
-    distinct, counts = np.unique(sizes, return_counts=True)
-    of_size = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
-    some, several = _Some.of(np.array(shard["names"]), wide), int(np.count_nonzero(unbiasing(shard["effective"])))
-    found = ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, several
-    return _Facts(*found, {shard.number: unit_sizes(shard.units)}, some, beside, weight)
-
-
-def _keep_importance(shard: Shard, mean: float) -> None:
-    shard.keep("importance", shard["importance"] / mean)
-
-
-class Disagreement(ValueError):
-    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
+    number: int
+    name: str
+    rows: int
+    total: int
+    rate: float | None = None
+    seconds_left: float | None = None
+    unit: str = "rows"
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        text = f"pass {self.number}, {self.name}: {self.rows:,} of {self.total:,} {self.unit}"
+        if self.rate is None or self.seconds_left is None:
+            return text
+        return f"{text}, {self.rate:,.0f} {self.unit}/s, {duration(self.seconds_left)} left"
 
 
-def one_in_all(shard: Shard, name: str, what: str) -> np.ndarray:
-    """The value of every bag, in which all chunks agree."""
+class PassClock:
+    """Tells the steps of one pass as its tasks end, each with its rows; those of a checkpoint take no time."""
 
-    def differ(ids, mask, chunk):
-        raise Disagreement(f"{name_bags(ids, mask)} more than one {what}; {ONE_IN_ALL}", chunk)
+    def __init__(self, number: int, name: str, tasks: Sequence, tell: Callable[[PassStep], object]):
+        chunks = [getattr(task, "chunk", None) for task in tasks]
+        self.number, self.name, self.tell = number, name, tell
+        self.rows, self.unit = [1 if chunk is None else chunk.n_rows for chunk in chunks], "rows"
+        if None in chunks:
+            self.unit = "shards" if hasattr(tasks[0], "shards") else "tasks"
+        self.total, self.done, self.found = sum(self.rows), 0, 0
+        self.started = self._told = time.perf_counter()
 
-    return shard.agree(name, differ)
+    def __call__(self, task: int, *, kept: bool = False) -> None:
+        self.done += self.rows[task]
+        self.found += self.rows[task] if kept else 0
+        now = time.perf_counter()
+        if now - self._told >= AT_LEAST or self.done == self.total:
+            self._told = now
+            self.tell(self._step(now - self.started))
+
+    def _step(self, seconds: float) -> PassStep:
+        read = self.done - self.found
+        rate = read / seconds if read and seconds > 0 else None
+        left = None if rate is None else (self.total - self.done) / rate
+        return PassStep(self.number, self.name, self.done, self.total, rate, left, self.unit)
 
 
-@contextmanager
-def naming_chunks(scan: Scan) -> Iterator[None]:
-    """Where a disagreement is known by the number of a chunk, say which it is: workers know no other."""
-    try:
-        yield
-    except Disagreement as error:
-        text, chunk = error.args
-        raise ValueError(f"{text}. Another one is in {scan.chunks[chunk].name}") from None
+class PassDisplay:
+    """A line in the terminal, on standard error: the last step, and the time since the fit began. A context.
 
+    Where there is no terminal, nothing is written.
+    """
 
-def _agree_on_groups(shard: Shard, groups: str) -> None:
-    def differ(ids, mask):
-        raise ValueError(f"{name_bags(ids, mask)} rows of more than one group in column {groups!r}; {ONE_IN_ALL}")
+    def __init__(self, activity: str = "fitting", *, console=None):
+        from rich.console import Console
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    shard.agree_on_units(differ)
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        console = console or Console(stderr=True)
+        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.activity = activity
+        self.task = self.progress.add_task(activity, total=None)
 
+    def __enter__(self) -> PassDisplay:
+        self.progress.start()
+        return self
 
-def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
-    """No NaN, nothing infinite, nothing whose square is; no weight that is none."""
-    with np.errstate(invalid="ignore"):
-        usable = np.abs(block.X) <= FLOATS[block.X.dtype]
-    if not usable.all():
-        column = int(usable.all(axis=0).argmin())
-        rows = ~usable[:, column]
-        values = block.X[rows, column]
-        missing, infinite = np.isnan(values), np.isinf(values)
-        kinds = {"missing (NaN)": missing, "infinite": infinite, f"huge (beyond {LARGEST:g})": ~(missing | infinite)}
-        found = " and ".join(kind for kind, those in kinds.items() if those.any())
-        filled = ("fill missing ones in with ", Parameter("missing", "impute"), ", or ") if missing.any() else ()
-        raise ParameterError(
-            "missing",
-            f"{name_bags(ids, any_row(rows, block.bag, ids))} {found} feature values in "
-            f"{chunk.column_text(column)}{chunk.name}; ",
-            *filled,
-            "leave such rows out with ",
-            Parameter("missing", "drop-instances"),
-            " or ",
-            Parameter("where"),
-        )
-    if block.weight is not None and not (right := np.isfinite(block.weight) & (block.weight >= 0)).all():
-        raise ValueError(
-            f"{name_bags(ids, any_row(~right, block.bag, ids))} an instance weight that is negative, missing or "
-            f"infinite in {chunk.name}; weights are numbers from zero up"
-        )
+    def __exit__(self, *_) -> None:
+        if not self.progress.disable:  # rich 14 and earlier end even a disabled line
+            self.progress.stop()
+
+    def __call__(self, step: PassStep) -> None:
+        self.progress.update(self.task, description=f"{self.activity}, {step}")

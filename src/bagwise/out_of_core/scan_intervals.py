@@ -21,9 +21,10 @@ from bagwise.intervals.calibration import Calibration, FoldModels, with_last
 from bagwise.intervals.conformal import FEWEST, Intervals, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.held_out import FOLD, Candidates, Folds, HeldOut
-from bagwise.out_of_core.passes import Met, Passes, Survey, refuse_no_target
+from bagwise.out_of_core.passes import Met, Passes
+from bagwise.out_of_core.scan_heads import FOLD, Candidates, Folds, HeldOut
 from bagwise.out_of_core.shards import Deal, Shard, unit_sizes
+from bagwise.out_of_core.survey import Survey, refuse_no_target
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.out_of_core.whole_bags import MOST_VALUES, SelectedChunk, gather_pieces, number_bags
 from bagwise.regressors import EmbeddingRidge

@@ -24,22 +24,12 @@ from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import (
-    BLOCK_ROWS,
-    Met,
-    Passes,
-    keep_tally,
-    naming_chunks,
-    one_in_all,
-    refuse_unusable,
-    sum_rows,
-    tally_of,
-)
-from bagwise.out_of_core.scan_imputation import impute
+from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
+from bagwise.out_of_core.survey import keep_tally, naming_chunks, one_in_all, refuse_unusable, sum_rows, tally_of
 from bagwise.out_of_core.table_scan import Scan
-from bagwise.out_of_core.whole_bags import keep_by_bag
+from bagwise.out_of_core.whole_bags import impute, keep_by_bag
 from bagwise.regressors import AggregateGP
 
 COLUMNS = ("prediction", "instances", "lower", "upper")

@@ -22,7 +22,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from bagwise.execution import Processes, Serial
-from bagwise.execution.devices import announce, settled
+from bagwise.execution.resources import announce, kept_memory, settled
 from bagwise.first_use import lock
 from bagwise.instances import OutOfFold
 from bagwise.instances.networks.cpu import (
@@ -37,9 +37,8 @@ from bagwise.instances.networks.cpu import (
 )
 from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
-from bagwise.out_of_core.checkpoints import PassRunner
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Passes, Piece, Survey, kept_memory
+from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PassRunner, Piece
 from bagwise.out_of_core.scan_heads import fit_ridge
 from bagwise.out_of_core.shards import Shards
 from bagwise.out_of_core.sums import (
@@ -51,6 +50,7 @@ from bagwise.out_of_core.sums import (
     predict_bags,
     weigh,
 )
+from bagwise.out_of_core.survey import ColumnSums, Survey
 
 BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
 READINGS = 8  # of the data in an epoch, at most: rows of as many buffers are mixed in one

@@ -18,16 +18,17 @@ from bagwise.bags import Bags
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
-from bagwise.embeddings.base import CovariatesBeside
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
+from bagwise.embeddings.second_kernel import CovariatesBeside
 from bagwise.embeddings.summaries import POWERS, shape
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, ColumnSums, Left, Passes, Survey, sum_rows
+from bagwise.out_of_core.passes import BLOCK_ROWS, Left, Passes
 from bagwise.out_of_core.shards import Deal, Shard
+from bagwise.out_of_core.survey import ColumnSums, Survey, sum_rows
 
 CACHED_ROWS = 2048
 MOST_FOLDS = 64

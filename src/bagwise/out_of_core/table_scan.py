@@ -28,7 +28,7 @@ from bagwise.io.columns import (
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
-from bagwise.io.parquet import find_parts, refuse_other_formats, require_pyarrow
+from bagwise.io.table_files import find_parts, refuse_other_formats, require_pyarrow
 from bagwise.io.table_output import as_html
 from bagwise.out_of_core.chunks import (
     Chunk,

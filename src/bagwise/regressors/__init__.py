@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from bagwise.regressors.bayesian.prime_instances import BayesianPrime
     from bagwise.regressors.bayesian.sampled_shrinkage import SampledShrinkage
     from bagwise.regressors.bayesian.shrinkage import Shrinkage
+    from bagwise.regressors.embedding_ridge import EmbeddingRidge, PredictionBlend
     from bagwise.regressors.exemplars import ClusterRegressor, SalienceRegressor
     from bagwise.regressors.iterative_weights import Gate, Mixture, Primary, Pruning, Reweighting
-    from bagwise.regressors.multi_target import MultiTarget
-    from bagwise.regressors.pipeline import BagPipeline, PoolPredictions
-    from bagwise.regressors.prediction_blend import PredictionBlend
-    from bagwise.regressors.ridge import EmbeddingRidge, RidgePath
+    from bagwise.regressors.pipeline import BagPipeline, MultiTarget, PoolPredictions
+    from bagwise.regressors.ridge_path import RidgePath
     from bagwise.regressors.row_regressors import BoostedTrees, LassoPath
 
 __all__ = [
@@ -58,24 +57,11 @@ __getattr__, __dir__ = exported(
         "bayesian.prime_instances": ("BayesianPrime",),
         "bayesian.sampled_shrinkage": ("SampledShrinkage",),
         "bayesian.shrinkage": ("Shrinkage",),
-        "multi_target": ("MultiTarget",),
-        "pipeline": ("BagPipeline", "PoolPredictions"),
-        "prediction_blend": ("PredictionBlend",),
-        "iterative_weights": (
-            "Gate",
-            "Mixture",
-            "Primary",
-            "Pruning",
-            "Reweighting",
-        ),
-        "ridge": ("EmbeddingRidge", "RidgePath"),
-        "exemplars": (
-            "ClusterRegressor",
-            "SalienceRegressor",
-        ),
-        "row_regressors": (
-            "BoostedTrees",
-            "LassoPath",
-        ),
+        "pipeline": ("BagPipeline", "MultiTarget", "PoolPredictions"),
+        "iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
+        "embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
+        "ridge_path": ("RidgePath",),
+        "exemplars": ("ClusterRegressor", "SalienceRegressor"),
+        "row_regressors": ("BoostedTrees", "LassoPath"),
     },
 )

@@ -10,13 +10,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.checks import within_range
 from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
 from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import FittedDisplay
-
-AGGREGATES = ("mean", "sum")
 
 
 class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
@@ -176,8 +175,7 @@ class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
 
     def _check_choices(self) -> None:
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be 'mean' or 'sum', not {self.aggregate!r}")
+        one_of(self.aggregate, ("mean", "sum"), "aggregate")
         blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
         if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
             raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")

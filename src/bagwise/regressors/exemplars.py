@@ -7,19 +7,18 @@ a weighted combination of the instances, the weights and the regression learned 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
+from bagwise.bags.validation import one_of
 from bagwise.embeddings.landmarks import k_means_centres
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
-from bagwise.regressors.ridge import RidgePath
-
-RELEVANCES = ("nearest", "members", "mixture")
-CHOICES = ("validation", "training")
+from bagwise.regressors.ridge_path import RidgePath
 
 
 class ClusterRegressor(RegressorMixin, BaseEstimator):
@@ -71,16 +70,20 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
-        for what, known in (("relevance", RELEVANCES), ("choice", CHOICES)):
-            if getattr(self, what) not in known:
-                names = ", ".join(map(repr, known))
-                raise ValueError(f"{what} must be one of {names}, not {getattr(self, what)!r}")
+        one_of(self.relevance, ("nearest", "members", "mixture"), "relevance")
+        one_of(self.choice, ("validation", "training"), "choice")
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
         n_clusters = min(self.clusters, distinct)
         with one_thread():
-            self._cluster(bags.instances.astype(np.float64), n_clusters)
+            X, seed = bags.instances.astype(np.float64), self.random_state
+            if self.relevance == "mixture":
+                mixture = GaussianMixture(n_clusters, covariance_type="diag", random_state=seed, reg_covar=1e-4)
+                self.mixture_ = mixture.fit(X if len(X) > n_clusters else np.repeat(X, 2, axis=0))
+                self.centres_ = mixture.means_
+            else:
+                self.centres_ = k_means_centres(X, n_clusters, np.random.RandomState(seed), starts=4)
             exemplars = self._exemplars(bags)
             self.heads_ = [RidgePath().fit(rows, y, sample_weight=weights, groups=bags.groups) for rows in exemplars]
         if self.choice == "validation":
@@ -101,18 +104,9 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         bags = check_bags(bags, fitted=self)
         return self._relevance(bags, self.cluster_)
 
-    def _cluster(self, X: np.ndarray, n_clusters: int) -> None:
-        if self.relevance == "mixture":
-            model = GaussianMixture(n_clusters, covariance_type="diag", random_state=self.random_state, reg_covar=1e-4)
-            self.mixture_ = model.fit(X if len(X) > n_clusters else np.repeat(X, 2, axis=0))
-            self.centres_ = model.means_
-        else:
-            self.centres_ = k_means_centres(X, n_clusters, np.random.RandomState(self.random_state), starts=4)
-
     def _exemplars(self, bags: Bags, clusters=None) -> list[np.ndarray]:
         chosen = range(len(self.centres_)) if clusters is None else clusters
-        X = bags.instances
-        return [segment_sum(self._relevance(bags, c)[:, None] * X, bags.offsets) for c in chosen]
+        return [segment_sum(self._relevance(bags, c)[:, None] * bags.instances, bags.offsets) for c in chosen]
 
     def _relevance(self, bags: Bags, cluster: int) -> np.ndarray:
         if self.relevance == "mixture":
@@ -139,11 +133,9 @@ def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
     for c, (mean, inverse) in enumerate(zip(mixture.means_, precision, strict=True)):
         log_joint[:, c] = np.log(mixture.weights_[c]) + 0.5 * np.log(inverse).sum()
         log_joint[:, c] -= 0.5 * np.einsum("ij,j->i", (X - mean) ** 2, inverse)
-    top = log_joint.max(axis=1, keepdims=True)
-    return log_joint - top - np.log(np.exp(log_joint - top).sum(axis=1, keepdims=True))
+    return log_softmax(log_joint, axis=1)
 
 
-NEW_BAGS = ("learned", "uniform")
 SELECTOR_PENALTY = 1e-2  # a row, on standardised features
 
 
@@ -211,27 +203,26 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
-        if self.new_bags not in NEW_BAGS:
-            raise ValueError(f"new_bags must be 'learned' or 'uniform', not {self.new_bags!r}")
+        one_of(self.new_bags, ("learned", "uniform"), "new_bags")
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)
         importance = weights_or_ones(sample_weight, bags)
         centre = np.average(y, weights=importance)
         scale = np.sqrt(np.average((y - centre) ** 2, weights=importance)) or 1.0
+        self.selector_ = None
         with one_thread():
-            self._alternate(bags, (y - centre) / scale, importance)
-            self._learn_weights(bags, importance)
-        self.coef_, self.intercept_ = scale * self._w[:-1], float(centre + scale * self._w[-1])
-        self.objective_ = np.array(self.objective_)
-        del self._w
+            head = self._alternate(bags, (y - centre) / scale, importance)
+            if self.new_bags == "learned" and bags.n_instances > len(bags):
+                relative, rows = self.weights_ * bags.expand(bags.sizes), bags.expand(importance)
+                self.selector_ = Ridge(alpha=SELECTOR_PENALTY * rows.sum()).fit(bags.instances, relative, rows)
+        self.coef_, self.intercept_ = scale * head.coef_, float(centre + scale * head.intercept_)
         remember_columns(self, bags)
         return self
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self)
-        values = np.einsum("ij,j->i", bags.instances.astype(np.float64), self.coef_) + self.intercept_
-        return segment_sum(self.instance_weights(bags) * values, bags.offsets)
+        return segment_sum(self.instance_weights(bags) * self.predict_instances(bags), bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """The regression at every instance."""
@@ -250,34 +241,24 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         # A bag all of whose instances look worthless has no better guess than equal weights.
         return np.where(bags.expand(total <= 0), share, relative / bags.expand(np.where(total <= 0, 1.0, total)))
 
-    def _alternate(self, bags: Bags, z: np.ndarray, importance: np.ndarray) -> None:
+    def _alternate(self, bags: Bags, z: np.ndarray, importance: np.ndarray) -> RidgePath:
         psi = 1.0 / bags.expand(bags.sizes)
-        self.objective_, previous = [], np.inf
+        path, previous = [], np.inf
         for _ in range(self.rounds):
             exemplars = segment_sum(psi[:, None] * bags.instances, bags.offsets)
-            self._w = self._ridge(exemplars, z, importance)
-            values = np.einsum("ij,j->i", bags.instances.astype(np.float64), self._w[:-1]) + self._w[-1]
+            head = RidgePath((self.penalty,)).fit(exemplars, z, sample_weight=importance)
+            values = np.einsum("ij,j->i", bags.instances.astype(np.float64), head.coef_) + head.intercept_
             psi = simplex_weights(values, z, bags.offsets, self.smoothness)
             fitted = segment_sum(psi * values, bags.offsets)
             rough = segment_sum(psi**2, bags.offsets)
             loss = np.sum(importance * ((z - fitted) ** 2 + self.smoothness * rough))
-            loss += self.penalty * np.count_nonzero(importance) * self._w[:-1] @ self._w[:-1]
-            self.objective_.append(float(loss))
+            loss += self.penalty * np.count_nonzero(importance) * head.coef_ @ head.coef_
+            path.append(float(loss))
             if previous - loss <= self.tolerance * abs(loss):
                 break
             previous = loss
-        self.weights_ = psi
-
-    def _ridge(self, rows: np.ndarray, z: np.ndarray, importance: np.ndarray) -> np.ndarray:
-        head = RidgePath((self.penalty,)).fit(rows, z, sample_weight=importance)
-        return np.append(head.coef_, head.intercept_)
-
-    def _learn_weights(self, bags: Bags, importance: np.ndarray) -> None:
-        self.selector_ = None
-        relative = self.weights_ * bags.expand(bags.sizes)
-        if self.new_bags == "learned" and bags.n_instances > len(bags):
-            rows = bags.expand(importance)
-            self.selector_ = Ridge(alpha=SELECTOR_PENALTY * rows.sum()).fit(bags.instances, relative, rows)
+        self.weights_, self.objective_ = psi, np.array(path)
+        return head
 
 
 def simplex_weights(values: np.ndarray, targets: np.ndarray, offsets: np.ndarray, smoothness: float) -> np.ndarray:

@@ -26,7 +26,8 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
-from bagwise.execution.threads import one_thread
+from bagwise.bags.validation import one_of
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
 
@@ -289,14 +290,12 @@ class Pruning(BaseEstimator):
         objective = task.share @ (task.y - medians) ** 2
         number = 1 if last is None else last.number + 1
         distance = np.where(kept, np.abs(predictions - task.bags.expand(medians)), np.inf)
-        near = smallest(task.bags, distance, np.minimum(self._schedule(task.bags.sizes, number), counts))
-        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
-
-    def _schedule(self, sizes: np.ndarray, rounds: int) -> np.ndarray:
+        sizes = task.bags.sizes
         largest = left = int(sizes.max())
-        for _ in range(rounds):
+        for _ in range(number):
             left = int(np.floor((1.0 - self.rate) * left))
-        return np.maximum(1, sizes * left // largest)
+        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * left // largest), counts))
+        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
 
 
 def _best_predicted(task: Task, errors: np.ndarray) -> np.ndarray:
@@ -353,8 +352,7 @@ class Mixture(BaseEstimator):
         self.floor = floor
 
     def starts(self, task: Task, random: np.random.Generator):
-        if self.mixing not in ("uniform", "gated"):
-            raise ValueError(f"mixing must be 'uniform' or 'gated', not {self.mixing!r}")
+        one_of(self.mixing, ("uniform", "gated"), "mixing")
         yield task.equal_weights()
 
     def step(self, task: Task, predictions, weights, last) -> Step:
@@ -377,13 +375,6 @@ class Mixture(BaseEstimator):
         if last is None:
             return gate.begin(task.bags)  # equal weights teach it nothing, and would shrink a network to nothing
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
-
-
-RULES = ("mean", "median", "prime")
-
-
-def _is_gated(self) -> bool:
-    return getattr(self.weighting, "mixing", None) == "gated"
 
 
 class Reweighting(RegressorMixin, BaseEstimator):
@@ -471,9 +462,8 @@ class Reweighting(RegressorMixin, BaseEstimator):
         with one_thread():
             starts = weighting.starts(task, np.random.default_rng(self.random_state))
             runs = [self._run(task, weighting, weights) for weights in starts]
-        best, self.objective_ = min(runs, key=lambda run: run[0].step.objective)
-        self.regressor_, self.weights_ = best.regressor, best.weights
-        self.variance_, self.gate_ = best.step.variance, best.step.gate
+        self.regressor_, self.weights_, best, self.objective_ = min(runs, key=lambda run: run[2].objective)
+        self.variance_, self.gate_ = best.variance, best.gate
         self.centre_, self.scale_ = task.centre, task.scale
         remember_columns(self, bags)
         return self
@@ -511,9 +501,8 @@ class Reweighting(RegressorMixin, BaseEstimator):
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)
 
     def _check(self) -> None:
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be 'median', 'mean' or 'prime', not {self.rule!r}")
-        if self.rule == "prime" and not _is_gated(self):
+        one_of(self.rule, ("median", "mean", "prime"), "rule")
+        if self.rule == "prime" and getattr(self.weighting, "mixing", None) != "gated":
             raise ValueError(
                 "rule='prime' needs a weighting that says which instance of a new bag is the primary one: "
                 "use weighting=Mixture('gated'), or rule='median' or 'mean'"
@@ -521,25 +510,18 @@ class Reweighting(RegressorMixin, BaseEstimator):
         if self.rounds < 1:
             raise ValueError(f"rounds must be at least 1, not {self.rounds!r}")
 
-    def _run(self, task: Task, weighting, weights) -> tuple[_Fitted, np.ndarray]:
-        """The loop, from one start: the best fit, and the path of the objective."""
+    def _run(self, task: Task, weighting, weights) -> tuple:
+        """The loop, from one start: regressor, weights and step of the best round, and the path of the objective."""
         plain = LinearRegression() if self.regressor is None else self.regressor
         best, step, path = None, None, []
         while len(path) < self.rounds:
             regressor = task.fit(plain, weights, soft=weighting.soft, random_state=self.random_state)
             step = weighting.step(task, np.asarray(regressor.predict(task.bags.instances)), weights, step)
             path.append(step.objective)
-            fall = np.inf if best is None else best.step.objective - step.objective
+            fall = np.inf if best is None else best[2].objective - step.objective
             if fall > 0:
-                best = _Fitted(regressor, weights, step)
+                best = regressor, weights, step
             if fall <= self.tolerance:
                 break
             weights = step.weights
-        return best, np.array(path)
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    regressor: object
-    weights: np.ndarray
-    step: Step
+        return *best, np.array(path)

@@ -1,24 +1,29 @@
-"""A scikit-learn Pipeline whose ``fit`` takes bag weights; its steps; the simplest of them: scaled inputs, a pool.
+"""Estimators made of others: `BagPipeline`, a scikit-learn Pipeline whose ``fit`` takes bag weights, and `MultiTarget`.
 
-What methods share: `FittedDisplay`, how a fitted one prints, and `AdditiveMixin`, what instances add to a prediction.
+The simplest steps are here: scaled inputs, a pool. And what methods share: `FittedDisplay`, how a fitted one prints,
+and `AdditiveMixin`, what instances add to a prediction.
 """
 
 from __future__ import annotations
 
+import os
 from html import escape
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
 from bagwise.bags.checks import compared, remember_profile
+from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
+from bagwise.bags.validation import ParameterError, counted, name_bags, one_of, unmask
 from bagwise.instances import EachInstance
 
 
@@ -52,8 +57,8 @@ class FittedDisplay:
         n_bags, n_features = (getattr(self._ends()[0], name, None) for name in ("n_bags_in_", "n_features_in_"))
         name = getattr(self, "_method_name", None)  # set by `bagwise.method`; a clone does not have it
         known = f" of the method {name}" if name else ""
-        on = "" if n_bags is None else f" on {_count(n_bags, 'bag')}"
-        columns = "" if n_features is None else f" with {_count(n_features, 'feature')}"
+        on = "" if n_bags is None else f" on {counted(n_bags, 'bag')}"
+        columns = "" if n_features is None else f" with {counted(n_features, 'feature')}"
         lines = [f"{type(self).__name__}{known}, fitted{on}{columns}", self._error_text()]
         if steps:
             lines.append("Steps: " + ", ".join(f"{name} ({_kind(step)})" for name, step in steps))
@@ -80,10 +85,6 @@ def _is_fitted(model) -> bool:
 
 def _kind(step) -> str:
     return step if step is None or isinstance(step, str) else type(step).__name__
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns
@@ -201,9 +202,6 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-STATISTICS = ("mean", "median")
-
-
 def _is_mean(self) -> bool:
     return self.statistic == "mean"
 
@@ -227,8 +225,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         self.statistic = statistic
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
-        if self.statistic not in STATISTICS:
-            raise ValueError(f"statistic must be 'mean' or 'median', not {self.statistic!r}")
+        one_of(self.statistic, ("mean", "median"), "statistic")
         bags, _ = check_fit(bags, y, allow_weights=True)
         check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
         if bags.n_features != 1:
@@ -254,3 +251,107 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         """What each instance adds to the mean: its share in the bag, times its prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64)
+
+
+def _has_intervals(self) -> bool:
+    return hasattr(self.estimator, "predict_interval")
+
+
+class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
+    """One model per target, all of the same kind, seed and folds.
+
+    A bag whose target is missing (NaN) in one column is left out of that model alone. Folds are dealt by the ids of
+    the bags, so the models of targets that the same bags have are fitted on the same folds.
+
+    Parameters
+    ----------
+    estimator : bag regressor
+        Cloned for every target: a method, or `Intervals` around one.
+
+    Attributes
+    ----------
+    estimators_ : list of fitted estimators, one per target
+    target_names_ : list of str
+        The columns of a data frame, the columns that `load` was asked for, or "target 1", "target 2", ...
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(40, instances=5)
+    >>> both = np.column_stack([y, -y])
+    >>> both[0, 1] = np.nan  # one bag lacks one target
+    >>> model = bw.MultiTarget(bw.method("aggregated")).fit(bags, both)
+    >>> model.predict(bags).shape
+    (40, 2)
+    """
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    def fit(self, bags, y, sample_weight=None) -> MultiTarget:
+        """Fit a model to every column of ``y``, an array or data frame of shape (bags, targets); NaN is missing."""
+        bags = bags if isinstance(bags, Bags) else check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        columns, self.target_names_ = _as_targets(y, bags)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        self.estimators_ = []
+        for name, column in zip(self.target_names_, columns.T, strict=True):
+            known = ~np.isnan(column)
+            some = bags if known.all() else bags[known]
+            options = {} if weights is None else {"sample_weight": weights[known]}
+            model = with_own_folder(clone(self.estimator), name)
+            self.estimators_.append(model.fit(some, column[known], **options))
+        first = self.estimators_[0]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
+        return self
+
+    def predict(self, bags) -> np.ndarray:
+        """One row per bag, one column per target."""
+        check_is_fitted(self)
+        return np.column_stack([model.predict(bags) for model in self.estimators_])
+
+    @available_if(_has_intervals)
+    def predict_interval(self, bags, *, level: float | None = None) -> np.ndarray:
+        """Lower and upper ends, of shape (bags, targets, 2)."""
+        check_is_fitted(self)
+        return np.stack([model.predict_interval(bags, level=level) for model in self.estimators_], axis=1)
+
+
+def with_own_folder(estimator, name: str):
+    """The estimator with a folder of finished work for this target alone, where it has one: targets are other data."""
+    works = {key: work for key, work in estimator.get_params().items() if key.split("__")[-1] == "work" and work}
+    own = quote(name, safe=" ")
+    return estimator.set_params(**{key: os.path.join(work, own) for key, work in works.items()})
+
+
+def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
+    """A column of numbers per target with NaN for missing ones, and the names of the targets."""
+    if hasattr(y, "loc") and hasattr(y, "columns"):  # pandas: by the ids of the bags, where its index holds them
+        names = [str(name) for name in y.columns]
+        columns = [_column(y[name], bags, name) for name in y.columns]
+    else:
+        y, given = unframe(y, "y")
+        y = unmask(y)
+        if y.ndim != 2 or y.dtype.kind not in "fiub":
+            raise ParameterError(
+                "y",
+                f"y must be numbers of shape (bags, targets), not {y.dtype} of shape {y.shape}; one target needs no "
+                "MultiTarget",
+            )
+        known = bags.target_name if isinstance(bags.target_name, tuple) else ()
+        known = known if len(known) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
+        names = [str(name) for name in given or known]
+        columns = [_column(column, bags, name) for name, column in zip(names, y.T, strict=True)]
+    y = np.column_stack(columns)
+    unknown = np.isnan(y).all(axis=1)
+    if unknown.any():
+        raise ParameterError("y", f"{name_bags(bags.ids, unknown)} no target at all; drop such bags before fitting")
+    return y, names
+
+
+def _column(column, bags: Bags, name: str) -> np.ndarray:
+    y = check_targets(column, bags, some=True)
+    if np.isnan(y).all():
+        raise ParameterError("y", f"no bag has a target in column {name!r}; leave it out")
+    return y

@@ -15,7 +15,7 @@ from sklearn.linear_model import lasso_path
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
-from bagwise.kernels.random_features import row_keys
+from bagwise.kernels.formulas import row_keys
 
 
 class LassoPath(RegressorMixin, BaseEstimator):

@@ -1,4 +1,4 @@
-"""Plots, numbers as text, and the report of a run or a model as one HTML file."""
+"""Plots, and the report of a run or a model as one HTML file."""
 
 from typing import TYPE_CHECKING
 

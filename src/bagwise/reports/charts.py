@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
+from bagwise.io.table_output import NONE, aligned, counted, percent, shown
 from bagwise.reports.findings import LEVEL, HeldOut, Worth, size_fifths
-from bagwise.reports.text import NONE, aligned, counted, percent, shown
 
 try:
     from markupsafe import Markup, escape

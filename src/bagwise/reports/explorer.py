@@ -18,14 +18,24 @@ from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
 from bagwise.explanations.explanation import function_on_grid, instance_values, unwrapped
 from bagwise.io import load
-from bagwise.io.readers import find_files
-from bagwise.io.table_output import duration, own_name
+from bagwise.io.table_files import find_files
+from bagwise.io.table_output import (
+    Column,
+    counted,
+    duration,
+    filled,
+    numbers,
+    own_name,
+    percent,
+    shortened,
+    shown,
+    texts,
+)
 from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import counted_bins, draw_function, draw_values, histogram, spark
 from bagwise.reports.findings import HeldOut
-from bagwise.reports.text import Column, counted, filled, numbers, percent, shortened, shown, texts
 
 MOST_FEATURES = 40  # in the table
 MOST_VALUES = 200_000  # of a feature, for its histogram and quantiles; of more, evenly spaced ones

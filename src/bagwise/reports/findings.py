@@ -17,11 +17,11 @@ from bagwise.explanations import importance, novelty
 from bagwise.explanations.feature_importance import predictor_of
 from bagwise.explanations.novelty_verdicts import VERDICTS
 from bagwise.intervals.order_statistics import conformal_quantile, coverage_by, fifths, unit_shares, units_needed
-from bagwise.io.table_output import duration, to_rows
-from bagwise.reports.text import (
+from bagwise.io.table_output import (
     Column,
     aligned,
     counted,
+    duration,
     filled,
     is_known,
     numbers,
@@ -29,6 +29,7 @@ from bagwise.reports.text import (
     shown,
     shown_p,
     texts,
+    to_rows,
 )
 
 LEVEL = 0.9  # of the intervals that are drawn

@@ -23,7 +23,20 @@ from bagwise.evaluation import Results
 from bagwise.evaluation.metrics import score
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.table_output import duration, own_name
+from bagwise.io.table_output import (
+    NONE,
+    Column,
+    counted,
+    duration,
+    filled,
+    is_known,
+    numbers,
+    own_name,
+    percent,
+    shortened,
+    shown,
+    texts,
+)
 from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
@@ -39,7 +52,6 @@ from bagwise.reports.explorer import (
     values_section,
 )
 from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
-from bagwise.reports.text import NONE, Column, counted, filled, is_known, numbers, percent, shortened, shown, texts
 
 TEMPLATES = Path(__file__).parent / "templates"
 

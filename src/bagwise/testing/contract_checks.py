@@ -1,7 +1,8 @@
 """The checks behind `check_bag_estimator`, one function each; an AssertionError says what is broken.
 
 Parameters, seeds, errors, weights and copies; the laws, that is what must not change a prediction; and extreme inputs:
-tiny, huge, constant, and arrays of every kind.
+tiny, huge, constant, and arrays of every kind. `zoo` has awkward bags to try. At the end are naive references: slow,
+short, and read off the formula.
 """
 
 from __future__ import annotations
@@ -438,3 +439,31 @@ def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> di
         "two bags": draw(1, 1),
     }
     return {name: from_arrays(arrays) for name, arrays in sets.items()}
+
+
+# Naive references ---------------------------------------------------------------------------------------------------
+
+
+def mean_gram(kernel, left, right=None) -> np.ndarray:
+    """K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), by double loops over bags and instances."""
+    right = left if right is None else right
+    gram = np.zeros((len(left), len(right)))
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            gram[i, j] = np.mean([[kernel(x[None], z[None])[0, 0] for z in b] for x in a])
+    return gram
+
+
+def kernel_ridge(K, y, penalty, K_new) -> np.ndarray:
+    """y (K + penalty I)⁻¹ K_new, as printed in Uriot (2019), equation 7."""
+    return K_new @ np.linalg.solve(K + penalty * np.eye(len(y)), y)
+
+
+def left_out_residuals(fit_predict, n, groups=None) -> np.ndarray:
+    """y_i minus its prediction by a refit without bag i (its group); fit_predict(train, test) gives those of test."""
+    groups = np.arange(n) if groups is None else np.asarray(groups)
+    residuals = np.empty(n)
+    for group in np.unique(groups):
+        test = np.flatnonzero(groups == group)
+        residuals[test] = fit_predict(np.flatnonzero(groups != group), test)
+    return residuals

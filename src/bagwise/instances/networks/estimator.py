@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bagwise.execution.devices import announce, gpu, settled
+from bagwise.execution.resources import announce, gpu, settled
 from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     COLUMNS,

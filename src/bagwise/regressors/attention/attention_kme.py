@@ -11,8 +11,8 @@ from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors.attention.attention_regressor import AttentionRegressor
+from bagwise.regressors.embedding_ridge import EmbeddingRidge
 from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.ridge import EmbeddingRidge
 
 USES = ("loss", "embedding", "both")
 

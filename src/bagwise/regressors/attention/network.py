@@ -16,7 +16,7 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from torch import Tensor
 
-from bagwise.execution.threads import Shared
+from bagwise.execution.resources import Shared
 from bagwise.first_use import once
 from bagwise.instances.networks.cpu import announced
 from bagwise.regressors.attention.attention_regressor import Recipe

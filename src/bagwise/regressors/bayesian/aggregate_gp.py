@@ -9,17 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.sparse import csr_array
-from scipy.special import expit
+from scipy.special import expit, xlog1py, xlogy
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import Parameter, ParameterError, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, name_bags, one_of
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
-from bagwise.execution.threads import one_thread
-from bagwise.kernels.random_features import FourierFeatures, sample_rows
+from bagwise.execution.resources import one_thread
+from bagwise.kernels.formulas import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 from bagwise.regressors.pipeline import FittedDisplay
 
@@ -29,7 +29,6 @@ HELD = 2**25  # numbers: features of so many are kept between the steps of a fit
 SEARCHED = 100_000  # instances: where there are more, some of the bags choose the setting of counts and rates
 STEPS, TOLERANCE, ROUGH = 100, 1e-6, 1e-3  # of Fisher scoring, the change of f at which it ends, and in the search
 FAR = 10.0  # a total exposure so many times the largest of training is warned of
-AGGREGATES = ("mean", "sum")
 
 
 class Likelihood(NamedTuple):
@@ -42,19 +41,16 @@ class Likelihood(NamedTuple):
     log_density: Callable  # of the rate, over the exposure, up to a constant
 
 
-def _poisson(rate, level):
-    return np.where(rate > 0, rate * np.log(level), 0.0) - level
-
-
-def _binomial(rate, level):
-    some, all_but = np.where(rate > 0, rate * np.log(level), 0.0), 1.0 - rate
-    return some + np.where(all_but > 0, all_but * np.log1p(-level), 0.0)
-
-
 LIKELIHOODS = {
-    "poisson": Likelihood(np.exp, lambda level: level, np.log, lambda level: level, _poisson),
+    "poisson": Likelihood(
+        np.exp, lambda level: level, np.log, lambda level: level, lambda rate, level: xlogy(rate, level) - level
+    ),
     "binomial": Likelihood(
-        expit, lambda p: p * (1 - p), lambda p: np.log(p / (1 - p)), lambda p: p * (1 - p), _binomial
+        expit,
+        lambda p: p * (1 - p),
+        lambda p: np.log(p / (1 - p)),
+        lambda p: p * (1 - p),
+        lambda rate, p: xlogy(rate, p) + xlog1py(1.0 - rate, -p),
     ),
 }
 
@@ -169,7 +165,11 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
         total = exposures(bags)
         rates = self._rates(bags, y, total)
-        _refuse_one_sided(rates, weight, self.likelihood)
+        counted = rates[weight > 0]
+        if not (counted > 0).any():
+            raise ValueError("every count is zero, so no rate can be learned; fit needs a bag with a count above zero")
+        if self.likelihood == "binomial" and (counted == 1).all():
+            raise ValueError("every rate is one, so nothing can be learned; fit needs a bag with a rate below one")
         some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
         tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
@@ -313,10 +313,8 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
     # What is accepted ------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self.aggregate not in AGGREGATES:
-            raise ValueError(f"aggregate must be 'mean' or 'sum', not {self.aggregate!r}")
-        if self.likelihood not in ("gaussian", *LIKELIHOODS):
-            raise ValueError(f"likelihood must be 'gaussian', 'poisson' or 'binomial', not {self.likelihood!r}")
+        one_of(self.aggregate, ("mean", "sum"), "aggregate")
+        one_of(self.likelihood, ("gaussian", *LIKELIHOODS), "likelihood")
 
     @property
     def counts_exposure(self) -> bool:
@@ -375,10 +373,7 @@ def remember_exposures(fitted, bags: Bags, total: np.ndarray) -> None:
 def compare_exposures(fitted, bags: Bags, *, warned: bool) -> None:
     """Refuse bags with exposures where those of training had none, or the reverse; warn of totals far larger."""
     if (bags.weights is not None) != fitted.with_exposure_:
-        lacking = (
-            "with exposures (instance weights), and these bags have none; load them with ",
-            Parameter("weights"),
-        )
+        lacking = ("with exposures (instance weights), and these bags have none; load them with ", Parameter("weights"))
         needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
         raise ParameterError("weights", "the model was fitted ", *(lacking if fitted.with_exposure_ else needless))
     total, (low, high) = exposures(bags), fitted.exposure_range_in_[1]
@@ -524,10 +519,3 @@ def _some_bags(bags: Bags) -> np.ndarray:
     order = np.argsort(np.arange(len(bags)) * 0.6180339887498949 % 1.0)  # the golden ratio: any first few are spread
     kept = max(2, int(np.searchsorted(np.cumsum(bags.sizes[order]), SEARCHED, side="right")))
     return np.sort(order[:kept])
-
-
-def _refuse_one_sided(rates: np.ndarray, weight: np.ndarray, likelihood: str) -> None:
-    if not (rates[weight > 0] > 0).any():
-        raise ValueError("every count is zero, so that no rate can be learned; fit needs a bag with a count above zero")
-    if likelihood == "binomial" and (rates[weight > 0] == 1).all():
-        raise ValueError("every rate is one, so that nothing can be learned; fit needs a bag with a rate below one")

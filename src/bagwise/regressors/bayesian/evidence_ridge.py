@@ -17,9 +17,9 @@ from sklearn.model_selection import ParameterGrid
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
-from bagwise.regressors.ridge import RowSums
+from bagwise.regressors.ridge_path import RowSums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
 

@@ -14,7 +14,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_softmax, segment_sum
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
 from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
 

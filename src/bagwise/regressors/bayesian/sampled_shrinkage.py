@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.checks import compared
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
 from bagwise.regressors.pipeline import FittedDisplay
 

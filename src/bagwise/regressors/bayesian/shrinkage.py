@@ -24,8 +24,9 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.validation import one_of
 from bagwise.embeddings import LandmarkMean
-from bagwise.execution.threads import one_thread
+from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
@@ -334,8 +335,7 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
     def _check(self) -> np.ndarray:
-        if self.prior not in PRIORS:
-            raise ValueError(f"prior must be one of {', '.join(map(repr, PRIORS))}, not {self.prior!r}")
+        one_of(self.prior, PRIORS, "prior")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError(f"penalties must be above zero, not {self.penalties!r}")

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from bagwise.out_of_core import passes as freed_memory
-from bagwise.out_of_core.passes import TOLD, kept_memory
+from bagwise.execution import resources
+from bagwise.execution.resources import TOLD, kept_memory
 
 COUNT = """
 import resource
 import numpy as np
-from bagwise.out_of_core.passes import kept_memory
+from bagwise.execution.resources import kept_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -29,7 +29,7 @@ print(inside, outside, faults())
 """
 
 
-@pytest.mark.skipif(freed_memory._library() is None, reason="another C library")
+@pytest.mark.skipif(resources._library() is None, reason="another C library")
 def test_arrays_of_a_told_process_are_cleared_once_inside_and_every_time_outside():
     told = os.environ | {TOLD: "65536"}
     done = subprocess.run([sys.executable, "-c", COUNT], env=told, capture_output=True, text=True, check=True)
@@ -41,11 +41,11 @@ def test_others_are_left_as_they_are(monkeypatch):
     def never(*_, **__):
         raise AssertionError
 
-    monkeypatch.setattr(freed_memory, "_set", never)
+    monkeypatch.setattr(resources, "_set", never)
     monkeypatch.delenv(TOLD, raising=False)
     with kept_memory():
         pass
     monkeypatch.setenv(TOLD, "65536")
-    monkeypatch.setattr(freed_memory, "_library", lambda: None)
+    monkeypatch.setattr(resources, "_library", lambda: None)
     with kept_memory():
         pass

@@ -1,35 +1,23 @@
-"""Ridge regression, chosen by leave-one-bag-out.
+"""`RidgePath`: ridge regression on rows for every penalty of a grid at once, chosen by leave-one-bag-out.
 
-`RidgePath` fits rows for every penalty of a grid at once, with the left-out error of each. `EmbeddingRidge` chooses the
-embedding that makes the rows too; its prediction can be a sum over instances.
+`RowSums` is what it needs of rows that are elsewhere.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.model_selection import ParameterGrid
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise.bags import check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags import weights_or_ones
 from bagwise.bags.folds import numbered, row_units
-from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags
-from bagwise.embeddings import KernelMean
-from bagwise.embeddings.base import CovariatesBeside, Embedding
-from bagwise.execution.threads import one_thread
-from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
+from bagwise.bags.validation import one_of
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
-SCALINGS = ("n", "none")
-RULES = ("best", "one-se")
-KERNELS = ("linear", "precomputed")
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
 SMALLEST_GAP = 1e-10
 
@@ -174,12 +162,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
     def _check(self) -> np.ndarray:
-        if self.scaling not in SCALINGS:
-            raise ValueError(f"scaling must be 'n' or 'none', not {self.scaling!r}")
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be 'best' or 'one-se', not {self.rule!r}")
-        if self.kernel not in KERNELS:
-            raise ValueError(f"kernel must be 'linear' or 'precomputed', not {self.kernel!r}")
+        one_of(self.scaling, ("n", "none"), "scaling")
+        one_of(self.rule, ("best", "one-se"), "rule")
+        one_of(self.kernel, ("linear", "precomputed"), "kernel")
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")
@@ -461,185 +446,3 @@ def _is_apart(gap: np.ndarray) -> bool:
     except np.linalg.LinAlgError:
         return False
     return True
-
-
-OFFSETS = ("none", "mean", "median")
-BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
-
-
-class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator):
-    r"""Ridge regression on an embedding whose parameters, like the penalty, are chosen by leave-one-bag-out.
-
-    Every setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all
-    of them are compared (left out by group when the bags carry groups), and the best is kept. Nothing is refitted per
-    fold, so a grid of 14 bandwidths x 16 penalties x 2 kernels is 28 small decompositions.
-
-    When the embedding is a mean over instances (`KernelMean`, `Pool` of means) and the head is linear, the prediction
-    of a bag is the mean over its instances of one function h, and `contributions` gives h of every instance, divided
-    by the size of its bag: they add up to the prediction exactly.
-
-    Covariates of the bags stand beside the embedding's rows, standardised and on a common scale, under the same
-    penalty (see `CovariatesBeside`); a `SecondKernel` reads them itself. Instance weights are the embedding's to
-    honour, or to refuse.
-
-    Parameters
-    ----------
-    embedding : Bags -> array, default KernelMean()
-    head : RidgePath, default RidgePath()
-    grid : dict of parameter name of the embedding -> list of values, optional
-    offset : {"none", "mean", "median"}
-        What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
-        for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
-        is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
-
-    Attributes
-    ----------
-    embedding_, head_ : fitted, of the best setting
-    setting_ : dict, the setting chosen
-    error_ : its mean squared left-out error
-    residuals_ : the left-out residuals of the training bags
-    search_ : list of (setting, penalty, error)
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> from bagwise.kernels import Gaussian
-    >>> rng = np.random.default_rng(0)
-    >>> bags = bw.from_arrays([rng.normal(scale=s, size=30) for s in np.linspace(1, 3, 40)])
-    >>> model = EmbeddingRidge(grid={"kernel": [Gaussian(0.5), Gaussian(1.0)]}).fit(bags, np.linspace(1, 3, 40))
-    >>> bool(model.score(bags, np.linspace(1, 3, 40)) > 0.8)
-    True
-    """
-
-    def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none"):
-        self.embedding = embedding
-        self.head = head
-        self.grid = grid
-        self.offset = offset
-
-    def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
-        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
-        self._check(bags)
-        embedding = self.embedding_for({})
-        fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
-        return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
-
-    def fit_rows(self, bags, y, embedded, sample_weight=None) -> EmbeddingRidge:
-        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
-
-        Of the bags only ids, groups, covariates and columns count, and their means if ``offset`` is "mean": a bag of
-        one instance, the mean, may stand for a bag that is elsewhere.
-        """
-        self._check(bags)
-        weights, y = check_weights(sample_weight, bags), y - self._offset(bags)
-        with one_thread():
-            self.keep_best(
-                (setting, embedding, *self._head(embedding, rows, bags, y, weights))
-                for setting, embedding, rows in embedded
-            )
-        self.residuals_ = self.head_.residuals_
-        remember_columns(self, bags)
-        return self
-
-    def keep_best(self, fitted) -> EmbeddingRidge:
-        """Keep the best of (setting, embedding, covariates beside it or None, fitted head)."""
-        best, self.search_ = None, []
-        for setting, embedding, beside, head in fitted:
-            self.search_.append((setting, head.penalty_, head.error_))
-            if best is None or head.error_ < best[-1].error_:
-                best = setting, embedding, beside, head
-        self.setting_, self.embedding_, self.beside_, self.head_ = best
-        self.error_ = self.head_.error_
-        return self
-
-    def fresh_head(self) -> RidgePath:
-        """The unfitted head. No clone, which would copy the penalties number by number: a fit changes no parameter."""
-        return copy(self.head) if self.head is not None else RidgePath()
-
-    @property
-    def additive_(self) -> bool:
-        """Whether the prediction is a sum over instances: rows that are means, and no median added to them."""
-        return super().additive_ and self.offset != "median"
-
-    def settings(self) -> list[dict]:
-        """The settings to try, in order."""
-        return list(ParameterGrid(self.grid or {}))
-
-    def embedding_for(self, setting: dict):
-        """An unfitted embedding with this setting."""
-        return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
-
-    def _check(self, bags) -> None:
-        if self.offset not in OFFSETS:
-            raise ValueError(f"offset must be 'none', 'mean' or 'median', not {self.offset!r}")
-        if self.offset != "none" and bags.n_features != 1:
-            raise ValueError(
-                f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"
-            )
-
-    def _head(self, embedding, rows, bags, y, weights) -> tuple:
-        head, beside = self.fresh_head(), None
-        gram = getattr(embedding, "columns", "features") == "gram"
-        if gram:
-            head.set_params(kernel="precomputed")
-        if bags.covariates is not None and not reads_covariates(embedding):
-            beside = CovariatesBeside.of(bags.covariates, rows, gram)
-            rows = beside.join(rows, bags.covariates)
-        groups = bags.groups
-        if groups is None and isinstance(head, RidgePath):
-            groups = np.arange(len(bags))  # each bag alone, a copy of another too: as where bags are elsewhere (a scan)
-        return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
-
-    def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        self._warn_of_extrapolation(bags)
-        if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
-            seen = _for(self.embedding_, bags)
-            return self.embedding_.project(seen, self.head_.coef_) + self.head_.intercept_ + self._offset(bags)
-        return self.head_.predict(self._rows(bags)) + self._offset(bags)
-
-    def predict_path(self, bags) -> np.ndarray:
-        """Predictions with every penalty of the head, (bags, penalties), all by the embedding that was chosen."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1))
-
-    def _rows(self, bags) -> np.ndarray:
-        rows = self.embedding_.transform(_for(self.embedding_, bags))
-        return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
-
-    def _offset(self, bags) -> np.ndarray | float:
-        if self.offset == "none":
-            return 0.0
-        return pooled(bags, self.offset)
-
-    def _warn_of_extrapolation(self, bags) -> None:
-        """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
-        embedding = self.embedding_
-        prints = isinstance(embedding, KernelMean) and embedding.units == "label"
-        if not prints or embedding.beyond == "clip" or not hasattr(self, "feature_range_in_"):  # of an earlier version
-            return
-        low, high = self.feature_range_in_[:, 0]
-        values, slack = bags.instances[:, 0], BEYOND * (high - low)
-        far = (values < low - slack) | (values > high + slack)
-        if far.any():
-            warnings.warn(
-                f"{name_bags(bags.ids, bags_of(far, bags.offsets))} instance predictions of up to "
-                f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, where training had {low:.6g} to "
-                f"{high:.6g}: with a small penalty the prediction of the bag may be far off; use "
-                "KernelMean(beyond='clip')",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
-        """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
-        return copy(self).fit(bags, y, sample_weight).error_
-
-
-def reads_covariates(embedding) -> bool:
-    return getattr(embedding, "reads_covariates", False)
-
-
-def _for(embedding, bags):
-    """The bags as the embedding is to see them: with covariates only if it reads them."""
-    return bags if reads_covariates(embedding) else bags.without_covariates()

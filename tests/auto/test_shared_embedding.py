@@ -1,0 +1,136 @@
+"""Bags embedded once for all folds: the same as members whose embedding is fitted to all bags, and heads to some."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.helpers.toy_members import Column
+
+import bagwise as bw
+from bagwise.auto import shared_embedding
+from bagwise.auto.cross_validation import Clock, CrossValidation, fit_some, transformed
+from bagwise.auto.members import Member, plan
+from bagwise.embeddings.second_kernel import SecondKernel
+from bagwise.embeddings.summaries import Statistics
+
+NAMES = ("aggregated", "statistics:linear", "statistics", "sliced-wasserstein")
+
+
+def problem(n=40, *, groups=False, covariates=False):
+    bags, y = bw.datasets.make_problem("shape", n, random_state=3)
+    if groups:
+        bags = bags._with(groups=np.arange(n) // 2)
+    return (bags.with_covariates(np.column_stack([y**2, np.arange(n)])) if covariates else bags), y
+
+
+def cross_validation(bags, y, weight=None):
+    fold = bw.bags.bag_folds(bags, 3, random_state=0)
+    return CrossValidation(bags, y, fold[None], weight, 0, None, Clock(None))
+
+
+def members(bags, *names):
+    return [member for member in plan(bags) if member.name in (names or NAMES)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "groups", "covariates", "weights"])
+def test_a_fit_to_all_bags_is_that_of_the_member_itself(kind):
+    bags, y = problem(groups=kind == "groups", covariates=kind == "covariates")
+    weight = np.arange(40) % 3 + 0.0 if kind == "weights" else None
+    cv, every, none = cross_validation(bags, y, weight), np.ones(40, dtype=bool), np.zeros(40, dtype=bool)
+    for member in members(bags, *NAMES, *(["statistics:forest", "input-kme"] if kind == "groups" else [])):
+        ((model, *_),) = cv.fit_shared(member, [every], [none])
+        itself, *_ = fit_some(member, bags, y, every, none, weight, 0)
+        np.testing.assert_allclose(model.predict(bags), itself.predict(bags), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["plain", "covariates", "weights", "log"])
+def test_predictions_of_held_out_bags_are_those_of_the_models(kind):
+    bags, y = problem(covariates=kind == "covariates")
+    weight, y = (np.arange(40) % 3 + 0.0 if kind == "weights" else None), np.exp(y)
+    cv = cross_validation(bags, y, weight)
+    held_out = [cv.fold == k for k in range(3)]
+    for member in members(bags):
+        member = transformed(member, "log") if kind == "log" else member
+        found = cv.fit_shared(member, [~mask for mask in held_out], held_out)
+        assert len(found) == 3
+        for mask, (model, predictions, *_) in zip(held_out, found, strict=True):
+            np.testing.assert_allclose(model.predict(bags[mask]), predictions, rtol=1e-8, atol=1e-8)
+
+
+def test_a_fold_is_the_head_on_some_rows_of_one_embedding():
+    """Naive: embed all bags by the chosen setting, fit the ridge to the rows of the bags seen."""
+    bags, y = problem()
+    cv = cross_validation(bags, y)
+    seen = cv.fold != 0
+    (member,) = members(bags, "sliced-wasserstein")
+    ((model, predictions, *_),) = cv.fit_shared(member, [seen], [~seen])
+    unfitted = member.make(0)
+    scaled = clone(unfitted[0]).fit_transform(bags)
+    errors = []
+    for setting in unfitted[1].settings():
+        K = unfitted[1].embedding_for(setting).fit_transform(scaled)
+        head = unfitted[1].fresh_head().set_params(kernel="precomputed").fit(K[seen][:, seen], y[seen])
+        errors.append((head.error_, head.predict(K[~seen][:, seen])))
+    np.testing.assert_allclose(min(errors, key=lambda pair: pair[0])[1], predictions, rtol=1e-8)
+    assert np.count_nonzero(model[1].head_.coef_) <= seen.sum()
+
+
+def test_no_target_of_a_held_out_bag_is_looked_at():
+    bags, y = problem()
+    cv, other = cross_validation(bags, y), cross_validation(bags, np.where(np.arange(40) < 13, 1e3, y))
+    held_out = np.arange(40) < 13
+    for member in members(bags):
+        ((_, one, *_),), ((_, two, *_),) = (c.fit_shared(member, [~held_out], [held_out]) for c in (cv, other))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
+    monkeypatch.setattr(shared_embedding, "MANY_BAGS", 20)
+    monkeypatch.setattr(shared_embedding, "COMPARED", 15)
+    bags, y = problem()
+    cv = cross_validation(bags, y)
+    seen = cv.fold != 0
+    (member,) = members(bags, "input-kme")
+    ((model, predictions, *_),) = cv.fit_shared(member, [seen], [~seen])
+    some = np.flatnonzero(seen)[np.unique(np.linspace(0, seen.sum() - 1, 15).astype(int))]
+    scaled, head = model[0].transform(bags), member.make(0)[1]
+    errors = []
+    for setting in head.settings():
+        own = {name.partition("__")[2]: value for name, value in setting.items() if "__" in name}
+        rows = head.embedding_for({}).embedding.set_params(**own).fit_transform(scaled)
+        second = SecondKernel(_Known(rows[some]), setting["kernel"])
+        ridge = head.fresh_head().set_params(kernel="precomputed")
+        errors.append(ridge.fit(second.fit_transform(bags[some]), y[some]).error_)
+    assert model[1].setting_ == head.settings()[int(np.argmin(errors))] and len(model[1].search_) == 1
+    np.testing.assert_allclose(model.predict(bags[~seen]), predictions, rtol=1e-8)
+
+
+class _Known(Statistics):
+    """An embedding whose rows are known."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def fit_transform(self, bags, y=None):
+        return self.rows
+
+    columns = "features"
+
+
+def test_models_of_a_member_hold_one_embedding(tmp_path):
+    """The largest arrays of a model were in the file once for every fold."""
+    bags, y = problem(60)
+    model = bw.auto.AutoRegressor(["sliced-wasserstein"], transforms=False).fit(bags, y)
+    whole, folds = model.models_["sliced-wasserstein"][0], model.fold_models_["sliced-wasserstein"]
+    assert len(folds) == 5 and all(one[1].embedding_.rows_ is whole[1].embedding_.rows_ for one in folds)
+    bw.save_model(model, tmp_path / "m.bagwise")
+    assert (tmp_path / "m.bagwise").stat().st_size < 1.5 * whole[1].embedding_.rows_.nbytes
+    np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict_folds(bags), model.predict_folds(bags))
+
+
+def test_what_embeds_by_the_targets_is_fitted_apart():
+    bags, y = problem()
+    cv, mask = cross_validation(bags, y), np.arange(40) < 10
+    for name in ("instance-kme", "em"):
+        (member,) = members(bags, name)
+        assert cv.fit_shared(member, [~mask], [mask]) == []
+    assert cv.fit_shared(Member.of(("own", Column(0))), [~mask], [mask]) == []
