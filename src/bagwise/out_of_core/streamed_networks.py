@@ -308,7 +308,7 @@ def _train_share(share: Share, stream: RowStream, epoch: int, rate: float, n_job
 
 def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
     rows = np.flatnonzero((buffer.fold != held) & (buffer.weight > 0))
-    return learner.learn(buffer.X, buffer.y, buffer.weight, rows, rate)
+    return learner.learn(*learner.prepared(buffer.X, buffer.y, buffer.weight, rows), np.arange(len(rows)), rate)
 
 
 def _train_on_device(
