@@ -11,6 +11,7 @@ from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
+from bagwise.bags.validation import one_of
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
 from bagwise.evaluation.plan import Folder, Memory, Plan, as_entries, make_plan, on_device
@@ -106,8 +107,7 @@ def learning_curve(
     >>> curve.sentence().startswith("Twice as many bags would lower the RMSE by about")
     True
     """
-    if over not in OVER:
-        raise ValueError(f"over must be 'bags' or 'instances', not {over!r}")
+    one_of(over, OVER, "over")
     if metric not in METRICS_OF_CURVES:
         raise ValueError(f"a learning curve is of rmse, mae or crps, which are means over bags; not of {metric!r}")
     if not 0 < level < 1:
