@@ -82,8 +82,8 @@ def test_netcdf_and_zarr_give_the_same(tmp_path, cube, zones, library, name):
 
 def test_coverage_is_computed_once_for_all_years_and_strips_change_nothing(cube, zones, monkeypatch):
     expected, _ = bw.from_cube(cube, zones, time="year", id="zone")
-    calls, real = [], cubes.shares_of
-    monkeypatch.setattr(cubes, "shares_of", lambda *given: calls.append(0) or real(*given))
+    calls, real = [], raster.shares_of
+    monkeypatch.setattr(raster, "shares_of", lambda *given: calls.append(0) or real(*given))
     bw.from_cube(cube, zones, time="year", id="zone")
     assert len(calls) == len(zones)
     monkeypatch.setattr(raster, "STRIP", 400)

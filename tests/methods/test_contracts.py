@@ -25,7 +25,14 @@ ALWAYS = {"company_never_matters", "order_of_instances_never_matters", "tiny_dat
 MINUTES = {"one_huge_bag_among_single_instances"}
 REPEATS = "repeated_instances_change_nothing"
 # The prediction of these depends on the number of instances too, as it should.
-COUNTS_INSTANCES: dict[str, str] = {"auto": "some of its members see the size of the bag"}
+COUNTS_INSTANCES: dict[str, str] = {
+    "auto": "some of its members see the size of the bag",
+    "bdr": "the mean of more instances is known better",
+    "bmir": "the three likeliest instances count, and repeated ones take the place of others",
+    "instance-kme-shrinkage": "the mean of more instances is shrunk less",
+    "shrinkage": "the mean of more instances is shrunk less",
+    "statistics": "the size is a statistic",
+}
 
 
 def cases():

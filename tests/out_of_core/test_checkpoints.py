@@ -1,13 +1,16 @@
 """A fit whose process has ended goes on from its work folder, and gives the same bits."""
 
+import gc
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -295,6 +298,16 @@ def test_values_come_back_as_they_were(tmp_path):
     assert (found[2].mean == value[2].mean).all() and type(found[3]) is Sample
 
 
+def test_a_damaged_file_of_the_hundredth_pass_leaves_those_before(tmp_path):
+    for name in ("20-survey-total", "99-train-share-000000", "100-train-share-000000", "100-train-share-000002"):
+        checkpoints.write(tmp_path / f"{name}.npz", [1.0])
+    (tmp_path / "100-train-share-000002.npz").write_bytes(b"cut")
+    with pytest.warns(UserWarning, match="100-train-share-000002.npz is damaged .* that pass is run again from there"):
+        checkpoints.Work(tmp_path)._remove_damaged()
+    found = sorted(one.stem for one in tmp_path.iterdir())
+    assert found == ["100-train-share-000000", "20-survey-total", "99-train-share-000000"]
+
+
 def test_progress_tells_rows_their_rate_and_the_time_left(source, tmp_path):
     def last(name):
         fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")
@@ -325,3 +338,23 @@ def test_a_terminal_shows_one_line(source):
         fit_scan(source, "aggregated", progress=display)
     # A pass that ends between two looks of the terminal is not shown.
     assert re.search(r"fitting aggregated, pass \d, [a-z-]+: \d+ of \d+ .*/s, .* left", shown.getvalue())
+
+
+def test_threads_may_read_at_once(tmp_path):
+    """Before Python 3.11.8, parsers of two threads that meet in a collection of garbage end in SystemError."""
+    path, threshold = tmp_path / "kept.npz", gc.get_threshold()
+    with path.open("wb") as file:
+        checkpoints.save(file, [np.arange(3.0), {"n": 1}])
+
+    def meet(phase, info):
+        time.sleep(0)
+
+    gc.callbacks.append(meet)
+    gc.set_threshold(5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda _: checkpoints.read(path)[0].sum(), range(300)))
+    finally:
+        gc.callbacks.remove(meet)
+        gc.set_threshold(*threshold)
+    assert found == [3.0] * 300

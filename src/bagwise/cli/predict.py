@@ -53,11 +53,6 @@ def placed(needed: bool) -> Iterator[None]:
         raise
 
 
-# Columns of an explanation, named for one instance.
-ONE = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
-ONE |= {"contributions": "contribution", "effects": "effect"}
-
-
 def predict(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
@@ -131,8 +126,8 @@ def predict(
             o.refuse_options(context, *in_memory)
             with o.executor(engine, scheduler, n_jobs) as executor:
                 asked = how | {"target": None, "targets": _known(header).get("targets")}
-                shown = {"level": level, "shown": as_json}
-                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **shown)
+                more = {"level": level, "shown": as_json}
+                columns = predict_scan(fitted, table, asked, where, out, executor, messages, **more)
         else:
             o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
@@ -232,18 +227,19 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
         raise ValueError(
             "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
         )
-    models, heads = _parts(model)
-    lists = {head: one.predict(bags).tolist() for head, one in zip(heads["prediction"], models, strict=True)}
-    for k, one in enumerate(models):
+    models = by_target(model)
+    lists = {f"{prefix}prediction": one.predict(bags).tolist() for prefix, one in models.items()}
+    heads = [f"{prefix}{kind}" for prefix in models for kind in ("prediction", "lower", "upper")]
+    for prefix, one in models.items():
         if no_intervals(one, level) is None:
             lower, upper = one.predict_interval(bags, level=level).T
-            lists |= {heads["lower"][k]: lower.tolist(), heads["upper"][k]: upper.tolist()}
+            lists |= {f"{prefix}lower": lower.tolist(), f"{prefix}upper": upper.tolist()}
         elif level is not None:
             raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
     if len(quantiles):
         found = model.predict_distribution(bags).quantile(list(quantiles))
         lists |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, found.T, strict=True)}
-    bag = own_name(bags.id_name, "bag", [*lists, *(name for names in heads.values() for name in names)])
+    bag = own_name(bags.id_name, "bag", [*lists, *heads])
     known: dict[str, list] = {}
     names = [] if y is None else o.as_names(bags.target_name) or ["target"]
     for name, column in zip(names, [] if y is None else np.reshape(y, (len(bags), -1)).T, strict=True):
@@ -253,26 +249,23 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
     return {bag: list(map(_plain, bags.ids))} | lists | known
 
 
-def _parts(model) -> tuple[list, dict[str, list[str]]]:
-    """The model of every target, and what its columns are called."""
-    kinds = ("prediction", "lower", "upper")
+def by_target(model) -> dict:
+    """The model of every target, by how the names of its columns begin."""
     if not hasattr(model, "target_names_"):
-        return [model], {kind: [kind] for kind in kinds}
-    return model.estimators_, {kind: [f"{name}_{kind}" for name in model.target_names_] for kind in kinds}
+        return {"": model}
+    return dict(zip((f"{name}_" for name in model.target_names_), model.estimators_, strict=True))
 
 
 def explained(model, bags) -> dict[str, np.ndarray]:
     """A row per instance, with what each has to do with the prediction; of several targets, with each in turn."""
-    import bagwise as bw
+    from bagwise.explanations.explanation import SINGULAR, explain
 
-    if bags.id_name in ONE.values():  # a column of this table is called so
+    if bags.id_name in SINGULAR.values():  # a column of this table is called so
         bags = bags._with(id_name=None)
-    if not hasattr(model, "target_names_"):
-        return {ONE.get(name, name): column for name, column in bw.explain(model, bags).as_dict().items()}
     rows: dict[str, np.ndarray] = {}
-    for target, one in zip(model.target_names_, model.estimators_, strict=True):
-        found = bw.explain(one, bags).as_dict()
-        rows |= {f"{target}_{ONE[name]}" if name in ONE else name: column for name, column in found.items()}
+    for prefix, one in by_target(model).items():
+        found = explain(one, bags).as_dict()
+        rows |= {prefix + SINGULAR[name] if name in SINGULAR else name: column for name, column in found.items()}
     return rows
 
 
@@ -288,18 +281,18 @@ def no_intervals(model, level: float | None) -> str | None:
 def scores(columns: dict, y: np.ndarray, model) -> dict:
     """The predictions against known targets; ``coverage`` is the share of targets inside their intervals."""
     from bagwise.evaluation.metrics import mae, rmse
+    from bagwise.intervals import coverage
 
-    _, heads = _parts(model)
-    found = []
-    for k, column in enumerate(np.reshape(y, (len(y), -1)).T):
+    found = {}
+    for prefix, column in zip(by_target(model), np.reshape(y, (len(y), -1)).T, strict=True):
         known = ~np.isnan(column)
-        predicted, target = np.asarray(columns[heads["prediction"][k]])[known], column[known]
+        target, predicted = column[known], np.asarray(columns[f"{prefix}prediction"])[known]
         one = {"rmse": rmse(target, predicted), "mae": mae(target, predicted)}
-        if heads["lower"][k] in columns:
-            ends = [np.asarray(columns[heads[end][k]])[known] for end in ("lower", "upper")]
-            one["coverage"] = float(((ends[0] <= target) & (target <= ends[1])).mean())
-        found.append(one)
-    return dict(zip(model.target_names_, found, strict=True)) if hasattr(model, "target_names_") else found[0]
+        if f"{prefix}lower" in columns:
+            bounds = np.column_stack([columns[f"{prefix}lower"], columns[f"{prefix}upper"]])
+            one["coverage"] = coverage(target, bounds[known])
+        found[prefix.removesuffix("_")] = one
+    return found.get("", found)
 
 
 def _plain(value):

@@ -73,17 +73,13 @@ def _last_step(model, bags):
             if stage in (None, "passthrough"):
                 continue
             bags = stage.transform(bags)
-            if _predicts(stage):
+            # a prediction of the target, not a scaled feature
+            if by_rows(stage) and not hasattr(getattr(stage, "estimator_", None), "transform"):
                 column = bags.instances.astype(np.float64)
         model = unwrapped(model.steps[-1][1])
     if column is not None:  # of several learners, by their weights in the blend
         column = column @ getattr(model, "learner_weights_", np.full(column.shape[1], 1 / column.shape[1]))
     return model, bags, column
-
-
-def _predicts(stage) -> bool:
-    """Whether what comes out of an instance stage is a prediction of the target, not a scaled feature."""
-    return by_rows(stage) and not hasattr(getattr(stage, "estimator_", None), "transform")
 
 
 def _ask(step, name: str, bags: Bags):
@@ -116,6 +112,9 @@ def _members(model) -> list[tuple]:
     return list(zip(model.estimators_, weights[kept] / weights[kept].sum(), strict=True))
 
 
+# What the numbers of one instance are called.
+SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
+SINGULAR |= {"contributions": "contribution", "effects": "effect"}
 # What a kind is called, and the attribute that holds its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
 COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")
@@ -269,25 +268,19 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned
     known = instance_values(model, bags)
-    kind = _chosen(kind, known, model)
+    offered = [name for name in KINDS if name == "leave-one-out" or known[name] is not None]
+    kind = offered[0] if kind == "auto" else kind
+    if kind not in offered:
+        raise ValueError(
+            f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
+            "pass one of these as kind, or 'auto'"
+        )
     if known["contributions"] is not None:
         known["contributions"] = _balanced(known["contributions"], predictions, bags)
     if kind == "leave-one-out":
         known["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
     share = None if known["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
     return Explanation(kind, bags, predictions, **known, additive_share=share)
-
-
-def _chosen(kind: str, known: dict, model) -> str:
-    offered = [name for name in KINDS if name == "leave-one-out" or known[name] is not None]
-    if kind == "auto":
-        return offered[0]
-    if kind not in offered:
-        raise ValueError(
-            f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
-            "pass one of these as kind, or 'auto'"
-        )
-    return kind
 
 
 def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
@@ -308,7 +301,13 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
     A bag of L instances is predicted L times with L - 1 of them. Stages that look at every instance by itself are
     passed once for all. Blocks depend on the bags alone, so the numbers are the same whatever ``n_jobs``.
     """
-    _refuse_large(bags, max_instances)
+    large = bags.sizes > max_instances
+    if large.any():
+        raise ValueError(
+            f"{name_bags(bags.ids, large)} more than {max_instances:,} instances (the largest {bags.sizes.max():,}); "
+            "leaving out each in turn predicts a bag as often as it has instances: explain other bags, or pass "
+            f"max_instances={bags.sizes.max()} and wait"
+        )
     model, bags = _past_rows(model, bags)
     left_out = np.flatnonzero(bags.shares() < 1)
     blocks = _blocks(bags.expand(bags.sizes)[left_out] - 1, max(1, BLOCK_VALUES // bags.n_features))
@@ -334,11 +333,11 @@ def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
     gone = whole.offsets[:-1] + left_out - bags.offsets[which]
     keep = np.ones(whole.n_instances, dtype=bool)
     keep[gone] = False
-    return _only(whole, keep)
+    return marked_part(whole, keep)
 
 
-def _only(bags: Bags, keep: np.ndarray) -> Bags:
-    """The bags with the marked instances alone, and everything they carry."""
+def marked_part(bags: Bags, keep: np.ndarray) -> Bags:
+    """The bags with the marked instances alone, some in every bag, and all that predictions depend on."""
     return Bags(
         bags.instances[keep],
         np.concatenate([[0], np.cumsum(keep)])[bags.offsets],
@@ -373,16 +372,6 @@ def _blocks(rows: np.ndarray, most_rows: int) -> Iterator[slice]:
         stop = min(max(stop, start + 1), start + BLOCK_BAGS)
         yield slice(start, stop)
         start = stop
-
-
-def _refuse_large(bags: Bags, max_instances: int) -> None:
-    large = bags.sizes > max_instances
-    if large.any():
-        raise ValueError(
-            f"{name_bags(bags.ids, large)} more than {max_instances:,} instances (the largest {bags.sizes.max():,}); "
-            "leaving out each in turn predicts a bag as often as it has instances: explain other bags, or pass "
-            f"max_instances={bags.sizes.max()} and wait"
-        )
 
 
 def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:

@@ -97,9 +97,8 @@ class Importance:
 
     def summary(self) -> str:
         """The most important names, a line each: how much the error rises, and whether mean and spread matter."""
-        how = (
-            "bags by models that never saw them" if self.held_out else "the bags given, which must be new to the model"
-        )
+        how = "bags by models that never saw them"
+        how = how if self.held_out else "the bags given, which must be new to the model"
         first = f"{self.metric.upper()} {self.baseline:.4g} on {how}; it rises, when exchanged between bags, by"
         lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
         more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
@@ -215,8 +214,9 @@ def importance(
     baseline = score(predict(bags))  # by a model that warns of what is odd
     seconds = perf_counter() - started
     exchange = Exchange(compared(bags), repeats, random_state)
-    tasks = [(columns, part, r) for columns in named.values() for part in parts for r in range(repeats)]
-    tasks = [task for task in tasks if _has(task[0], task[1])]
+    # covariates have neither mean nor spread
+    pairs = [(j, part) for j, some in enumerate(named.values()) for part in parts if part == "whole" or some.features]
+    tasks = [(list(named.values())[j], part, r) for j, part in pairs for r in range(repeats)]
     with _bar(progress, len(tasks), seconds) as step:
         jobs = (delayed(_exchanged)(predict, exchange, *task) for task in tasks)
         found = []
@@ -224,11 +224,8 @@ def importance(
             found.append(score(prediction) - baseline)
             step()
     rises = {part: np.full((len(named), len(baseline)), np.nan) for part in parts}
-    at = iter(found)
-    for j, columns in enumerate(named.values()):
-        for part in parts:
-            if _has(columns, part):
-                rises[part][j] = np.mean([next(at) for _ in range(repeats)], axis=0)
+    for k, (j, part) in enumerate(pairs):
+        rises[part][j] = np.mean(found[k * repeats : (k + 1) * repeats], axis=0)
     order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable")
     names = tuple(np.array(list(named), dtype=object)[order])
     return Importance(names, {p: v[order] for p, v in rises.items()}, float(baseline.mean()), metric, held_out)
@@ -267,10 +264,6 @@ def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, Columns]
                 raise ValueError(f"the group {name!r} has the name of a column that is not in it; call it otherwise")
             found[name] = [j]
     return {name: Columns([j for j in some if j < d], [j - d for j in some if j >= d]) for name, some in found.items()}
-
-
-def _has(columns: Columns, part: str) -> bool:
-    return part == "whole" or bool(columns.features)
 
 
 class Exchange:
@@ -353,13 +346,11 @@ class FoldPredictor:
     def __call__(self, bags: Bags) -> np.ndarray:
         if hasattr(self.source, "held_out"):  # every model its own fold only
             return np.asarray(self.source.held_out(bags, self.fold), dtype=np.float64)
-        step = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1))
-        return np.concatenate(
-            [
-                self.source.predict_folds(bags[some])[self.fold[some], np.arange(len(bags))[some] - some.start]
-                for some in (slice(start, min(start + step, len(bags))) for start in range(0, len(bags), step))
-            ]
-        )
+        step, found = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1)), []
+        for start in range(0, len(bags), step):
+            fold = self.fold[start : start + step]
+            found.append(self.source.predict_folds(bags[start : start + step])[fold, np.arange(len(fold))])
+        return np.concatenate(found)
 
 
 def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from dataclasses import dataclass
 
@@ -13,7 +12,8 @@ from bagwise.bags.checks import compared
 from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
-from bagwise.explanations.explanation import instance_values, unwrapped
+from bagwise.explanations.explanation import instance_values, marked_part, unwrapped
+from bagwise.intervals.calibration import gives_std
 from bagwise.io.conditions import read_where
 from bagwise.regressors.pipeline import last_step
 
@@ -141,7 +141,15 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     """
     inner = unwrapped(model)
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    kept = _satisfying(bags, where)
+    if isinstance(where, str | list | tuple):
+        kept = read_where(where).holds(_columns(bags))
+    else:
+        kept = np.asarray(where)
+        if kept.dtype != bool or kept.shape != (bags.n_instances,):
+            raise ValueError(
+                f"where must be a condition such as 'age > 45', or one truth value for each of {bags.n_instances:,} "
+                f"instances, not an array of {kept.dtype} and shape {kept.shape}"
+            )
     if bags.weights is not None:
         kept = kept & (bags.weights > 0)
     counts = segment_sum(kept.astype(np.int64), bags.offsets)
@@ -162,25 +170,13 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     share = segment_sum(np.where(kept, bags.shares(), 0.0), bags.offsets)[there]
     by_sum = segment_sum(np.where(kept, parts, 0.0), bags.offsets)[there] / share
     size = segment_sum(np.where(kept, np.abs(parts), 0.0), bags.offsets)[there] / share
-    subset = _part(compared(bags), kept, counts)
-    prediction, std = _predicted(inner, subset)
+    subset = compared(marked_part(bags[there], kept[bags.expand(there)]))
+    prediction, std = inner.predict(subset, return_std=True) if gives_std(inner) else (inner.predict(subset), None)
     if (np.abs(by_sum - prediction) > ROUNDING * np.maximum(size, np.abs(prediction))).any():
         raise ValueError(_refusal(inner))
     noise = getattr(last_step(inner), "noise_std_", None)
     of_mean = None if std is None or noise is None else np.sqrt(np.maximum(std**2 - noise**2, 0.0))
     return SubsetPredictions(bags.ids[there], prediction, std, of_mean, share, counts[there], bags.ids[~there])
-
-
-def _satisfying(bags: Bags, where) -> np.ndarray:
-    if isinstance(where, str | list | tuple):
-        return read_where(where).holds(_columns(bags))
-    mask = np.asarray(where)
-    if mask.dtype != bool or mask.shape != (bags.n_instances,):
-        raise ValueError(
-            f"where must be a condition such as 'age > 45', or one truth value for each of {bags.n_instances:,} "
-            f"instances, not an array of {mask.dtype} and shape {mask.shape}"
-        )
-    return mask
 
 
 def _columns(bags: Bags) -> dict[str, np.ndarray]:
@@ -191,27 +187,6 @@ def _columns(bags: Bags) -> dict[str, np.ndarray]:
         own = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
         columns |= {name: bags.expand(bags.covariates[:, j]) for j, name in enumerate(own)}
     return columns | dict(bags.kept or {})
-
-
-def _part(bags: Bags, kept: np.ndarray, counts: np.ndarray) -> Bags:
-    """The marked instances of the bags that have some."""
-    some = bags[counts > 0]
-    rows = kept[bags.rows(np.flatnonzero(counts))]
-    instances = some.instances[rows]
-    return some._with(
-        instances=instances,
-        offsets=np.concatenate([[0], np.cumsum(counts[counts > 0])]),
-        has_missing=some.has_missing and bool(np.isnan(instances).any()),
-        weights=None if some.weights is None else some.weights[rows],
-        kept=None,
-    )
-
-
-def _predicted(model, bags: Bags) -> tuple[np.ndarray, np.ndarray | None]:
-    if "return_std" in inspect.signature(last_step(model).predict).parameters:
-        mean, std = model.predict(bags, return_std=True)
-        return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
-    return np.asarray(model.predict(bags), dtype=np.float64), None
 
 
 def _refusal(model) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +26,14 @@ from bagwise.intervals.order_statistics import (
     units_needed,
 )
 from bagwise.intervals.scales import (
+    MOST_SCALES,
+    BagQuantiles,
     BagScale,
     Constant,
     Fitted,
+    fold_quantiles,
+    held_out_within,
     model_std,
-    quantiles_within_training,
-    quantiles_without_folds,
-    within_training,
-    without_folds,
 )
 from bagwise.regressors.pipeline import FittedDisplay, first_step
 
@@ -206,14 +205,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             self.left_out_: Any = None
             return self
         found = self._calibrate(method, bags, y, weights, fold)
-        self._adopt(found, y)
+        self._adopt(found, bags, y, method, weights)
         self.calibration_ = counted[found.positions]
-        if self.scores == "quantile":
-            self.quantiles_ = self._fit_quantiles(method, bags, y, weights, found)
-            self._score_quantiles(bags[found.positions], found.held_out)
-        else:
-            self.scale_ = self._fit_scale(method, bags, y, weights, found)
-            self._score(bags[found.positions])
         return self
 
     def keep(self, found: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
@@ -222,29 +215,60 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         With "cv+" all is as in `fit`. With "split" the scale is fitted on every other of these bags, which then have no
         score: in `fit` it is from further models of the training part.
         """
+        scale = None
         if self.kind == "split" and not (self._scale_is("none") or self._scale_is("std")):
             first = units_of(bags) % 2 == 0
             half, rest = np.flatnonzero(first), np.flatnonzero(~first)
             scale = BagScale() if self._scale_is("bag") else clone(self.scale)
-            self.scale_ = Fitted((scale.fit(bags[half], y[half] - found.held_out[half]),))
+            scale = Fitted((scale.fit(bags[half], y[half] - found.held_out[half]),))
             found = replace(found, positions=rest, fold=found.fold[rest], held_out=found.held_out[rest])
-            self._adopt(found, y)
-            self.calibration_ = rest
-            self._score(bags[rest])
-            return self
-        self._adopt(found, y)
+        self._adopt(found, bags, y, scale=scale)
         self.calibration_ = found.positions
-        if self.scores == "quantile":
-            self.quantiles_ = self._fit_quantiles(None, bags, y, None, found)
-            self._score_quantiles(bags, found.held_out)
-        else:
-            self.scale_ = self._fit_scale(None, bags, y, None, found)
-            self._score(bags)
         return self
 
-    def _adopt(self, found: Calibration, y: np.ndarray) -> None:
+    def _adopt(self, found: Calibration, bags: Bags, y: np.ndarray, method=None, weights=None, *, scale=None) -> None:
+        """Residuals of held-out predictions, the scale or the quantiles of every fold, and the scores."""
+        scored = bags[found.positions]
         self.method_, self.left_out_ = found.method, found.left_out
         self.fold_, self.residuals_ = found.fold, y[found.positions] - found.held_out
+        self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
+        if self.scores == "quantile":
+            fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, found)
+            self.quantiles_ = fold_quantiles(*fitted)
+            bounds, y = self.quantiles_.held_out(scored, self.fold_, found.held_out), y[found.positions]
+            self.scores_ = np.maximum(bounds[:, 0] - y, y - bounds[:, 1])
+            middle, half = self.quantiles_.middle_and_half(bounds)
+            self.signed_scores_ = (y - middle) / half
+            return
+        if self._scale_is("none"):
+            scale = Constant()
+        elif self._scale_is("std"):
+            scale = model_std(found.left_out, scored)
+        elif scale is None:
+            own = BagScale() if self._scale_is("bag") else self.scale
+            scale = Fitted(tuple(self._fit_apart(own, method, bags, y, weights, found)[0]))
+        self.scale_ = scale
+        given = scale.predict_folds(scored)
+        self.scores_ = np.abs(self.residuals_) / given[self.fold_ % len(given), np.arange(len(scored))]
+
+    def _fit_apart(self, model, method, bags, y, weights, found: Calibration) -> tuple[list, Bags, np.ndarray]:
+        """A scale or quantiles for every fold, fitted on the held-out residuals of the bags outside it.
+
+        For a split one, fitted on residuals held out within the training part: the others are never looked at. Also
+        the bags that all were fitted on, and their held-out predictions.
+        """
+        if self.kind == "split":
+            train = np.setdiff1d(np.arange(len(bags)), found.positions)
+            bags, y, weights = some_of(train, bags, y, weights)
+            how = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+            held_out = held_out_within(method, bags, y, weights, **how)
+            residuals, outside = y - held_out, [np.arange(len(y))]
+        else:
+            held_out, residuals, part = found.held_out, self.residuals_, found.fold % MOST_SCALES
+            outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
+        predicted = [held_out] if isinstance(model, BagQuantiles) else []
+        parts = [(bags[rows], residuals[rows], *[one[rows] for one in predicted]) for rows in outside]
+        return [clone(model).fit(*part) for part in parts], bags, held_out
 
     def predict(self, bags) -> np.ndarray:
         """The prediction of ``method_`` for every bag."""
@@ -259,7 +283,10 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if refusal is not None:
             raise ValueError(refusal)
         scores = SortedScores(self.scores_, self.fold_, self.shares_)
-        bounds = np.concatenate([self._bounds(part, scores, level) for part in self._parts(bags)])
+        # Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags.
+        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
+        parts = (bags[start : start + step] for start in range(0, len(bags), step))
+        bounds = np.concatenate([self._bounds(part, scores, level) for part in parts])
         return around(self.method_.predict(bags), bounds)
 
     def predict_distribution(self, bags) -> PredictiveDistribution:
@@ -314,11 +341,6 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             return plus_interval(lower, upper, Constant().predict_folds(bags), scores, level)
         return plus_interval(centre, centre, self.scale_.predict_folds(bags), scores, level)
 
-    def _parts(self, bags) -> Iterator:
-        """Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags."""
-        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
-        return (bags[start : start + step] for start in range(0, len(bags), step))
-
     def refusal(self, level: float) -> str | None:
         """Why there are no intervals of this level; None if there are."""
         if self.left_out_ is None:
@@ -335,41 +357,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         kept = self.kind == "cv+" and not self._scale_is("std")
         return by_folds(method, bags, y, weights, fold, kept=kept, n_jobs=self.n_jobs)
 
-    def _fit_quantiles(self, method, bags, y, weights, found: Calibration):
-        if self.kind != "split":
-            return quantiles_without_folds(self.level, bags, self.residuals_, found.held_out, found.fold)
-        train = np.setdiff1d(np.arange(len(bags)), found.positions)
-        training = some_of(train, bags, y, weights)
-        return quantiles_within_training(
-            self.level, method, *training, random_state=self.random_state, n_jobs=self.n_jobs
-        )
-
-    def _score_quantiles(self, bags, held_out: np.ndarray) -> None:
-        self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
-        bounds, y = self.quantiles_.held_out(bags, self.fold_, held_out), held_out + self.residuals_
-        self.scores_ = np.maximum(bounds[:, 0] - y, y - bounds[:, 1])
-        middle, half = self.quantiles_.middle_and_half(bounds)
-        self.signed_scores_ = (y - middle) / half
-
-    def _fit_scale(self, method, bags, y, weights, found: Calibration):
-        if self._scale_is("none"):
-            return Constant()
-        if self._scale_is("std"):
-            return model_std(found.left_out, bags[found.positions])
-        scale = BagScale() if self._scale_is("bag") else self.scale
-        if self.kind != "split":
-            return without_folds(scale, bags, self.residuals_, found.fold)
-        train = np.setdiff1d(np.arange(len(bags)), found.positions)
-        training = some_of(train, bags, y, weights)
-        return within_training(scale, method, *training, random_state=self.random_state, n_jobs=self.n_jobs)
-
     def _scale_is(self, name: str) -> bool:
         return isinstance(self.scale, str) and self.scale == name
-
-    def _score(self, bags) -> None:
-        self.unit_, self.shares_ = units_noun(bags), unit_shares(units_of(bags))
-        scale = self.scale_.predict_folds(bags)
-        self.scores_ = np.abs(self.residuals_) / scale[self.fold_ % len(scale), np.arange(len(bags))]
 
 
 def _counted(bags, y, weights) -> tuple:

@@ -394,10 +394,8 @@ class PredictiveDistribution:
 
     def cdf(self, y) -> np.ndarray:
         """The probability of a target below y, a number per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""
-        y = self._one_per_bag(y)
         found = [
-            (self.shares * ((values < t) + 0.5 * (values == t))).sum(axis=1) + 0.5
-            for values, t in zip(self._values(), self._cut(y[:, None]), strict=True)
+            (self.shares * ((values < t) + 0.5 * (values == t))).sum(axis=1) + 0.5 for values, t in self._values(y)
         ]
         return np.concatenate(found) / (self.shares.sum() + 1.0)
 
@@ -407,9 +405,8 @@ class PredictiveDistribution:
         In the unit of the target; for a distribution that is one point it is the absolute error. The mass at no known
         place is left out.
         """
-        y, weights = self._one_per_bag(y), self.shares / self.shares.sum()
-        found = []
-        for values, t in zip(self._values(), self._cut(y[:, None]), strict=True):
+        found, weights = [], self.shares / self.shares.sum()
+        for values, t in self._values(y):
             order = np.argsort(values, axis=1, kind="stable")
             ordered, w = np.take_along_axis(values, order, axis=1), weights[order]
             below = np.cumsum(w, axis=1) - w / 2  # half the mean distance of two draws, by ranks
@@ -420,20 +417,13 @@ class PredictiveDistribution:
         """All values C (bags, calibration bags), in increasing order; as large as it sounds."""
         return np.sort(self.scale[self.fold].T * self.scores + self.centre[self.fold].T, axis=1)
 
-    def _one_per_bag(self, y) -> np.ndarray:
+    def _values(self, y) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The values of some bags at a time, and the number given for each."""
         y = np.asarray(y, dtype=np.float64)
         if y.shape != (len(self),):
             raise ValueError(f"y must have one number for each of {len(self)} bags, not shape {y.shape}")
-        return y
-
-    def _parts(self) -> Iterator[slice]:
         step = max(1, VALUES_AT_ONCE // len(self.scores))
-        return (slice(start, start + step) for start in range(0, len(self), step))
-
-    def _values(self) -> Iterator[np.ndarray]:
-        for at in self._parts():
+        for at in (slice(start, start + step) for start in range(0, len(self), step)):
+            values = self.scale[self.fold, at].T * self.scores + self.centre[self.fold, at].T
             # One row after the other in memory: a bag's sum then has the same order beside any others.
-            yield np.ascontiguousarray(self.scale[self.fold, at].T * self.scores + self.centre[self.fold, at].T)
-
-    def _cut(self, y: np.ndarray) -> Iterator[np.ndarray]:
-        return (y[at] for at in self._parts())
+            yield np.ascontiguousarray(values), y[at, None]

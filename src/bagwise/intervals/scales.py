@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 from scipy.stats import norm
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.linear_model import QuantileRegressor
 
 from bagwise.bags import Bags, check_bags, remember_columns
@@ -104,11 +104,7 @@ class BagScale(BaseEstimator):
         varies = self.variance_ > 0
         if not varies.any():
             return np.zeros(len(bags))
-        rows = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
-        rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
-        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
-        variance = square - mean**2
-        return np.maximum(variance, 0.0).mean(axis=1)
+        return _within(bags, self.mean_, self.variance_)[1][:, varies].mean(axis=1)
 
 
 def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -119,6 +115,16 @@ def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndar
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, instances, 0.0).sum(axis=0, dtype=np.float64) / count
     return mean, (np.where(known, instances - mean, 0.0) ** 2).sum(axis=0) / count
+
+
+def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance inside every bag of every feature, standardised; 0 for a feature that never varies."""
+    varies = variance > 0
+    rows = np.zeros(bags.instances.shape)
+    rows[:, varies] = (bags.instances[:, varies] - mean[varies]) / np.sqrt(variance[varies])
+    rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
+    means, squares = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
+    return means, np.maximum(squares - means**2, 0.0)
 
 
 MOST_SCALES = 10  # fitted; with more folds than that, several share one
@@ -161,20 +167,12 @@ def model_std(models, bags: Bags) -> ModelStd:
     return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
 
 
-def without_folds(scale, bags: Bags, residuals: np.ndarray, fold: np.ndarray) -> Fitted:
-    """A scale per fold, fitted on the held-out residuals of the bags outside it."""
-    part = fold % MOST_SCALES
-    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-    return Fitted(tuple(clone(scale).fit(bags[rows], residuals[rows]) for rows in outside))
-
-
-def within_training(scale, method, bags: Bags, y, weights, *, random_state, n_jobs) -> Fitted:
-    """One scale, fitted on residuals held out within the training part of a split: the others are never looked at."""
+def held_out_within(method, bags: Bags, y, weights, *, random_state, n_jobs) -> np.ndarray:
+    """Predictions of bags by models without their fold, within the training part of a split."""
     from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
     fold = few_folds(bags, INNER_FOLDS, random_state)
-    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
-    return Fitted((clone(scale).fit(bags, y - models.held_out(bags, fold)),))
+    return fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
 
 
 MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
@@ -275,13 +273,8 @@ class BagQuantiles(BaseEstimator):
 
     def _describe(self, bags: Bags, errors: np.ndarray | None = None) -> np.ndarray:
         """1/√size, spread, covariates, and means of features: those chosen by the errors now, or when it was fitted."""
-        sizes, varies = bags.effective_sizes(), self.variance_ > 0
-        rows = np.zeros(bags.instances.shape)
-        rows[:, varies] = (bags.instances[:, varies] - self.mean_[varies]) / np.sqrt(self.variance_[varies])
-        rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
-        mean, square = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0).mean(axis=1))
-        own = [1.0 / np.sqrt(sizes), spread]
+        mean, variance = _within(bags, self.mean_, self.variance_)
+        own = [1.0 / np.sqrt(bags.effective_sizes()), np.sqrt(variance.mean(axis=1))]
         if bags.covariates is not None:
             known = np.asarray(bags.covariates, dtype=np.float64)
             if errors is not None:
@@ -324,23 +317,7 @@ class FoldQuantiles:
         return bounds.mean(axis=-1), np.maximum((bounds[..., 1] - bounds[..., 0]) / 2, self.smallest)
 
 
-def quantiles_without_folds(level: float, bags: Bags, residuals, held_out, fold: np.ndarray) -> FoldQuantiles:
-    """Quantiles per fold, fitted on the held-out residuals of the bags outside it."""
-    part = fold % MOST_SCALES
-    outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-    fitted = [BagQuantiles(level=level).fit(bags[rows], residuals[rows], held_out[rows]) for rows in outside]
-    return _with_smallest(fitted, bags, held_out)
-
-
-def quantiles_within_training(level: float, method, bags: Bags, y, weights, *, random_state, n_jobs) -> FoldQuantiles:
-    """One pair, fitted on residuals held out within the training part of a split: the others are never looked at."""
-    from bagwise.regressors.bayesian.evidence_ridge import few_folds
-
-    fold = few_folds(bags, INNER_FOLDS, random_state)
-    held_out = fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
-    return _with_smallest([BagQuantiles(level=level).fit(bags, y - held_out, held_out)], bags, held_out)
-
-
-def _with_smallest(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
+def fold_quantiles(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
+    """The quantiles of every fold, and the least width between them, from the training bags."""
     width = float(np.median([np.ptp(one.predict(bags, held_out), axis=1) for one in fitted]))
     return FoldQuantiles(tuple(fitted), SMALLEST_WIDTH * width if width > 0 else 1.0)

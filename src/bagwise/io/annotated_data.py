@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 from bagwise.bags import Bags
 from bagwise.bags.frames import as_list
 from bagwise.bags.validation import ParameterError
-from bagwise.io.columns import refuse_choice, refuse_unknown
+from bagwise.io.columns import is_auto, refuse_choice, refuse_unknown
 from bagwise.io.load import load, with_instances
 
 BLOCK = 1 << 22  # numbers read at a time
@@ -78,7 +78,7 @@ def from_anndata(
     (['b', 'a'], [60.0, 35.0], ('pca_1', 'pca_2'), [[0.0, 1.0], [4.0, 5.0]])
     """
     refuse_choice("missing", missing, ("refuse", "impute", "keep"))
-    if isinstance(bag_features, str) and bag_features == "auto":
+    if is_auto(bag_features):
         raise ParameterError("bag_features", "bag_features must name columns of obs here, not 'auto'")
     with _opened(adata) as cells:
         obs = cells.obs.assign(**{_POSITION: np.arange(cells.n_obs)})

@@ -152,6 +152,11 @@ def refuse_false_sizes(path: Path) -> None:
                 raise ValueError(f"part {entry.filename!r} holds {held:,} bytes where its header speaks of {named:,}")
 
 
+def _open_npz(path: Path):
+    refuse_false_sizes(path)
+    return np.load(path, allow_pickle=False)
+
+
 def save_npz(path, bags: Bags, y=None) -> None:
     """Save bags, and targets if given, as a NumPy archive that `load` reads back exactly, without pickle.
 
@@ -240,9 +245,7 @@ def _to_table(arrays: dict) -> dict:
 
 def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple:
     """See `bagwise.io.load.load_labels`."""
-    with reading(path):
-        refuse_false_sizes(path)
-    with reading(path), np.load(path, allow_pickle=False) as archive:
+    with reading(path), _open_npz(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
         return gather(ArrayColumns(_as_columns(path, arrays), fill_values), roles, missing)
@@ -262,9 +265,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
 
 def holds_bags(path: Path) -> bool:
     """Whether an archive holds bags, whose columns have their roles already, rather than a long table."""
-    with reading(path):
-        refuse_false_sizes(path)
-    with reading(path), np.load(path, allow_pickle=False) as archive:
+    with reading(path), _open_npz(path) as archive:
         return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
 
 
@@ -585,29 +586,23 @@ def _opened(path: Path, array):
             values = np.load(path, mmap_mode="r", allow_pickle=False)
         yield values
         return
+    names: list[str] = []
     with reading(path):
         if ending == ".npz":
-            refuse_false_sizes(path)
-        file = np.load(path, allow_pickle=False) if ending == ".npz" else _hdf5(path)
+            file = _open_npz(path)
+            names = file.files
+        else:
+            try:
+                import h5py
+            except ImportError as error:
+                raise ImportError(f"reading {path.name} needs h5py: pip install 'bagwise[hdf5]'") from error
+            file = h5py.File(os.fspath(path), "r")
+            file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
     with file:
-        name = _chosen(path, file.files if ending == ".npz" else _arrays_of(file), array)
+        name = _chosen(path, names, array)
         with reading(path):
             values = file[name]
         yield values
-
-
-def _hdf5(path: Path):
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"reading {path.name} needs h5py: pip install 'bagwise[hdf5]'") from error
-    return h5py.File(os.fspath(path), "r")
-
-
-def _arrays_of(file) -> list[str]:
-    names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
-    return names
 
 
 def _chosen(path: Path, names: list[str], array) -> str:

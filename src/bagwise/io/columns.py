@@ -35,16 +35,8 @@ SAMPLE = 1000  # values that show the usual ones
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 _USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
-_TAKEN: tuple[str, ...] = (
-    "row",
-    "instance",
-    "instance_predictions",
-    "instance_std",
-    "contributions",
-    "weights",
-    "effects",
-)
-_TAKEN += ("prediction", "contribution", "weight", "effect")
+_TAKEN = {"row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects"}
+_TAKEN |= {"prediction", "contribution", "weight", "effect"}
 
 
 @dataclass(frozen=True)
@@ -90,10 +82,9 @@ class Roles:
 
     def asked(self) -> list:
         """Every column that is named somewhere."""
-        features = [] if self.features is None else as_list(self.features)
         encoded = [*self.category_list, *as_list(self.dates)]
-        others = [*encoded, *as_list(self.keep), *as_list(self.ignore)]
-        return list(dict.fromkeys([*self.taken, *self.covariate_list, *features, *others]))
+        others = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
+        return list(dict.fromkeys([*self.taken, *others]))
 
     @property
     def encoded(self) -> bool:
@@ -103,36 +94,37 @@ class Roles:
     @property
     def derived(self) -> bool:
         """Whether the names of some features may stand for a level or a date: the table has other names for them."""
-        given = [*([] if self.features is None else as_list(self.features)), *self.covariate_list]
         marks = tuple(f"_{part}" for part in DATE_PARTS)
-        return any(isinstance(name, str) and ("=" in name or name.endswith(marks)) for name in given)
+        texts = [name for name in [*self.feature_list, *self.covariate_list] if isinstance(name, str)]
+        return any("=" in name or name.endswith(marks) for name in texts)
+
+    @property
+    def feature_list(self) -> list:
+        """The columns that are named as features; none where every numeric one is."""
+        return [] if self.features is None else as_list(self.features)
 
     @property
     def covariate_list(self) -> list:
         """The columns that are named as bag features; none of "auto", which finds them."""
-        automatic = self.bag_features is None or (isinstance(self.bag_features, str) and self.bag_features == "auto")
-        return [] if automatic else as_list(self.bag_features)
+        return [] if self.bag_features is None or is_auto(self.bag_features) else as_list(self.bag_features)
 
     @property
     def category_list(self) -> list:
         """The columns that are named as categories; none of "auto", which finds them."""
-        return [] if isinstance(self.categories, str) and self.categories == "auto" else as_list(self.categories)
+        return [] if is_auto(self.categories) else as_list(self.categories)
 
     def ids(self) -> list:
         """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
-        none: dict = {
-            "bag": None,
-            "groups": None,
-            "labels": {},
-            "keep": (),
-            "ignore": (),
-            "categories": (),
-            "dates": (),
-        }
-        numbers = replace(self, **none).asked()
+        none = dict.fromkeys(("keep", "ignore", "categories", "dates"), ())
+        numbers = replace(self, bag=None, groups=None, labels={}, **none).asked()
         levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
         labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
+
+
+def is_auto(given) -> bool:
+    """Whether columns are not named but to be found."""
+    return isinstance(given, str) and given == "auto"
 
 
 def choose_features(table, roles: Roles) -> list:
@@ -144,10 +136,8 @@ def choose_features(table, roles: Roles) -> list:
             Parameter("bag"),
             f" is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
         )
-    for parameter, name in roles.single:
-        refuse_unknown(table.names, [name], taken=features or (), parameter=parameter, made=table.siblings)
-    keep = as_list(roles.keep)
-    for parameter, names in (("ignore", ignore), ("keep", keep), ("features", features or [])):
+    keep, named = as_list(roles.keep), [(parameter, [name]) for parameter, name in roles.single]
+    for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", features or [])):
         refuse_unknown(table.names, names, taken=features or (), parameter=parameter, made=table.siblings)
     if roles.bag in roles.target_list:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
@@ -318,7 +308,7 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
     """
     if roles.bag_features is None:
         return names, {}
-    if isinstance(roles.bag_features, str) and roles.bag_features == "auto":
+    if is_auto(roles.bag_features):
         chosen = _constant(table, names, codes, first)
     else:
         chosen = as_list(roles.bag_features)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 
@@ -23,16 +22,11 @@ try:
     from rasterio.crs import CRS
 
     from bagwise.io.raster import (
-        Pixels,
         bags_of_pixels,
-        centres,
-        complete,
-        no_shape,
+        read_zone,
         read_zones,
         refuse_options,
         settle_empty,
-        shares_of,
-        strips,
     )
 except ImportError as missing:
     raise ImportError("from_cube needs rasterio, geopandas and xarray: pip install 'bagwise[cube]'") from missing
@@ -147,7 +141,7 @@ def from_cube(
         read = [
             pixels
             for polygon, wanted in zip(zones.polygons, chosen, strict=True)
-            for pixels in read_times(polygon, grid, wanted, **options)
+            for pixels in read_zone(polygon, grid, np.flatnonzero(wanted).tolist(), coordinates=True, **options)
         ]
     zone, label = np.nonzero(chosen)
     ids = np.asarray(ids)[chosen.ravel()]
@@ -161,44 +155,14 @@ def from_cube(
     return bags, None if known is None else known[kept]
 
 
-@dataclass(frozen=True)
-class TimedPixels(Pixels):
-    """`Pixels` with x, y and the step in time of each."""
-
-    places: np.ndarray = field(default_factory=lambda: np.empty((0, 3)))
-
-
-def read_times(polygon, grid: Grid, wanted, *, all_touched: bool, weighted: bool, missing: str) -> list[TimedPixels]:
-    """The instances under a polygon at the wanted labels of time; its coverage is computed once for all."""
-    labels = np.flatnonzero(wanted).tolist()
-    width, reason = len(grid.names), no_shape(polygon)
-    start = np.empty((0, width), dtype=grid.dtype), np.empty(0), np.empty((0, 3))
-    parts: dict[int, list] = {k: [start] for k in labels}
-    n_inside = 0
-    for window in () if reason or not len(labels) else strips(polygon, grid):
-        shares = shares_of(polygon, window, grid.transform, all_touched, weighted)
-        inside = shares > 0
-        reason = "holding no pixel centre"
-        if not inside.any():
-            continue
-        n_inside += int(np.count_nonzero(inside))
-        values, middles = grid.read(window, inside), centres(window, inside, grid.transform)
-        for k in labels:
-            for step in np.flatnonzero(grid.label_of_step == k):
-                valid = complete(values[step], missing)
-                own = np.column_stack([middles[valid], np.full(np.count_nonzero(valid), step)])
-                parts[k].append((values[step][valid], shares[inside][valid], own))
-    reason = "without a value" if n_inside else reason or "outside the cube"
-    joined = ([np.concatenate(one) for one in zip(*parts[k], strict=True)] for k in labels)
-    return [TimedPixels(values, shares, n_inside, reason, places) for values, shares, places in joined]
-
-
 class Grid:
     """Chosen variables of a dataset on one regular grid.
 
     ``shape``, ``transform``, ``crs`` and ``depth`` are what coverage asks for; ``labels`` are the times, and
     ``label_of_step`` which of them a step has.
     """
+
+    what, without = "cube", "without a value"
 
     def __init__(self, data, variables=None, *, time=None, x=None, y=None, crs=None):
         self.x, self.y = _dimension(data, x, _ACROSS, "x"), _dimension(data, y, _DOWN, "y")
@@ -212,8 +176,8 @@ class Grid:
         self.dtype = np.dtype(np.float32 if single else np.float64)
         self.crs = _coordinates(data, self.arrays, self.x, crs)
 
-    def read(self, window, inside: np.ndarray) -> np.ndarray:
-        """Values (steps, pixels inside, features), row by row; NaN where there is none."""
+    def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values (steps, pixels inside, features), row by row, NaN where there is none; and which pixels may count."""
         down, across = window.toslices()
         steps = len(self.label_of_step)
         read = np.empty((steps, np.count_nonzero(inside), len(self.names)), dtype=self.dtype)
@@ -225,7 +189,7 @@ class Grid:
             values = values.reshape(steps if timed else 1, *inside.shape, -1)[:, inside]
             read[:, :, at : at + values.shape[2]] = values
             at += values.shape[2]
-        return read
+        return read, np.ones(read.shape[1], dtype=bool)
 
     def _further(self, array) -> list:
         return [name for name in array.dims if name not in (self.time, self.y, self.x)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from bagwise.bags.frames import NULLS, ArrayColumns, ExtendedColumns, as_list, to_numbers
 from bagwise.bags.validation import Message, ParameterError, absent, label, name_bags
-from bagwise.io.columns import DATE_PARTS, Roles, any_row, find_bags, is_date_kind, refuse_unknown
+from bagwise.io.columns import DATE_PARTS, Roles, any_row, find_bags, is_auto, is_date_kind, refuse_unknown
 
 OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
 MOST_LEVELS = 50  # of a column that is named; the most frequent stay
@@ -45,7 +45,7 @@ def encode(table, roles: Roles) -> tuple:
     wanted: dict[str, tuple[str, ...] | None]
     if isinstance(categories, dict):
         wanted = {name: tuple(map(str, levels)) for name, levels in categories.items()}
-    elif isinstance(categories, str) and categories == "auto":
+    elif is_auto(categories):
         wanted = dict.fromkeys(_few_valued(table, roles))
     else:
         wanted = dict.fromkeys(as_list(categories))
@@ -89,11 +89,9 @@ def encode(table, roles: Roles) -> tuple:
 
 def asked_levels(names, roles: Roles) -> tuple[dict, list]:
     """Levels and dates that the names of features ask for, such as crop=wheat or sown_year, of columns with names."""
-    given = [] if roles.features is None else as_list(roles.features)
-    given = [*given, *roles.covariate_list]
     vocabularies: dict[str, tuple] = {}
     dates = []
-    for name in given:
+    for name in [*roles.feature_list, *roles.covariate_list]:
         if name in names or not isinstance(name, str):
             continue
         base, _, level = name.partition("=")

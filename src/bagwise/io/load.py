@@ -22,6 +22,7 @@ from bagwise.io.columns import (
     alike_ids,
     choose_features,
     find_bags,
+    is_auto,
     left_out,
     one_label,
     one_target,
@@ -60,7 +61,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     needed = {name for name in schema if any(_is_made_of(name, one) for one in asked)}
     if roles.targets is None:  # else they may be columns of the second table, and whoever joins it says what is not
         refuse_unknown(schema, [one for one in asked if not any(_is_made_of(name, one) for name in needed)])
-    if isinstance(roles.categories, str) and roles.categories == "auto":
+    if is_auto(roles.categories):
         needed |= {name for name, kind in schema.items() if kind in (nw.String, nw.Categorical, nw.Enum)}
     needed -= set(as_list(roles.ignore)) - set(asked)
     if roles.features is None:

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ except ImportError as missing:
 
 
 class Stack:
-    """Chosen bands on one grid. ``names`` are theirs; ``read(window)`` gives values and which pixels may count.
+    """Chosen bands on one grid, at one time. ``names`` are theirs.
 
     Bands are numbered from 1 through all rasters. Alpha bands are no features unless asked for.
 
@@ -46,6 +46,9 @@ class Stack:
     mask : an open one-band dataset on the same grid, or an array of the grid's shape, optional
         Pixels where it is zero or no-data are hidden.
     """
+
+    what, without = "raster", "all no-data or masked"
+    label_of_step = (0,)
 
     def __init__(self, datasets: list, bands=None, mask=None):
         first = datasets[0]
@@ -61,12 +64,12 @@ class Stack:
         self._bands = [every[k] for k in chosen]
         self.dtype = _common_type([dataset.dtypes[index - 1] for dataset, index in self._bands], self.names)
 
-    def read(self, window) -> tuple[np.ndarray, np.ndarray]:
-        """Values (rows, columns, bands), NaN where a band is not valid, and a pixel mask (False: hidden by mask=)."""
-        values = np.empty((window.height, window.width, len(self._bands)), dtype=self.dtype)
+    def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values (1, pixels inside, bands), NaN where a band is not valid, and which pixels mask= does not hide."""
+        values = np.empty((1, np.count_nonzero(inside), len(self._bands)), dtype=self.dtype)
         for k, (dataset, index) in enumerate(self._bands):
-            values[:, :, k] = _read_band(dataset, index, window, self.dtype)
-        return values, _read_mask(self._mask, window)
+            values[0, :, k] = _read_band(dataset, index, window, self.dtype)[inside]
+        return values, _read_mask(self._mask, window)[inside]
 
 
 @contextmanager
@@ -334,27 +337,43 @@ def _exact(polygon, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pixels:
-    """Instances, the share of each inside the polygon, and how many pixels were inside before the values were seen."""
+    """Instances, the share of each inside the polygon, and x, y and the step in time of each, if asked for."""
 
     values: np.ndarray
     shares: np.ndarray
-    n_inside: int = 0
-    reason: str = ""  # why there are none
+    places: np.ndarray
+    reason: str  # why there are none, if so
 
 
-def read_zone(polygon, stack, *, all_touched: bool, weighted: bool, missing: str, coordinates: bool) -> Pixels:
-    """The instances under a polygon: pixels inside, not hidden by the mask, with values as ``missing`` wants them."""
-    width = len(stack.names) + (2 if coordinates else 0)
-    nothing = Pixels(np.empty((0, width), dtype=np.float64 if coordinates else stack.dtype), np.empty(0, dtype=bool))
-    reason, parts = no_shape(polygon), [nothing]
-    for window in () if reason else strips(polygon, stack):
-        shares = shares_of(polygon, window, stack.transform, all_touched, weighted)
-        if shares.any():
-            parts.append(_read_strip(stack, window, shares, missing, coordinates))
-        reason = "holding no pixel centre"
-    n_inside = sum(part.n_inside for part in parts)
-    values, shares = (np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "shares"))
-    return Pixels(values, shares, n_inside, "all no-data or masked" if n_inside else reason or "outside the raster")
+def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
+    """The instances under a polygon at each of the wanted labels of time; its coverage is computed once for all.
+
+    They are pixels inside, not hidden, with values as ``missing`` wants them. The grid is a `Stack` or a `Grid`.
+    """
+    reason = no_shape(polygon)
+    none = np.empty((0, len(grid.names)), grid.dtype), np.empty(0, dtype=bool), np.empty((0, 3 if coordinates else 0))
+    parts = {label: [none] for label in wanted}
+    for window in () if reason or not parts else strips(polygon, grid):
+        shares = shares_of(polygon, window, grid.transform, all_touched, weighted)
+        inside = shares > 0
+        if not inside.any():
+            reason = reason or "holding no pixel centre"
+            continue
+        reason = grid.without
+        values, shown = grid.read(window, inside)
+        middles = centres(window, inside, grid.transform) if coordinates else np.empty((len(shown), 0))
+        for step, label in enumerate(grid.label_of_step):
+            if label in parts:
+                valid = shown & complete(values[step], missing)
+                places = middles[valid]
+                if coordinates:
+                    places = np.column_stack([places, np.full(len(places), step)])
+                parts[label].append((values[step][valid], shares[inside][valid], places))
+    read = []
+    for some in parts.values():
+        values, shares, places = (np.concatenate(arrays) for arrays in zip(*some, strict=True))
+        read.append(Pixels(values, shares, places, reason or f"outside the {grid.what}"))
+    return read
 
 
 def no_shape(polygon) -> str:
@@ -368,16 +387,6 @@ def shares_of(polygon, window, transform, all_touched: bool, weighted: bool) -> 
         return covered(polygon, window, transform, all_touched=all_touched)
     shares = fractions(polygon, window, transform)
     return np.where(shares > 1e-9, shares, 0.0)  # less than a billionth of a pixel is rounding
-
-
-def _read_strip(stack, window, shares: np.ndarray, missing: str, coordinates: bool) -> Pixels:
-    values, shown = stack.read(window)
-    inside = shares > 0
-    kept = inside & shown & complete(values, missing)
-    instances = values[kept]
-    if coordinates:
-        instances = np.column_stack([instances, centres(window, kept, stack.transform)])
-    return Pixels(instances, shares[kept], int(np.count_nonzero(inside)))
 
 
 def complete(values: np.ndarray, missing: str) -> np.ndarray:
@@ -469,10 +478,16 @@ def from_raster(
     (['north', 'south'], ('red', 'infrared'), [3.5, 2.0], [[12.0, 28.0], [13.0, 29.0]])
     """
     refuse_options(missing, empty, weights)
+    options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
     with open_stack(raster, bands, mask) as stack:
         zones = read_zones(zones, stack.crs, id=id, target=target, groups=groups, bag_features=bag_features)
-        options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
-        read = [read_zone(polygon, stack, coordinates=coordinates, **options) for polygon in zones.polygons]
+        read = []
+        for polygon in zones.polygons:
+            (pixels,) = read_zone(polygon, stack, coordinates=coordinates, **options)
+            if coordinates:
+                values = np.column_stack([pixels.values, pixels.places[:, :2]])
+                pixels = replace(pixels, values=values, places=np.empty(0))
+            read.append(pixels)
         names = [*stack.names, "x", "y"] if coordinates else stack.names
     kept = settle_empty(read, zones.known.ids, empty)
     read, known = [read[k] for k in kept], zones.known[kept]

@@ -307,14 +307,9 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     found = shown(names, path, url) if magic else names
     with reading(url):
         below = [sorted(system.find(one)) if system.isdir(one) else None for one in found]
-    full = _full_name(system)
+    protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
+    full = str if "file" in protocols else system.unstrip_protocol  # as it is called from outside
     return [(full(one), files and [full(file) for file in files]) for one, files in zip(found, below, strict=True)]
-
-
-def _full_name(system):
-    """What a path is called from outside: a local one as it is, others with their protocol."""
-    names = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
-    return str if "file" in names else system.unstrip_protocol
 
 
 # A Parquet data set: files of a folder, a pattern or a URL, and partition values that their folders name --------------
@@ -419,8 +414,12 @@ def find_parts(source) -> tuple[Part, ...]:
     [('year', 2019), ('year', 2020)]
     """
     names: dict[str, str] = {}
-    for name in (name for one in _sources(source) for name in _data_files(one)):
-        names.setdefault(name if is_url(name) else os.path.abspath(name), name)  # a worker may stand in another folder
+    for one in _sources(source):
+        found = expand_url(str(one)) if is_url(one) else [(str(path), _walk(path)) for path in find_files(one)]
+        for place, below in found:
+            for name in [place] if below is None else _parquet_files(place, below):
+                # a worker may stand in another folder
+                names.setdefault(name if is_url(name) else os.path.abspath(name), name)
     texts = [_texts(name) for name in names.values()]
     columns = {column for values in texts for column in values}
     whole = {c for c in columns if _name_whole_numbers({text for values in texts if (text := values.get(c))})}
@@ -443,11 +442,6 @@ def is_data_set(source) -> bool:
 def _texts(name: str) -> dict[str, str | None]:
     pairs = [folder.split("=", 1) for folder in re.split(r"[/\\]", name)[:-1] if re.match("[^=]+=", folder)]
     return {unquote(column): None if value in ("", _NULL) else unquote(value) for column, value in pairs}
-
-
-def _data_files(source) -> list[str]:
-    found = expand_url(str(source)) if is_url(source) else [(str(one), _walk(one)) for one in find_files(source)]
-    return [name for one, below in found for name in ([one] if below is None else _parquet_files(one, below))]
 
 
 def _walk(folder: Path) -> list[str] | None:

@@ -70,10 +70,16 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
         columns = without_formulas(columns)
 
     def write(place: Path) -> None:
-        if path.suffix == ".parquet":
-            return _write_parquet(place, columns)
-        with place.open("w", newline="", encoding="utf-8") as file:
-            write_csv(file, columns)
+        if path.suffix == ".csv":
+            with place.open("w", newline="", encoding="utf-8") as file:
+                return write_csv(file, columns)
+        try:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+        except ImportError as error:
+            raise ImportError("writing Parquet needs pyarrow: pip install pyarrow; or write a .csv") from error
+        with place.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
+            pq.write_table(pa.table(columns), stream)
 
     replace_file(path, write)
     return path
@@ -98,16 +104,6 @@ def write_csv(file, columns: dict[str, list]) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
-
-
-def _write_parquet(path: Path, columns: dict[str, list]) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ImportError("writing Parquet needs pyarrow: pip install pyarrow; or write a .csv") from error
-    with path.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
-        pq.write_table(pa.table(columns), stream)
 
 
 def as_text(columns: dict[str, list]) -> str:
@@ -196,19 +192,17 @@ def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[st
     values = list(values)
     sizes = sorted(abs(value) for value in values if is_known(value) and value != 0)
     power = math.floor(math.log10(sizes[(len(sizes) - 1) // 2])) if sizes else 0
-    plus = "+" if sign else ""
-    if not -5 < power < 9:
-        return [_scientific(value, digits, plus) for value in values]
+    plus, texts = "+" if sign else "", []
     decimals = max(0, digits - 1 - power) if sizes else 0
-    texts = [f"{value:{plus},.{decimals}f}" if is_known(value) else NONE for value in values]
-    return [text.replace("-", "−") for text in texts]
-
-
-def _scientific(value, digits: int, plus: str) -> str:
-    if not is_known(value):
-        return NONE
-    mantissa, power = f"{value:{plus}.{digits - 1}e}".split("e")
-    return f"{mantissa.replace('-', '−')}e{int(power)}"
+    for value in values:
+        if not is_known(value):
+            texts.append(NONE)
+        elif -5 < power < 9:
+            texts.append(f"{value:{plus},.{decimals}f}".replace("-", "−"))
+        else:
+            mantissa, exponent = f"{value:{plus}.{digits - 1}e}".split("e")
+            texts.append(f"{mantissa.replace('-', '−')}e{int(exponent)}")
+    return texts
 
 
 def shown_p(value) -> str:

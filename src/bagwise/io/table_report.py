@@ -89,9 +89,17 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     "bag 1 has more than one target in column 'aod' (0.1 and 0.2); a bag has one target, the same on all its rows"
     """
     found = examine(source, bag=bag, target=target, **options)
-    if found.ok:
-        _try_to_load(found, source, bag, target, options)
+    if found.ok:  # the last word has `load` itself; what it warns of is told already
+        try:
+            with warnings.catch_warnings(action="ignore", category=UserWarning):
+                load(source, bag=bag, target=target, **options)
+        except (ValueError, TypeError) as error:
+            found.findings.insert(0, Finding("error", _text(error)))
     return found
+
+
+def _text(error: Exception) -> str:
+    return error.args[-1] if isinstance(error, ParameterError) else str(error)
 
 
 def examine(source, *, bag=None, target=None, **options) -> Inspection:
@@ -100,7 +108,7 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
     try:
         _look(found, *_columns(source, bag, target, options), options.get("missing"))
     except (ValueError, TypeError) as error:
-        found.add("error", error.args[-1] if isinstance(error, ParameterError) else str(error))
+        found.add("error", _text(error))
     found.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
     return found
 
@@ -123,26 +131,14 @@ def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     return ArrayColumns(columns), Roles(bag="bag", target=None if y is None else "target")
 
 
-def _try_to_load(found: Inspection, source, bag, target, options) -> None:
-    """The last word has `load` itself; what it warns of is told already."""
-    try:
-        with warnings.catch_warnings(action="ignore", category=UserWarning):
-            load(source, bag=bag, target=target, **options)
-    except (ValueError, TypeError) as error:
-        text = error.args[-1] if isinstance(error, ParameterError) else str(error)
-        found.findings.insert(0, Finding("error", text))
-
-
 def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
     if table.n_rows and roles.targets is not None:
         table, roles, notes = join(table, roles)
-        for note in notes:
-            found.add("warning", note)
+        found.findings += [Finding("warning", note) for note in notes]
     encoded = [*roles.category_list, *as_list(roles.dates)]
     table, roles, categories, notes = encode(table, roles)
     encoded += list(categories)
-    for note in notes:
-        found.add("warning", note)
+    found.findings += [Finding("warning", note) for note in notes]
     names = choose_features(table, roles)
     found.bag_features = roles.covariate_list
     names = [name for name in names if name not in found.bag_features]
@@ -168,8 +164,7 @@ def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
     _look_at_features(found, table, names, codes, ids, next(iter(roles.target_list), None))
     used, ignored = {*names, *roles.taken, *found.bag_features, *encoded, *as_list(roles.keep)}, as_list(roles.ignore)
     doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
-    for doubt in doubts.values():
-        found.add("warning", doubt)
+    found.findings += [Finding("warning", doubt) for doubt in doubts.values()]
     _look_at_the_rest(found, table, used, ignored, doubts)
 
 

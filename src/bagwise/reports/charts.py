@@ -30,12 +30,11 @@ def tag(name: str, *inside, **attributes) -> Markup:
     >>> str(tag("text", "a < b", x=1.25, class_="label"))
     '<text x="1.2" class="label">a &lt; b</text>'
     """
-    pairs = (f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"' for key, value in attributes.items())
+    pairs = []
+    for key, value in attributes.items():
+        text = f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+        pairs.append(f' {key.rstrip("_").replace("_", "-")}="{escape(text)}"')
     return Markup(f"<{name}{''.join(pairs)}>{Markup('').join(inside)}</{name}>")
-
-
-def _plain(value):
-    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
@@ -131,6 +130,13 @@ def line(x, y, *, class_: str = "line") -> Markup:
     return tag("polyline", points=points, class_=class_)
 
 
+def staircase(edges, tops, floor: float, *, class_: str) -> Markup:
+    """The outline of a histogram: a step from edge to edge, as high as its top."""
+    steps = zip(np.asarray(tops).tolist(), np.asarray(edges)[1:].tolist(), strict=True)
+    steps = "".join(f"V{top:.1f}H{right:.1f}" for top, right in steps)
+    return tag("path", d=f"M{float(edges[0]):.1f} {floor}{steps}V{floor}Z", class_=class_)
+
+
 def strip(values, names, *, low: float, high: float) -> Markup:
     """A dot for every split, and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
     values = np.asarray(values, float)
@@ -185,33 +191,17 @@ def draw_worth(label: str, found: Worth) -> list[dict]:
     """The chart of the first screen: errors of the mean and of the model as bars, and the share of targets covered."""
     top = max(found.mean_error, found.error + 2 * found.error_se) or 1.0
     low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
+    of_mean, of_model = "error of the mean target", f"error of {label}"
+    title = f"typical {of_model}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
+    drawn = bar(found.mean_error / top, f"typical {of_mean}: {shown(found.mean_error)}", class_="plain")
     rows = [
-        {
-            "label": "Typical error of the mean target",
-            "svg": bar(
-                found.mean_error / top, f"typical error of the mean target: {shown(found.mean_error)}", class_="plain"
-            ),
-            "value": shown(found.mean_error),
-        },
-        {
-            "label": f"Typical error of {label}",
-            "svg": bar(
-                found.error / top,
-                f"typical error of {label}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}",
-                whisker=(low / top, high / top),
-            ),
-            "value": shown(found.error),
-        },
+        (f"Typical {of_mean}", shown(found.mean_error), drawn),
+        (f"Typical {of_model}", shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))),
     ]
     if found.covered is not None:
-        rows.append(
-            {
-                "label": f"Targets inside their {percent(LEVEL)} intervals",
-                "svg": coverage_track(found.covered, found.expected),
-                "value": percent(found.covered),
-            }
-        )
-    return rows
+        text = f"Targets inside their {percent(LEVEL)} intervals"
+        rows.append((text, percent(found.covered), coverage_track(found.covered, found.expected)))
+    return [{"label": text, "value": value, "svg": svg} for text, value, svg in rows]
 
 
 def bar(share: float, title: str, *, class_: str = "", whisker: tuple[float, float] | None = None) -> Markup:
@@ -267,9 +257,7 @@ def histogram(values, xlabel: str, ylabel: str = "bags", *, log: bool = False) -
     counts, edges = counted_bins(values, log=log)
     x = _x(edges[0], edges[-1], log=log)
     y = _y(0, counts.max() * 1.05, SHORT)
-    rights, tops = x(edges[1:]).tolist(), y(counts).tolist()
-    steps = "".join(f"V{top:.1f}H{right:.1f}" for top, right in zip(tops, rights, strict=True))
-    shape = tag("path", d=f"M{float(x(edges[0])):.1f} {SHORT - BOTTOM}{steps}V{SHORT - BOTTOM}Z", class_="amount")
+    shape = staircase(x(edges), y(counts), SHORT - BOTTOM, class_="amount")
     title = f"{xlabel}: from {shown(low)} to {shown(high)}, median {shown(float(np.median(values)))}"
     return _frame(x, y, xlabel + (" (log)" if log else ""), ylabel, shape, title=title, height=SHORT, few=3)
 
@@ -381,21 +369,12 @@ def learned_function(grid, h, counts) -> Markup:
     """h over instance predictions, the identity beside it, and how many instances lie where."""
     x, y = _x(float(grid[0]), float(grid[-1])), _y(*span(h, grid, margin=0.05))
     counts = np.asarray(counts, float)
-    edges = np.linspace(x.start, x.stop, len(counts) + 1)
-    tops = (HEIGHT - BOTTOM) - 60 * counts / max(counts.max(), 1.0)
-    steps = "".join(f"V{top:.1f}H{right:.1f}" for top, right in zip(tops.tolist(), edges[1:].tolist(), strict=True))
-    density = tag("path", d=f"M{edges[0]:.1f} {HEIGHT - BOTTOM}{steps}V{HEIGHT - BOTTOM}Z", class_="band")
-    identity = line(x(grid), y(grid), class_="reference")
-    return _frame(
-        x,
-        y,
-        "prediction of an instance",
-        "h, its contribution",
-        density,
-        identity,
-        line(x(grid), y(h)),
-        title=f"the learned function h: {_function_text(grid, h)}",
-    )
+    floor = HEIGHT - BOTTOM
+    tops = floor - 60 * counts / max(counts.max(), 1.0)
+    density = staircase(np.linspace(x.start, x.stop, len(counts) + 1), tops, floor, class_="band")
+    lines = line(x(grid), y(grid), class_="reference"), line(x(grid), y(h))
+    title = f"the learned function h: {_function_text(grid, h)}"
+    return _frame(x, y, "prediction of an instance", "h, its contribution", density, *lines, title=title)
 
 
 def _x(low: float, high: float, *, log: bool = False) -> Scale:
@@ -425,9 +404,9 @@ def _frame(
     return tag("svg", *parts, *inside, viewBox=box, role="img", aria_label=title, class_="plot")
 
 
-def _thinned(n: int) -> np.ndarray:
+def _thinned(n: int, most: int = MOST_DOTS) -> np.ndarray:
     """Positions of at most so many points, spread evenly: a page must stay small."""
-    return np.unique(np.linspace(0, n - 1, min(n, MOST_DOTS)).round().astype(int))
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
 FAR = 4.0  # times the range of the better methods: a score further off is drawn at the edge
@@ -556,7 +535,7 @@ def values_against_targets(rates, mean, low, high, label: str) -> Markup:
 
 def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:
     """Instances where they are, the fifth with the highest values the darkest; a distance is the same both ways."""
-    kept = np.unique(np.linspace(0, len(values) - 1, min(len(values), MOST_PLACES)).round().astype(int))
+    kept = _thinned(len(values), MOST_PLACES)
     places, values = places[kept], values[kept]
     fifth = np.searchsorted(np.quantile(values, (0.2, 0.4, 0.6, 0.8)), values, side="right")
     (left, right), (low, high) = span(places[:, 0], margin=0.02), span(places[:, 1], margin=0.02)

@@ -16,7 +16,7 @@ from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
-from bagwise.explanations.explanation import function_on_grid, instance_values, unwrapped
+from bagwise.explanations.explanation import SINGULAR, function_on_grid, instance_values, unwrapped
 from bagwise.io import load
 from bagwise.io.table_files import find_files
 from bagwise.io.table_output import (
@@ -49,7 +49,9 @@ def data_section(bags: Bags, y: np.ndarray) -> dict:
         columns = list(zip(names, bags.covariates.T, strict=True))[:MOST_FEATURES]
         rows += [profile(f"{name} (of the bag)", bags.expand(values), bags, y) for name, values in columns]
     low, high = int(bags.sizes.min()), int(bags.sizes.max())
-    charts = [{"svg": histogram(y, own_name(bags.target_name, "target", ())), "caption": _target_text(y)}]
+    text, distinct = f"Mean {shown(float(y.mean()))}, standard deviation {shown(float(y.std()))}", len(np.unique(y))
+    text += f", {counted(distinct, 'distinct value')}." if distinct < len(y) / 2 else "."
+    charts = [{"svg": histogram(y, own_name(bags.target_name, "target", ())), "caption": text}]
     if high > low:
         text = f"Half of the bags have {np.median(bags.sizes):,.10g} instances or fewer."
         charts.append({"svg": histogram(bags.sizes, "instances in the bag", log=high >= 20 * low), "caption": text})
@@ -62,11 +64,7 @@ def data_section(bags: Bags, y: np.ndarray) -> dict:
 
 
 def _names(bags: Bags) -> list[str]:
-    return [shortened(str(name), 100) for name in bags.feature_names or _numbered(bags.n_features)]
-
-
-def _numbered(n: int) -> list[str]:
-    return [f"x{j + 1}" for j in range(n)]
+    return [shortened(str(name), 100) for name in bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]]
 
 
 def _facts(bags: Bags) -> list[tuple[str, str]]:
@@ -82,21 +80,14 @@ def _facts(bags: Bags) -> list[tuple[str, str]]:
     if bags.covariates is not None:
         found.append(("Covariates of the bag", f"{bags.covariates.shape[1]:,}"))
     missing = int(np.isnan(bags.instances).sum()) if bags.has_missing else 0
-    found.append(
-        ("Missing values", f"{missing:,} ({percent(missing / bags.instances.size, 1)})" if missing else "none")
-    )
+    share = f" ({percent(missing / bags.instances.size, 1)})"
+    found.append(("Missing values", f"{missing:,}{share}" if missing else "none"))
     row = (bags.kept or {}).get("row")
     if row is not None and len(row):
         last = int(np.max(row)) + 1
         out = last - len(np.unique(row))
         found.append(("Left out", f"{counted(out, 'row')} of the first {last:,} of the table" if out else "no row"))
     return found
-
-
-def _target_text(y: np.ndarray) -> str:
-    text = f"Mean {shown(float(y.mean()))}, standard deviation {shown(float(y.std()))}"
-    distinct = len(np.unique(y))
-    return f"{text}, {counted(distinct, 'distinct value')}." if distinct < len(y) / 2 else f"{text}."
 
 
 def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
@@ -144,21 +135,15 @@ def features_table(rows: list[dict]) -> list[Column]:
 
     drawings = [spark(row.get("counts", [0]), text(row)) for row in rows]
     ranges = ["no value" if "low" not in row else "constant" if row["low"] == row["high"] else "" for row in rows]
+    ends = {"smallest": "low", "median": "median", "largest": "high"}
     return filled(
         texts("feature", of("name")),
         Column("distribution", ranges, None, "how many instances have which value", drawings),
-        _each("smallest", of("low")),
-        _each("median", of("median")),
-        _each("largest", of("high")),
+        *[numbers(head, of(key), shown=shown) for head, key in ends.items()],  # each with three digits of its own
         *([numbers("missing", of("missing"), shown=lambda share: percent(share, 1))] if any(of("missing")) else []),
         numbers("between bags", of("between"), shown=percent, note="share of the variance that is between bags"),
         numbers("with target", of("correlation"), digits=2, sign=True, note="correlation of bag means with the target"),
     )
-
-
-def _each(head: str, values: list) -> Column:
-    """Numbers of different units, each with three digits of its own."""
-    return numbers(head, values, shown=shown)
 
 
 def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") -> None:
@@ -221,13 +206,7 @@ FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features t
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
 MOST_SECONDS = 15.0  # for all of those bags, estimated from the first of them, about SOME_SECONDS
 SOME_SECONDS = 0.5
-
-NAMES = {
-    "instance_predictions": "prediction",
-    "contributions": "contribution",
-    "weights": "weight",
-    "effects": "effect",
-}
+SHOWN = {*SINGULAR} - {"instance_std"}
 
 
 def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
@@ -248,7 +227,7 @@ def explain_bags(model, bags: Bags) -> dict:
     the others.
     """
     kept, explanation = _explained(model, bags)
-    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in NAMES}
+    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in SHOWN}
     carried = {
         name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
     }
@@ -268,8 +247,7 @@ def explain_bags(model, bags: Bags) -> dict:
             "features": [rounded(bags[bag][at, j]) for j in features],
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
-    names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
-    left_out = ""
+    names, left_out = _names(bags), ""
     if len(kept) < len(bags):
         left_out = (
             f" Leaving out instances one by one takes time, so {len(kept):,} of {len(bags):,} bags are explained: "
@@ -278,9 +256,9 @@ def explain_bags(model, bags: Bags) -> dict:
         )
     return {
         "kind": explanation.kind,
-        "columns": [NAMES[name] for name in columns],
+        "columns": [SINGULAR[name] for name in columns],
         "kept": [shortened(str(name), 100) for name in carried],
-        "features": [shortened(str(names[j]), 100) for j in features],
+        "features": [names[j] for j in features],
         "n_features": bags.n_features,
         "axes": [] if placed is None else [list(carried).index(name) for name in placed[0]],
         "most": most,
@@ -444,7 +422,11 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
         except Exception as error:  # whatever a method may raise: a report with one section less is better than none
             return {"why_not": f"{error}."}, None, None
     function = _function(results, label, model, bags, y, tell)
-    return _instances(results, label, model, bags[positions]), function, values_section(label, model, bags, y)
+    aside = ", fitted on all bags, this one too"
+    found = instances_section(label, model, bags[positions], what="held out", aside=aside)
+    if "more" in found and label in results.methods and not is_as_it_was(results, label):
+        found["more"] += f" {label} has changed since the run was made: this is how it is now."
+    return found, function, values_section(label, model, bags, y)
 
 
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
@@ -453,16 +435,14 @@ def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
     return recall_model(results, label, bags, y)
 
 
-def _instances(results, label: str, model, bags: Bags) -> dict:
+def instances_section(label: str, model, bags: Bags, *, what: str, aside: str = "") -> dict:
+    """The instances of some bags as a model sees them, or why not; ``what`` the predictions of these bags are."""
     try:
         explorer = explain_bags(model, bags)
-    except Exception as error:
+    except Exception as error:  # a report with one section less is better than none
         return {"why_not": f"{label}: {error}."}
-    text = f"Choose a bag to see its instances as {label} sees them, fitted on all bags, this one too."
-    text += explorer.pop("left_out")
-    if label in results.methods and not is_as_it_was(results, label):
-        text += f" {label} has changed since the run was made: this is how it is now."
-    return {"explorer": explorer | {"what": "held out"}, "more": text}
+    text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
+    return {"explorer": explorer | {"what": what}, "more": text}
 
 
 def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
@@ -497,12 +477,9 @@ def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
         found = instance_values(model, bags)
     except Exception:  # as above: the section is left out
         return None
-    rates = y / segment_sum(_weights(bags), bags.offsets) if aggregate == "sum" else y
+    weights = bags.sizes if bags.weights is None else segment_sum(bags.weights, bags.offsets)
+    rates = y / weights if aggregate == "sum" else y
     names = list(bags.feature_names or ())
     places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
     values = found["instance_predictions"]
     return draw_values(label, values, found["instance_std"], bags, rates, places) | {"aggregate": aggregate}
-
-
-def _weights(bags: Bags) -> np.ndarray:
-    return np.ones(bags.n_instances) if bags.weights is None else bags.weights

@@ -23,6 +23,7 @@ from bagwise.io.table_output import (
     counted,
     duration,
     filled,
+    from_rows,
     is_known,
     numbers,
     percent,
@@ -300,7 +301,10 @@ def judgement(found: Worth | None) -> dict:
     """A verdict in a few words, and the sentences that it rests on: is it better than the mean, do intervals hold."""
     if found is None:
         return {"status": "unknown", "badge": "Not judged", "sentences": []}
-    sentences = [_gain_text(found)]
+    gain = "the difference may be chance"
+    if found.better:
+        gain = f"{percent(found.gain)} of that error is saved, which is more than chance"
+    sentences = [f"Always predicting the mean target errs by {shown(found.mean_error)}: {gain}."]
     if found.covered is not None:
         low, high = (percent(bound) for bound in found.expected)
         text = f"Its {percent(LEVEL)} intervals (±\u00a0{shown(found.half_width, 2)}) hold {percent(found.covered)}"
@@ -317,13 +321,6 @@ def judgement(found: Worth | None) -> dict:
     return {"status": "good", "badge": "Worth using", "sentences": sentences}
 
 
-def _gain_text(found: Worth) -> str:
-    beside = f"always predicting the mean target errs by {shown(found.mean_error)}"
-    if not found.better:
-        return f"{beside[0].upper()}{beside[1:]}: the difference may be chance."
-    return f"{beside[0].upper()}{beside[1:]}: {percent(found.gain)} of that error is saved, which is more than chance."
-
-
 METRIC_NAMES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "pearson": "Pearson r", "nll": "NLL", "crps": "CRPS"}
 METRIC_NAMES |= {"spearman": "Spearman ρ", "kendall": "Kendall τ", "pinball": "pinball loss"}
 METRIC_NAMES |= {"interval90": "90 % interval score", "coverage90": "90 % coverage"}
@@ -335,7 +332,7 @@ SURE = 0.05  # a corrected p-value below this is called more than luck
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
     """One row per method, best first."""
     main, name = results.metric, METRIC_NAMES[results.metric]
-    of = {key: [row[key] for row in rows] for key in rows[0]}
+    of = from_rows(rows)
     inside = [held.get(row["method"]) for row in rows]
     finite = [one if one is not None and np.isfinite(one.ends()).all() else None for one in inside]
     covers = [None if one is None else float(one.inside().mean()) for one in finite]
@@ -369,11 +366,9 @@ def with_deviation(name: str, means: list, deviations: list, note: str) -> Colum
     means = [mean if is_known(mean) else None for mean in means]
     shown_means = aligned(means)
     decimals = len(shown_means[0].partition(".")[2])
-    spreads = [
-        f" ± {spread:.{decimals}f}" if is_known(spread) and "e" not in shown_means[0] else "" for spread in deviations
-    ]
-    joined = [text + spread for text, spread in zip(shown_means, spreads, strict=True)]
-    return Column(name, joined, means, note)
+    plain = "e" not in shown_means[0]
+    spreads = [f" ± {spread:.{decimals}f}" if is_known(spread) and plain else "" for spread in deviations]
+    return Column(name, list(map("".join, zip(shown_means, spreads, strict=True))), means, note)
 
 
 def metrics_table(results, rows: list[dict]) -> list[Column]:
@@ -428,9 +423,9 @@ def differences(results) -> dict[str, dict]:
 def pairs_table(results) -> list[Column]:
     """Every pair of methods."""
     rows = results.comparison_rows()
-    of = {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
     if not rows:
         return []
+    of = from_rows(rows)
     return filled(
         texts("method", of["method"]),
         texts("minus", of["reference"]),
@@ -499,17 +494,12 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
         p = rows[1]["p_holm"]
         note = f"to {rows[1]['method']}" + (f", p = {shown_p(p)}".replace("= <", "<") if is_known(p) else "")
         found.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
-    return found + ([] if held is None else interval_tiles(held))
-
-
-def interval_tiles(held: HeldOut) -> list[dict]:
-    """How wide the intervals are and how many hold; nothing where there are too few bags."""
-    low, high = held.ends().T
-    if not np.isfinite(high - low).all():
-        return []
-    note = f"hold {percent(float(held.inside().mean()))} of the targets"
-    width = f"± {shown(float((high - low).mean() / 2), 2)}"
-    return [{"name": f"{percent(LEVEL)} intervals", "value": width, "note": note}]
+    low, high = (np.inf, np.inf) if held is None else held.ends().T
+    if held is not None and np.isfinite(high - low).all():  # else there are too few bags
+        note = f"hold {percent(float(held.inside().mean()))} of the targets"
+        width = f"± {shown(float((high - low).mean() / 2), 2)}"
+        found.append({"name": f"{percent(LEVEL)} intervals", "value": width, "note": note})
+    return found
 
 
 def notes(results) -> list[str]:

@@ -45,15 +45,21 @@ from bagwise.reports.explorer import (
     chosen_settings,
     coordinates_of,
     data_section,
-    explain_bags,
     explored,
     find_data,
     function_section,
+    instances_section,
     values_section,
 )
-from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, held_out, judgement, with_deviation, worth
+from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
 
 TEMPLATES = Path(__file__).parent / "templates"
+# The sections that a page can have, and their titles.
+SECTIONS = {"results": "Results", "summary": "Members", "predictions": "Predictions", "profile": "Data"}
+SECTIONS |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
+SECTIONS |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
+LISTS = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
+TEXTS = ("predictions_lead", "no_predictions", "coverage_of")
 
 
 def write_page(path, content: dict) -> Path:
@@ -68,7 +74,7 @@ def write_page(path, content: dict) -> Path:
 
 
 def render(content: dict) -> str:
-    """The page. Every text in the content is escaped, unless `charts.tag` made it and did so already.
+    """The page; what the content lacks is left out. Every text is escaped, unless `charts.tag` did so already.
 
     Beside escaping, the page carries a policy that lets the browser run our own script, known by its hash, and nothing
     else, and load nothing from anywhere.
@@ -82,10 +88,17 @@ def render(content: dict) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    content = dict.fromkeys(SECTIONS) | {name: [] for name in LISTS} | dict.fromkeys(TEXTS, "") | content
+    shown = [part for part in SECTIONS if content[part] or part == "predictions"]
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
-    style = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("report.html").render(
-        **content, script=script, style=style, script_hash=_hash(script), as_json=as_json
+        **content,
+        sections=[(SECTIONS[part], "run" if part == "facts" else part) for part in shown],
+        script=script,
+        script_hash=f"sha256-{digest}",
+        style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
+        as_json=as_json,
     )
 
 
@@ -103,34 +116,6 @@ def as_json(value) -> str:
     return text
 
 
-def _hash(script: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def blank() -> dict:
-    """Every part a page can have, all empty."""
-    names = ("results", "summary", "profile", "importance", "novelty", "function", "values", "bags")
-    lists = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
-    texts = {"predictions_lead": "", "no_predictions": "", "coverage_of": "", "n_failures": 0}
-    return dict.fromkeys(names) | {name: [] for name in lists} | texts
-
-
-def sections(content: dict) -> list[tuple[str, str]]:
-    """Titles and anchors of the sections that are there."""
-    names = {"results": "Results", "summary": "Members", "predictions": "Predictions", "profile": "Data"}
-    names |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
-    names |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
-    return [
-        (name, "run" if part == "facts" else part)
-        for part, name in names.items()
-        if content[part] or part == "predictions"
-    ]
-
-
-UNKNOWN = "not recorded"
-MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
-
-
 def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
     """The data in a sentence."""
     low, high = int(np.min(sizes)), int(np.max(sizes))
@@ -142,19 +127,35 @@ def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
     return f"{text}; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}."
 
 
-def _data_text(results) -> str:
-    """The data of a run in a sentence; targets as far as cells know them."""
-    data = results.record["data"]
-    targets: dict[int, float] = {}
-    for method in results.methods:
-        for cell in (results.cell(method, split) for split in results.splits):
-            targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
-        if len(targets) == data["bags"]:
-            break
-    return describe_data(data["bags"], data["sizes"], data["features"], targets.values())
+def list_bags(held: HeldOut, places: np.ndarray, ids: list, names: tuple[str, str], bags=None) -> dict:
+    """The bags at some places, and where they lie; ``names`` are those of the id and the target in the user's table."""
+    what = "fitted" if held.in_sample else "held out"
+    columns = [
+        texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
+        numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
+        numbers(names[1], held.target[places]),
+        numbers(what, held.prediction[places], note=f"prediction, {what}"),
+        numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
+    ]
+    lead = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {held.label}, largest error first."
+    if len(places) < len(held.bag):
+        lead += f" Of {len(held.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
+    listed = bags[held.bag[places]] if bags is not None else None
+    found = None if listed is None else coordinates_of(listed)  # of the instances, if they were kept
+    drawn = None
+    if found is not None:
+        x, y = segment_mean(found[1], listed.offsets).T
+        drawn = {"svg": map_of_bags(x, y, held.residual[places], listed.ids.tolist(), found[0])}
+    return {"columns": columns, "lead": lead, "map": drawn, "more": "", "why_not": "", "explorer": None}
 
 
-def facts(results) -> list[tuple[str, str]]:
+# The report of an evaluation ----------------------------------------------------------------------------------------
+
+UNKNOWN = "not recorded"
+MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
+
+
+def run_facts(results) -> list[tuple[str, str]]:
     """Names and values, in the order in which one would ask."""
     record = results.record
     origin, data = record.get("origin") or {}, record["data"]
@@ -177,38 +178,6 @@ def facts(results) -> list[tuple[str, str]]:
         ("Computing", f"{duration(seconds)} in all cells together"),
         ("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or UNKNOWN),
         ("Code", record["library"]),
-    ]
-
-
-def methods_run(results) -> list[dict]:
-    """Of every method: the estimator with all parameters, and the settings that were chosen."""
-    return [
-        {
-            "method": method,
-            "estimator": shortened(what["estimator"], 6000),
-            "settings": [(name or "as it comes", times) for name, times in chosen_settings(results, method).items()],
-        }
-        for method, what in results.record["methods"].items()
-    ]
-
-
-def failures_table(results) -> list[Column]:
-    """The cells that failed, and why; the first of many."""
-    if not results.failures:
-        return []
-    methods, repeats, folds, errors = zip(*results.failures[:MOST_FAILURES], strict=True)
-    return filled(texts("method", methods), texts("repeat", repeats), texts("fold", folds), texts("error", errors))
-
-
-def bags_table(ids, held, places, names=("bag", "target")) -> list[Column]:
-    """The bags of the explorer, largest error first; ``names`` are those of the id and the target."""
-    what = "fitted" if held.in_sample else "held out"
-    return [
-        texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
-        numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
-        numbers(names[1], held.target[places]),
-        numbers(what, held.prediction[places], note=f"prediction, {what}"),
-        numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
     ]
 
 
@@ -263,7 +232,7 @@ def write_report(
     if results.record.get("learning_curve"):
         raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
     ranked = results.ranked()
-    found = {row["method"]: held_out(results, row["method"]) for row in ranked}
+    found = {row["method"]: findings.held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
     content = _summarised(results, ranked, held)
     bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
@@ -271,60 +240,62 @@ def write_report(
         best = next(iter(held.values()))
         labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
         content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label}
-        content |= _bags_section(results, best, bags, y, why_not=why_not, model=model, tell=tell)
-    content["sections"] = sections(content)
+        places = choose_bags(best)
+        listed = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
+        content["bags"] = listed | {"why_not": why_not}
+        if bags is not None:  # what is inside them
+            more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+            content["bags"] |= more
+            content |= {"function": function, "values": values, "profile": data_section(bags, y)}
     return write_page(path, content)
 
 
-def _bags_section(results, best: HeldOut, bags, y, *, why_not: str, model, tell) -> dict:
-    """The list of bags, and with the data what is inside them and the learned function."""
-    places = choose_bags(best)
-    listed = _bag_list(results, best, places) | {"why_not": why_not, "map": None}
-    if bags is None:
-        return {"bags": listed}
-    listed["map"] = _map(best, places, bags)
-    more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
-    return {"bags": listed | more, "function": function, "values": values, "profile": data_section(bags, y)}
-
-
-def _map(held: HeldOut, places, bags) -> dict | None:
-    """Where the listed bags are, if the coordinates of their instances were kept."""
-    shown_bags = bags[held.bag[places]]
-    found = coordinates_of(shown_bags)
-    if found is None:
-        return None
-    names, where = found
-    x, y = segment_mean(where, shown_bags.offsets).T
-    return {"svg": map_of_bags(x, y, held.residual[places], shown_bags.ids.tolist(), names)}
-
-
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
-    metric = findings.METRIC_NAMES[results.metric]
-    chart = draw_scores(results, ranked, findings.differences(results))
-    tables = {"columns": findings.results_table(results, ranked, held), "metric": metric}
-    tables |= {"pairs": findings.pairs_table(results), "metrics": findings.metrics_table(results, ranked)}
-    tables |= {"by": findings.by_table(results, ranked[0]["method"])}
+    metric, data, targets = METRIC_NAMES[results.metric], results.record["data"], {}
+    for method in results.methods:  # as far as cells know the targets
+        for cell in (results.cell(method, split) for split in results.splits):
+            targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
+        if len(targets) == data["bags"]:
+            break
     chosen = results.selection_text()
     about = {
         "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
         "explained": chosen[0].upper() + chosen[1:] + ".",
+        "columns": findings.results_table(results, ranked, held),
+        "metric": metric,
+        "pairs": findings.pairs_table(results),
+        "metrics": findings.metrics_table(results, ranked),
+        "by": findings.by_table(results, ranked[0]["method"]),
     }
+    repeats = {one.repeat for one in held.values()}
+    which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
+    lead = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
+    lead += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
     aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
-    return blank() | {
+    failed = zip(*results.failures[:MOST_FAILURES], strict=True)
+    heads = ("method", "repeat", "fold", "error")
+    return {
         "kind": "evaluation",
-        "title": str(results.record["data"]["name"]),
-        "data": _data_text(results),
+        "title": str(data["name"]),
+        "data": describe_data(data["bags"], data["sizes"], data["features"], targets.values()),
         "notes": findings.notes(results),
         **_first_screen(results, ranked, held.get(ranked[0]["method"])),
-        "results": about | chart | tables,
+        "results": about | draw_scores(results, ranked, findings.differences(results)),
         "predictions": [draw_predictions(one, aside[method]) for method, one in list(held.items())[:MOST_METHODS]],
-        "predictions_lead": _predictions_lead(held),
+        "predictions_lead": lead,
         "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
         "has finished.",
-        "facts": facts(results),
-        "failures": failures_table(results),
+        "facts": run_facts(results),
+        "failures": [texts(*one) for one in zip(heads, failed, strict=False)],
         "n_failures": len(results.failures),
-        "methods": methods_run(results),
+        "methods": [
+            {
+                "method": method,
+                "estimator": shortened(what["estimator"], 6000),
+                "settings": [(name or "as it comes", n) for name, n in chosen_settings(results, method).items()],
+            }
+            for method, what in results.record["methods"].items()
+        ],
     }
 
 
@@ -342,20 +313,7 @@ def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
     }
 
 
-def _predictions_lead(held: dict[str, HeldOut]) -> str:
-    repeats = {one.repeat for one in held.values()}
-    which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
-    text = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
-    return text + (f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else "")
-
-
-def _bag_list(results, best: HeldOut, places) -> dict:
-    ids = results.record["data"]["ids"]
-    text = f"Held-out predictions of {best.label}, largest error first."
-    if len(places) < len(best.bag):
-        text += f" Of {len(best.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
-    columns = bags_table(ids, best, places, results.own_names())
-    return {"columns": columns, "lead": text, "more": "", "explorer": None}
+# The report of a model ----------------------------------------------------------------------------------------------
 
 
 def write_model_report(
@@ -390,7 +348,6 @@ def write_model_report(
         content = _several(model, bags, np.asarray(y, dtype=np.float64), held_out, about)
     else:
         content = _content(model, bags, y, held_out=held_out, fold=fold, std=std, **about)
-    content["sections"] = sections(content)
     return write_page(path, content)
 
 
@@ -401,19 +358,15 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     pages = []
     for k, (name, one) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
         known = ~np.isnan(y[:, k])
-        some = bags[known]._with(target_name=name)
-        pages.append(
-            _content(one, some, y[known, k], held_out=None if held_out is None else held_out[known, k], **about)
-        )
-    first = pages[0]
-    for name, page in zip(model.target_names_, pages, strict=True):
+        some, held = bags[known]._with(target_name=name), None if held_out is None else held_out[known, k]
+        page = _content(one, some, y[known, k], held_out=held, **about)
+        pages.append(page)
         page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
         page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
         page["predictions"] = [one | {"label": name} for one in page["predictions"]]
         page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
-    texts = [
-        f"{name}: {page['verdict']['sentences'][0]}" for name, page in zip(model.target_names_, pages, strict=True)
-    ]
+        page["verdict"]["sentences"] = [f"{name}: {page['verdict']['sentences'][0]}"]
+    first, texts = pages[0], [page["verdict"]["sentences"][0] for page in pages]
     headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
     first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
     lists = ("tiles", "worth", "predictions", "methods")
@@ -431,16 +384,9 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     held = _held(label, model, bags, y, held_out, fold, std)
     places, found = choose_bags(held), worth(held)
     names = own_name(bags.id_name, "bag", ()), held.target_name
-    listed = {
-        "columns": bags_table(bags.ids.tolist(), held, places, names),
-        "map": _map(held, places, bags),
-        "more": "",
-        "why_not": "",
-        "explorer": None,
-    }
-    listed |= _instances(label, model, bags[places], held)
-    listed["lead"] = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {label}, largest error first."
-    return blank() | {
+    listed = list_bags(held, places, bags.ids.tolist(), names, bags)
+    listed |= instances_section(label, model, bags[places], what="fitted" if held.in_sample else "held out")
+    return {
         "kind": "model",
         "title": name,
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
@@ -459,44 +405,47 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "bags": listed,
         "function": function_section(label, model, bags),
         "values": values_section(label, model, bags, y),
-        "facts": _model_facts(bags, y, label, command),
+        "facts": [
+            ("Command", command or UNKNOWN),
+            ("Method", label),
+            ("Data hash", of_data(bags, y)),
+            ("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())),
+            ("Code", of_library()),
+        ],
         "methods": [{"method": label, "estimator": describe(model), "settings": []}],
     }
 
 
 def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
-    source = model if held_out is not None else _keeper(model, len(y))
-    held_out = getattr(source, "held_out_", None) if held_out is None else held_out
-    fold = _fold(source, len(y)) if fold is None else np.asarray(fold)
-    in_sample = held_out is None
+    source, inner = model, unwrapped(model)
+    if held_out is None:  # a method inside intervals has some too, for all bags if it was fitted on all
+        source = inner if np.shape(getattr(inner, "held_out_", None)) == y.shape else model
+        held_out = getattr(source, "held_out_", None)
+    if fold is None:  # intervals by a split know those of some bags: then one for all
+        fold = getattr(source, "fold_", None)
+        fold = fold if np.shape(fold) == y.shape else np.zeros(len(y), dtype=int)
+    in_sample, fold = held_out is None, np.asarray(fold)
     prediction = np.asarray(model.predict(bags) if in_sample else held_out, dtype=np.float64)
     if prediction.shape != y.shape:
         raise ValueError(f"held_out has shape {prediction.shape} for {len(y)} bags; give one prediction per bag")
     if fold.shape != y.shape:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
-    std = None if std is None else np.asarray(std, dtype=np.float64)
-    more = {"in_sample": in_sample, "unit": units_of(bags), "bounds": _bounds(model, bags, y)}
-    more["target_name"] = own_name(bags.target_name, "target", ())
-    return HeldOut(label, np.arange(len(y)), bags.sizes, y, prediction, fold, std, **more)
-
-
-def _bounds(model, bags, y) -> np.ndarray | None:
-    """The model's own intervals of all bags, each made without the bag; None where it has none, or not of all."""
-    if not hasattr(model, "held_out_interval") or np.shape(getattr(model, "calibration_", ())) != y.shape:
-        return None
-    return model.held_out_interval(bags, y, findings.LEVEL)
-
-
-def _fold(source, n_bags: int) -> np.ndarray:
-    """The folds that a model knows of all bags, or one for all: intervals by a split know those of some."""
-    fold = getattr(source, "fold_", None)
-    return np.asarray(fold) if np.shape(fold) == (n_bags,) else np.zeros(n_bags, dtype=int)
-
-
-def _keeper(model, n_bags: int):
-    """Who has held-out predictions: a method inside intervals, if it was fitted on all bags, or the model itself."""
-    inner = unwrapped(model)
-    return inner if np.shape(getattr(inner, "held_out_", None)) == (n_bags,) else model
+    bounds = None
+    if hasattr(model, "held_out_interval") and np.shape(getattr(model, "calibration_", ())) == y.shape:
+        bounds = model.held_out_interval(bags, y, findings.LEVEL)
+    return HeldOut(
+        label,
+        np.arange(len(y)),
+        bags.sizes,
+        y,
+        prediction,
+        fold,
+        std=None if std is None else np.asarray(std, dtype=np.float64),
+        in_sample=in_sample,
+        unit=units_of(bags),
+        target_name=own_name(bags.target_name, "target", ()),
+        bounds=bounds,
+    )
 
 
 MOST_TIMED = 50  # bags that are predicted to take the time
@@ -504,7 +453,7 @@ MOST_TIMED = 50  # bags that are predicted to take the time
 
 def _seconds_per_bag(model, bags) -> float:
     """The time to predict a bag, measured over some of the bags in one call."""
-    some = bags[: min(MOST_TIMED, len(bags))]
+    some = bags[:MOST_TIMED]
     start = perf_counter()
     model.predict(some)
     return (perf_counter() - start) / len(some)
@@ -549,16 +498,13 @@ def _summary(model) -> dict | None:
         text = summary() if callable(summary) else None
     except (NotFittedError, TypeError, AttributeError):
         text = None
-    found = isinstance(rows, list) and rows and isinstance(rows[0], dict)
-    columns = members_table(rows + _blend_row(model)) if found else None
+    columns = None
+    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+        if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
+            # its error is of blends that were decided without the fold
+            rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
+        columns = members_table(rows)
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
-
-
-def _blend_row(model) -> list[dict]:
-    """The blend itself where it was chosen; its error is of blends that were decided without the fold."""
-    if getattr(model, "kind_", None) != "blend" or "error" not in getattr(model, "scores_", {}):
-        return []
-    return [{"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
 
 
 # What the columns of members are called: the key of a row, the head, and a note.
@@ -607,22 +553,3 @@ def _member_column(key: str, rows: list[dict]) -> Column:
         return with_deviation(head, values, [row.get(f"{key}_se") for row in rows], note)
     how = {"shown": duration} if key.endswith("seconds") else {}
     return numbers(head, values, note=note, **how)
-
-
-def _instances(label: str, model, bags, held: HeldOut) -> dict:
-    try:
-        explorer = explain_bags(model, bags) | {"what": "fitted" if held.in_sample else "held out"}
-    except Exception as error:  # a report with one section less is better than none
-        return {"why_not": f"{label}: {error}."}
-    text = f"Choose a bag to see its instances as {label} sees them.{explorer.pop('left_out')}"
-    return {"explorer": explorer, "more": text}
-
-
-def _model_facts(bags, y, label: str, command) -> list[tuple[str, str]]:
-    return [
-        ("Command", command or "not recorded"),
-        ("Method", label),
-        ("Data hash", of_data(bags, y)),
-        ("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())),
-        ("Code", of_library()),
-    ]

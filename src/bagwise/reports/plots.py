@@ -56,6 +56,14 @@ def legend(axis, **options) -> None:
     axis.legend(frameon=False, labelcolor=INK, **options)
 
 
+def log_scale(axis) -> None:
+    """Sizes by their logarithm, with 1, 2, 5, 10, ... as plain numbers."""
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_major_formatter(ScalarFormatter())
+    axis.xaxis.set_minor_formatter(NullFormatter())
+
+
 def columns(**named) -> list[np.ndarray]:
     """The arrays as columns of numbers; refused when one is of another length, or not finite."""
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in named.items()}
@@ -147,10 +155,7 @@ def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = No
         error = np.sqrt(np.mean(residuals[part] ** 2))
         axis.fill_between(sizes[part[[0, -1]]], -error, error, color=ORANGE, alpha=0.25, linewidth=0)
     if sizes.max() >= 10 * sizes.min():
-        axis.set_xscale("log")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.xaxis.set_major_formatter(ScalarFormatter())
-        axis.xaxis.set_minor_formatter(NullFormatter())
+        log_scale(axis)
     return quiet(axis, xlabel="instances in the bag", ylabel=f"{name} - prediction", title="Residuals by bag size")
 
 
@@ -219,10 +224,7 @@ def learning_curve(axis, curve, *, upto: float = 2.0):
     how = {"fmt": "o", "color": BLUE, "markersize": 4, "elinewidth": 1, "label": "measured"}
     axis.errorbar(curve.sizes, curve.errors, yerr=np.maximum(errors, 0), **how)
     axis.axvline(curve.now, color=ORANGE, linewidth=1, label="now")
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    log_scale(axis)
     legend(axis, loc="upper right")
     return quiet(axis, xlabel=noun, ylabel=curve.metric, title=f"What would more {noun} do?")
 
