@@ -41,7 +41,7 @@ import compare
 TABLES = ("sentences", "mhc2-H-2-IAb", "conformers", "mhc2-DRB1_0301")
 COLUMNS = ["bags", "stack, CPU s", "auto, CPU s", "ratio", "stack", "auto", "auto - stack"]
 PENALTIES = np.logspace(-4, 4, 17)
-FOLDS, NETWORKS, TREES = 5, 10, 500
+FOLDS, NETWORKS, TREES = 5, 10, 300
 
 
 def ridge():
@@ -102,7 +102,9 @@ class InstanceKernelMean:
         self.networks, out = [], np.empty(bags.n_instances)
         for k in range(NETWORKS):
             seen = bags.expand(fold) != k
-            network = make_pipeline(StandardScaler(), MLPRegressor((50,), max_iter=30, random_state=k))
+            network = make_pipeline(
+                StandardScaler(), MLPRegressor(hidden_layer_sizes=(50,), max_iter=20, random_state=k)
+            )
             self.networks.append(network.fit(bags.instances[seen], bags.expand(y)[seen]))
             out[~seen] = network.predict(bags.instances[~seen])
         self.map = RBFSampler(gamma=1 / (2 * (out.var() or 1.0)), random_state=0).fit(out[:, None])
@@ -180,7 +182,9 @@ class Attention:
 
 
 PEERS = {
-    "statistics + forest": lambda: OnRows(statistics, RandomForestRegressor(TREES, max_features=1 / 3, random_state=0)),
+    "statistics + forest": lambda: OnRows(
+        statistics, RandomForestRegressor(TREES, max_features="sqrt", random_state=0)
+    ),
     "statistics + boosting": lambda: OnRows(statistics, HistGradientBoostingRegressor(random_state=0)),
     "mean-pool ridge": lambda: OnRows(means, ridge()),
     "kernel mean of inputs": KernelMean,

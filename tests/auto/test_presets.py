@@ -1,6 +1,7 @@
 """Presets, options by name, the race, the metric, the leaderboard."""
 
 import importlib.util
+from threading import Event, Thread
 
 import numpy as np
 import pytest
@@ -244,9 +245,9 @@ class Cubic(Column):
         return super().fit(bags, y)
 
 
-@pytest.mark.parametrize(("budget", "done"), [(1000.0, 5), (200.0, 5), (120.0, 1)])
+@pytest.mark.parametrize(("budget", "done"), [(1000.0, 5), (200.0, 5), (130.0, 1)])
 def test_a_member_that_falls_behind_is_given_up(budget, done):
-    """What a fold took tells what the others will; 4 more of 30 s and a fit to all bags are not left of 120."""
+    """What a fold took tells what the others will; 4 more of 30 s and a fit to all bags are not left of 130."""
     bags, y = problem(100)
     Cubic.clock = Clock(budget)
     cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Cubic.clock)
@@ -254,7 +255,19 @@ def test_a_member_that_falls_behind_is_given_up(budget, done):
     assert trial.fits == done and trial.done == (done == 5)
     if done < 5:
         assert trial.status == "skipped"
-        assert trial.why == "about 120 s, and 90 s were left; given up after 1 of 5 folds"
+        assert trial.why == "about 120 s, and 100 s were left; given up after 1 of 5 folds"
+
+
+def test_until_workers_have_started_this_process_works():
+    """With a budget nobody waits for them; the numbers are the same."""
+    bags, y = problem()
+    there, start = Event(), Thread(target=lambda: there.wait(60), daemon=True)
+    cv = CrossValidation(bags, y, (np.arange(60) % 5)[None], None, 0, 2, Clock(1000.0), starting=[start])
+    start.start()
+    assert cv.workers == 1 and cv.try_member(Member("own", lambda seed: Column(0))).done
+    there.set()
+    start.join()
+    assert cv.workers == 2
 
 
 def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):

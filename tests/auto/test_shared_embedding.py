@@ -100,7 +100,9 @@ def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
         second = SecondKernel(_Known(rows[some]), setting["kernel"])
         ridge = head.fresh_head().set_params(kernel="precomputed")
         errors.append(ridge.fit(second.fit_transform(bags[some]), y[some]).error_)
-    assert model[1].setting_ == head.settings()[int(np.argmin(errors))] and len(model[1].search_) == 1
+    best = sorted(np.argsort(errors)[:4])  # of 16; the best of these on all bags that are seen is kept
+    assert [setting for setting, *_ in model[1].search_] == [head.settings()[at] for at in best]
+    assert model[1].error_ == min(error for *_, error in model[1].search_)
     np.testing.assert_allclose(model.predict(bags[~seen]), predictions, rtol=1e-8)
 
 
@@ -123,7 +125,9 @@ def test_models_of_a_member_hold_one_embedding(tmp_path):
     whole, folds = model.models_["sliced-wasserstein"][0], model.fold_models_["sliced-wasserstein"]
     assert len(folds) == 5 and all(one[1].embedding_.rows_ is whole[1].embedding_.rows_ for one in folds)
     bw.save_model(model, tmp_path / "m.bagwise")
-    assert (tmp_path / "m.bagwise").stat().st_size < 1.5 * whole[1].embedding_.rows_.nbytes
+    size, largest = (tmp_path / "m.bagwise").stat().st_size, whole[1].embedding_.rows_.nbytes
+    assert largest < size < 1.5 * largest
+    assert largest < model.leaderboard()["file_bytes"].iloc[0] < size
     np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict_folds(bags), model.predict_folds(bags))
 
 

@@ -80,18 +80,17 @@ def trained(Engine, problems, how):
 def by_the_cpu_engine(one: Problem, how: Recipe, k: int):
     """Network k by the compiled kernels, from the same first weights, over rows in the same order."""
     group = grouped([one], how)
-    plan, memory = group.plan, np.zeros((3, int(group.plan[-1, 5]) + 1), np.float32)
-    parameters = group.parameters[k, : memory.shape[1]].numpy().copy()
     n, batch = int(group.counts[k]), int(group.batches[k])
-    scaling = (frozen(one.x_shift[k]), frozen(inverse(one.x_scale[k])))
-    scaling += (one.y_shift[k], float(inverse(one.y_scale[[k]])[0]))
+    scaling = (one.x_shift[k], inverse(one.x_scale[k]), one.y_shift[k], float(inverse(one.y_scale[[k]])[0]))
+    learner = Learner.begin(group.plan, scaling, batch, how.weight_decay, seed=0)
+    learner.parameters[:] = group.parameters[k, : learner.size].numpy()
+    prepared, engine = learner.prepared(one.X, one.y, one.weight, np.arange(len(one.X))), kernels(one.X.dtype)
     for epoch in range(how.epochs[-1]):
         order = network_orders.shuffled(group.rows, group.counts, group.keys[epoch])[k, :n].numpy().astype(np.int64)
-        data = (*map(frozen, (one.X, one.y, one.weight, order)), scaling)
+        data = (*prepared, frozen(order), frozen(group.plan), learner.parameters, learner.memory)
         decay = how.weight_decay * float(one.weight[order].mean())
-        model = (frozen(plan), parameters, memory)
-        kernels(one.X.dtype).train_epoch(*data, *model, batch, how.learning_rate, decay, epoch * -(-n // batch))
-    return parameters
+        engine.train_epoch(*data, batch, how.learning_rate, decay, epoch * -(-n // batch))
+    return learner.parameters
 
 
 # --- the algorithm, step by step
@@ -225,7 +224,7 @@ def test_learners_of_buffers_on_a_device_are_those_of_the_cpu_on_the_same_orders
                 order = network_orders.shuffled(torch.from_numpy(rows)[None], torch.tensor([len(rows)]), keys)[
                     0
                 ].numpy()
-                data = (*map(frozen, (X, y, weight, order)), (*map(frozen, scaling[k][:2]), *scaling[k][2:]))
+                data = (*learner.prepared(X, y, weight, order), frozen(np.arange(len(order))))
                 state = frozen(plan), learner.parameters, learner.memory
                 kernels(X.dtype).train_epoch(*data, *state, 13, 0.01, 0.3, learner.steps)
                 learner.steps += -(-len(rows) // 13)

@@ -170,7 +170,7 @@ def test_the_same_model_gives_the_same_parts(tmp_path):
 def test_an_array_used_twice_is_stored_once():
     model = small_model()
     before = len(dump(model))
-    model[-1].again_ = model[-1].coef_
+    model[-1].again_, model[-1].equal_ = model[-1].coef_, model[-1].coef_.copy()
     assert len(dump(model)) == before
 
 

@@ -298,6 +298,16 @@ def test_values_come_back_as_they_were(tmp_path):
     assert (found[2].mean == value[2].mean).all() and type(found[3]) is Sample
 
 
+def test_a_damaged_file_of_the_hundredth_pass_leaves_those_before(tmp_path):
+    for name in ("20-survey-total", "99-train-share-000000", "100-train-share-000000", "100-train-share-000002"):
+        checkpoints.write(tmp_path / f"{name}.npz", [1.0])
+    (tmp_path / "100-train-share-000002.npz").write_bytes(b"cut")
+    with pytest.warns(UserWarning, match="100-train-share-000002.npz is damaged .* that pass is run again from there"):
+        checkpoints.Work(tmp_path)._remove_damaged()
+    found = sorted(one.stem for one in tmp_path.iterdir())
+    assert found == ["100-train-share-000000", "20-survey-total", "99-train-share-000000"]
+
+
 def test_progress_tells_rows_their_rate_and_the_time_left(source, tmp_path):
     def last(name):
         fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")

@@ -13,15 +13,15 @@ import bagwise as bw
 from bagwise.execution import Serial
 from bagwise.out_of_core import fit_scan, predict_scan, shards
 
-BAGS = ["_look", "form", "_whole_bags"]
+BAGS = ["_survey", "form", "_whole_bags"]
 RIDGE = ["_row_sums", "_left_out"]
-SCORES = ["fold_row_sums", "_held_out_score"]
-FOLDS = ["_deal", "_weigh", "_fold_sums", "_chunk_predictions", "_candidate_errors", "_keep_chosen"]
+SCORES = ["_fold_row_sums", "_held_out_score"]
+FOLDS = ["deal", "_weigh", "_fold_sums", "_chunk_predictions", "_candidate_errors", "_keep_chosen"]
 PASSES = {
     "instance-kme:ridge": [*BAGS, *FOLDS, "_sum_polynomials", "_gather_means", *RIDGE],
     "statistics:moments": [*BAGS, "_first", "_keep_first", "_second", "_keep_statistics", *RIDGE],
-    "blr:rows": [*BAGS, "_deal", "_weigh_landmarks", "_sum_landmarks", "_gather_landmarks", *SCORES],
-    "input-kme:fourier": [*BAGS, "sum_features", "_gather_means", *RIDGE],
+    "blr:rows": [*BAGS, "deal", "_weigh_landmarks", "_sum_landmarks", "_gather_landmarks", *SCORES],
+    "input-kme:fourier": [*BAGS, "_sum_features", "_gather_means", *RIDGE],
     "aggregated": [*BAGS, "_scale_means", *RIDGE],
 }
 CASES = [(name, one) for name, passes in PASSES.items() for one in passes]  # sums of a worker go with it

@@ -176,7 +176,7 @@ def test_refusals():
     bags, y = spreads(10)
     with pytest.raises(ValueError, match="draws must be a whole number of at least 4, not 3"):
         SampledShrinkage(draws=3).fit(bags, y)
-    with pytest.raises(ValueError, match="chains must be a whole number of at least 1, not 0"):
+    with pytest.raises(ValueError, match="chains must be a whole number above zero, not 0"):
         SampledShrinkage(chains=0).fit(bags, y)
 
 

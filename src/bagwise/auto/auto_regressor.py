@@ -345,7 +345,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
             show(", ".join(self.models_))
-            fits = cv.fit_whole(members)
+            with cv.at_hand(refit_seconds(chosen)):
+                fits = cv.fit_whole(members)
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
     def _curve(self, trials: list[Trial], cv: CrossValidation, show) -> Curve | None:
@@ -358,7 +359,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             return None
         show(f"learning curve of {quickest.member.name}", trials)
         try:
-            return learning_curve(cv, quickest.member, quickest.held_out)
+            with cv.at_hand(2 * quickest.seconds):
+                return learning_curve(cv, quickest.member, quickest.held_out)
         except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit
             return None
 

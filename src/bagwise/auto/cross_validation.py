@@ -11,12 +11,15 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib.parallel import LokyBackend, get_active_backend
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
@@ -32,8 +35,9 @@ from bagwise.regressors.embedding_ridge import blend_weights
 if TYPE_CHECKING:
     from bagwise.auto.kept_fits import KeptFits
 
-PROBE = 8  # one bag in so many is fitted to guess how long a member takes
+PROBE = 8  # one bag in so many is fitted to guess how long a member takes, where fewer leave a doubt
 FEWEST = 16  # bags to judge anything by
+FEW_SECONDS = 2.0  # of work that is not worth sending to a worker
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
 WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
@@ -112,6 +116,7 @@ class CrossValidation:
     race_costly: bool = True
     clipped: bool = True
     kept: KeptFits | None = None
+    starting: list[Thread] = field(default_factory=list)
 
     @cached_property
     def shared(self) -> SharedEmbeddings:
@@ -154,10 +159,29 @@ class CrossValidation:
         return mean if self.metric == "mae" else float(np.sqrt(mean))
 
     def start_workers(self) -> None:
-        """Start the worker processes, which import what they need: no member is charged for that."""
+        """Start the worker processes, which import what they need: no member is charged for that.
+
+        Where there is a time budget nobody waits for them: on a busy machine that may take as long as the budget. Until
+        they are there, this process does the work.
+        """
         number = effective_n_jobs(self.n_jobs)
-        if number > 1:
-            self._parallel(delayed(_ready)(k) for k in range(number))
+        if number == 1:
+            return
+        tasks = [delayed(_ready)(k) for k in range(number)]
+        if self.clock.budget is None or not isinstance(get_active_backend()[0], LokyBackend):
+            self._parallel(tasks)  # of a cluster another thread would not know
+            return
+        self.starting.append(Thread(target=Parallel(n_jobs=self.n_jobs), args=(tasks,), daemon=True))
+        self.starting[0].start()
+
+    @property
+    def workers(self) -> int:
+        """How many processes there are to work now."""
+        return 1 if self._waiting else effective_n_jobs(self.n_jobs)
+
+    @property
+    def _waiting(self) -> bool:
+        return any(start.is_alive() for start in self.starting)
 
     def try_member(self, member: Member, reserve: float = 0.0) -> Trial:
         """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing.
@@ -309,7 +333,7 @@ class CrossValidation:
         for *_, elapsed in found.values():
             self.clock.advance(elapsed)
         left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
-        step = effective_n_jobs(self.n_jobs)
+        step = self.workers
         for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
             some = left[at : at + step]
             for (key, _), fit in zip(some, self._run([task for _, task in some]), strict=True):
@@ -361,15 +385,21 @@ class CrossValidation:
     def _fit_of(self, member: Member, bags: Bags, seen: np.ndarray, predicted: np.ndarray, first=False):
         return delayed(fit_some)(member, bags, self.y, seen, predicted, self.sample_weight, self.random_state, first)
 
+    def at_hand(self, seconds: float) -> AbstractContextManager:
+        """A context in which this process does work of so many seconds itself, if they are few and there is a budget:
+        to send it to others may take longer on a busy machine."""
+        few = self.clock.budget is not None and seconds < FEW_SECONDS
+        return parallel_config(backend="sequential") if few else nullcontext()
+
     def _parallel(self, tasks) -> list:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
-            return Parallel(n_jobs=self.n_jobs)(tasks)
+            return Parallel(n_jobs=1 if self._waiting else self.n_jobs)(tasks)
 
     @property
     def _at_once(self) -> int:
         """How many folds are fitted at a time."""
-        return max(1, min(self.folds, effective_n_jobs(self.n_jobs)))
+        return max(1, min(self.folds, self.workers))
 
     def _behind(self, trial: Trial, more: float, reserve: float) -> str:
         """Why a member that was begun is given up: so many seconds ``more``, and a fit to all bags, are not left."""
@@ -395,22 +425,37 @@ class CrossValidation:
             fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
             if self.clock.left - reserve <= fewest:
                 return "no time was left to see how long it takes"
-            each, fits = self._guess_seconds(member), self.deals.shape[0] * self.folds + 1
-        # The last of them is the fit to all bags, for which nobody shares the work.
-        guess = each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+            fits = self.deals.shape[0] * self.folds + 1
+            few, some = self._probes()
+            each = self._seconds_by(member, few)
+            if self._all_fits(each, fits) > self.clock.left - reserve and len(some) > len(few):
+                # More bags tell more than the least number, which overrates what every fit costs, if there is time.
+                if 2 * each * len(some) / len(self.y) > self.clock.left - reserve:
+                    return self._shortage(self._all_fits(each, fits), reserve)
+                each = self._seconds_by(member, some)
+        guess = self._all_fits(each, fits)
         return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
 
-    def _guess_seconds(self, member: Member) -> float:
-        """Seconds of a fit without a fold, from a fit to a few bags: at least linear in the bags."""
-        order = np.argsort(self.fold, kind="stable")  # some bags of every fold, and so of several groups
-        some = np.sort(order[:: min(PROBE, max(1, len(order) // FEWEST))])
+    def _all_fits(self, each: float, fits: int) -> float:
+        """Seconds of so many fits, the last of them to all bags, for which nobody shares the work."""
+        return each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
+
+    def _probes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The least number of bags to judge by, and one in eight if those are more: some of every fold, and so of
+        several groups."""
+        order = np.argsort(self.fold, kind="stable")
+        few, some = (max(1, len(order) // number) for number in (FEWEST, max(FEWEST, len(order) // PROBE)))
+        return np.sort(order[::few]), np.sort(order[::some])
+
+    def _seconds_by(self, member: Member, some: np.ndarray) -> float:
+        """Seconds of a fit without a fold, from a fit to some bags: at least linear in the bags."""
         started = time.perf_counter()
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
         took = time.perf_counter() - started
         self.clock.longest_probe = max(self.clock.longest_probe, took)
-        return took * len(order) / len(some) * (1 - 1 / self.folds)
+        return took * len(self.y) / len(some) * (1 - 1 / self.folds)
 
 
 def fit_some(

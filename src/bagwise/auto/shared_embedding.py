@@ -32,7 +32,8 @@ from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 BLIND = (Pool, Statistics, NystroemMean, SlicedQuantiles)  # embeddings that look at no target
 MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
-COMPARED = 500  # of them
+COMPARED = 800  # of them
+GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
 
 Parallel = Callable[[Any], list]
@@ -275,7 +276,7 @@ class _RidgeHeads:
         return found
 
     def _compared(self, tasks: Sequence[Task], parallel: Parallel) -> list[list[int]]:
-        """The settings worth a fit to all bags of each task: all of them, or of many bags the best on some."""
+        """The settings worth a fit to all bags of each task: all of them, or of many bags the best on some of them."""
         every = list(range(len(self.settings)))
         if len(every) == 1 or not isinstance(self.model.embedding, SecondKernel):
             return [every] * len(tasks)
@@ -284,7 +285,7 @@ class _RidgeHeads:
             return [every] * len(tasks)
         firsts = [self._first(setting)[1] for setting in self.settings]
         best = parallel(
-            delayed(_best_setting)(
+            delayed(_best_settings)(
                 self.model,
                 self.settings,
                 self.standing[some],
@@ -295,7 +296,7 @@ class _RidgeHeads:
             for task in tasks
             for some in [_spread_out(task.seen, COMPARED)]
         )
-        return [every if few else [at] for few, at in zip(small, best, strict=True)]
+        return [every if few else some for few, some in zip(small, best, strict=True)]
 
     def _first(self, setting: dict) -> tuple:
         """The fitted embedding of instances for a setting, and the rows of all bags."""
@@ -355,17 +356,19 @@ def _widen(head, place: np.ndarray, n: int) -> None:
     head.coef_, head.coef_path_, head.n_features_in_ = coef, path, n
 
 
-def _best_setting(model: EmbeddingRidge, settings, bags: Bags, y: np.ndarray, weight, rows: list[np.ndarray]) -> int:
-    """The number of the setting of least left-out error on some bags, whose rows are known for each."""
+def _best_settings(
+    model: EmbeddingRidge, settings: list[dict], bags: Bags, y: np.ndarray, weight, rows: list[np.ndarray]
+) -> list[int]:
+    """The numbers of the settings of least left-out error on some bags, whose rows are known for each."""
 
     def embedded():
-        for at, (setting, Z) in enumerate(zip(settings, rows, strict=True)):
+        for setting, Z in zip(settings, rows, strict=True):
             embedding = model.embedding_for(setting)
-            columns = embedding.fit_rows(bags, _NoEmbedding(), Z)
-            yield at, embedding, columns
+            yield setting, embedding, embedding.fit_rows(bags, _NoEmbedding(), Z)
 
     with _quiet():
-        return clone(model).fit_rows(bags, y, embedded(), weight).setting_
+        errors = [error for *_, error in clone(model).fit_rows(bags, y, embedded(), weight).search_]
+    return sorted(np.argsort(errors, kind="stable")[: -(-len(errors) // GOES_ON)].tolist())
 
 
 class _NoEmbedding:

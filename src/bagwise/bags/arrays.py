@@ -55,15 +55,31 @@ def from_arrays(
     arrays = [unmask(array) for array, _ in bare]
     arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
     for bag, array in zip(ids, arrays, strict=True):
-        _refuse_shape(bag, array, ids[0], arrays[0])
+        if array.ndim != 2:
+            raise ValueError(
+                f"bag {label(bag)} is an array of {array.ndim} dimensions; every bag must be (instances, features)"
+            )
+        if len(array) == 0:
+            raise ValueError(
+                f"bag {label(bag)} has no instances; every bag needs at least one: leave it out, with its target"
+            )
+        if array.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"bag {label(bag)} has {array.shape[1]} features, "
+                f"but bag {label(ids[0])} has {arrays[0].shape[1]}; all bags need the same"
+            )
     offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
-    extra = {
-        "weights": _one_per_row(weights, arrays, ids),
-        "covariates": covariates,
-        "covariate_names": covariate_names,
-    }
-    names = {"groups": groups, "feature_names": names_of(feature_names, columns, "feature_names")}
-    return Bags(np.concatenate(arrays), offsets, ids, missing=missing, **names, **extra)
+    return Bags(
+        np.concatenate(arrays),
+        offsets,
+        ids,
+        groups=groups,
+        feature_names=names_of(feature_names, columns, "feature_names"),
+        missing=missing,
+        weights=_one_per_row(weights, arrays, ids),
+        covariates=covariates,
+        covariate_names=covariate_names,
+    )
 
 
 def as_bags(bags) -> Bags:
@@ -194,19 +210,3 @@ def _one_per_row(weights, arrays: list, ids: list) -> np.ndarray | None:
         if own.shape != (len(array),):
             raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {own.shape}")
     return np.concatenate(weights)
-
-
-def _refuse_shape(bag, array: np.ndarray, first_bag, first: np.ndarray) -> None:
-    if array.ndim != 2:
-        raise ValueError(
-            f"bag {label(bag)} is an array of {array.ndim} dimensions; every bag must be (instances, features)"
-        )
-    if len(array) == 0:
-        raise ValueError(
-            f"bag {label(bag)} has no instances; every bag needs at least one: leave it out, with its target"
-        )
-    if array.shape[1] != first.shape[1]:
-        raise ValueError(
-            f"bag {label(bag)} has {array.shape[1]} features, "
-            f"but bag {label(first_bag)} has {first.shape[1]}; all bags need the same"
-        )

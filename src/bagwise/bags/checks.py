@@ -192,6 +192,33 @@ def weights_or_ones(sample_weight, bags) -> np.ndarray:
     return np.ones(len(bags)) if weights is None else weights
 
 
+def one_of(value, known, what: str) -> None:
+    """Refuse an option that is none of those known.
+
+    Examples
+    --------
+    >>> one_of("sum", ("mean", "median"), "statistic")
+    Traceback (most recent call last):
+    ValueError: statistic must be 'mean' or 'median', not 'sum'
+    """
+    if value not in known:
+        *others, last = map(repr, known)
+        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
+
+
+def whole_number(value, what: str, *, least: int = 1) -> None:
+    """Refuse what is no whole number, or a smaller one."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        wanted = "above zero" if least == 1 else f"of at least {least}"
+        raise ValueError(f"{what} must be a whole number {wanted}, not {value!r}")
+
+
+def check_options(estimator, **known) -> None:
+    """Refuse a parameter of the estimator that is none of those known: ``rule=("best", "one-se")``."""
+    for name, options in known.items():
+        one_of(getattr(estimator, name), options, name)
+
+
 def remember_columns(estimator, bags: Bags) -> None:
     """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
     number of bags.

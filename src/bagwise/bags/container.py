@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from bagwise.bags import validation
-from bagwise.bags.frames import names_of, to_frame, unframe
+from bagwise.bags.frames import as_list, names_of, to_frame, unframe
 from bagwise.bags.segments import shares
 from bagwise.bags.validation import counted
 
@@ -85,7 +85,7 @@ class Bags:
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
 
-    __slots__ = tuple(__annotations__)
+    __slots__ = tuple(__annotations__)  # those above
 
     def __init__(
         self,
@@ -371,7 +371,12 @@ class Bags:
         names = self.feature_names or tuple(f"x{j + 1}" for j in range(self.n_features))
         columns = [(bag or self.id_name or "bag", self.expand(self.ids))]
         if y is not None:
-            columns += self._target_columns(validation.one_per_bag(y, len(self), "y"), target or self.target_name)
+            y, named = self.expand(validation.one_per_bag(y, len(self), "y")), as_list(target or self.target_name or ())
+            if y.ndim == 1:
+                columns += [(named[0] if len(named) == 1 else "target", y)]
+            else:
+                known = named if len(named) == y.shape[1] else [f"target_{j + 1}" for j in range(y.shape[1])]
+                columns += zip(known, y.T, strict=True)
         columns += zip(names, self.instances.T, strict=True)
         if self.covariates is not None:
             own = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
@@ -388,15 +393,6 @@ class Bags:
                 f"two columns would be called {twice!r}; name the others: to_frame(bag=, target=, groups=, weights=)"
             )
         return to_frame(table)
-
-    def _target_columns(self, y: np.ndarray, name) -> list[tuple[str, np.ndarray]]:
-        """The column, or the columns of several targets, by name."""
-        y, named = self.expand(y), () if name is None else (name,) if isinstance(name, str) else tuple(name)
-        if y.ndim == 1:
-            return [(named[0] if len(named) == 1 else "target", y)]
-        if len(named) != y.shape[1]:
-            named = tuple(f"target_{j + 1}" for j in range(y.shape[1]))
-        return list(zip(named, y.T, strict=True))
 
     # Derived bags; nothing is changed in place -------------------------------------------------------------
 

@@ -74,9 +74,11 @@ def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
     "bag 'B17' (and 1 other) has"
     """
     positions = np.flatnonzero(marked)
-    others = len(positions) - 1
-    rest = "" if not others else f" (and {others:,} other{'s' if others > 1 else ''})"
-    return f"bag {label(ids[positions[0]])}{rest} has"
+    return f"bag {label(ids[positions[0]])}{and_others(len(positions) - 1)} has"
+
+
+def and_others(n: int) -> str:
+    return f" (and {counted(n, 'other')})" if n else ""
 
 
 def label(bag) -> str:
@@ -88,20 +90,6 @@ def label(bag) -> str:
 
 def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
-
-
-def one_of(value, known, what: str) -> None:
-    """Refuse an option that is none of those known.
-
-    Examples
-    --------
-    >>> one_of("sum", ("mean", "median"), "statistic")
-    Traceback (most recent call last):
-    ValueError: statistic must be 'mean' or 'median', not 'sum'
-    """
-    if value not in known:
-        *others, last = map(repr, known)
-        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
 
 
 # The square of a larger number, or a sum of such squares, may be infinite.
@@ -271,11 +259,8 @@ def _in(marked: np.ndarray, names) -> str:
     """Which column holds the first marked value, where columns have names."""
     if names is None:
         return ""
-    others = np.count_nonzero(marked.any(axis=0)) - 1
     first = int(marked[marked.any(axis=1).argmax()].argmax())
-    return f" in column {str(names[first])!r}" + (
-        f" (and {others:,} other{'s' if others > 1 else ''})" if others else ""
-    )
+    return f" in column {str(names[first])!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:

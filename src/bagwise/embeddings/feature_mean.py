@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import check_options, one_of, whole_number
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding
@@ -38,8 +38,7 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     True
     """
     one_of(pick, ("random", "k-means"), "pick")
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"the number of prototypes must be a whole number above zero, not {n!r}")
+    whole_number(n, "the number of prototypes")
     with np.errstate(over="ignore"):
         rounded = rows.astype(np.float32)  # the last digits depend on the order of earlier sums; the pick must not
     distinct = rows[np.unique(row_keys(rounded, random_state), return_index=True)[1]]
@@ -162,7 +161,7 @@ class NystroemMean(Embedding):
 
     def fit(self, bags, y=None) -> NystroemMean:
         bags = check_bags(bags, allow_weights=True)
-        one_of(self.units, ("spread", "label"), "units")
+        check_options(self, units=("spread", "label"))
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
@@ -346,7 +345,7 @@ class Similarity(Embedding):
 
     def fit(self, bags, y=None) -> Similarity:
         bags = check_bags(bags, allow_weights=self.pool == "mean")
-        one_of(self.pool, ("max", "mean"), "pool")
+        check_options(self, pool=("max", "mean"))
         self.spread_ = spread_of(bags.instances)
         chosen = pick_prototypes(bags.instances, self.prototypes, self.pick, random_state=self.random_state)
         self.prototypes_ = chosen / self.spread_

@@ -21,8 +21,8 @@ from numpy.polynomial.chebyshev import chebval
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import check_options, one_of
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
@@ -104,12 +104,6 @@ def squared_norms(kernel, bags: Bags) -> np.ndarray:
     return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])
 
 
-OPTIONS = {
-    "units": ("spread", "label"),
-    "map": ("auto", "chebyshev", "exact"),
-    "columns": ("features", "gram"),
-    "beyond": ("kernel", "clip"),
-}
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
 CHECKED = 129  # points at which kernel and series are compared
@@ -333,8 +327,13 @@ class KernelMean(Embedding):
         return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
 
     def _check(self) -> None:
-        for what, known in OPTIONS.items():
-            one_of(getattr(self, what), known, what)
+        check_options(
+            self,
+            units=("spread", "label"),
+            map=("auto", "chebyshev", "exact"),
+            columns=("features", "gram"),
+            beyond=("kernel", "clip"),
+        )
         if self.reach is not None and not self.reach > 0:
             raise ValueError(f"reach must be above zero, or None, not {self.reach!r}")
         if self.columns == "features" and not self._kernel.positive_definite:

@@ -7,13 +7,13 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
-from bagwise.kernels.formulas import column_moments, sample_rows, varies
+from bagwise.kernels.formulas import sample_rows, varies
 
 BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
 DRAWN = 5000  # instances from which landmarks are made
@@ -132,17 +132,14 @@ class LandmarkMean(Embedding):
         return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
-        one_of(self.placement, ("kmeans", "random", "quantiles"), "placement")
-        one_of(self.draw, ("bags", "rows"), "draw")
-        if isinstance(self.landmarks, bool) or not isinstance(self.landmarks, int | np.integer) or self.landmarks < 1:
-            raise ValueError(f"landmarks must be a whole number above zero, not {self.landmarks!r}")
+        check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
+        whole_number(self.landmarks, "landmarks")
         if self.placement == "quantiles" and bags.n_features != 1:
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
 
     def _place(self, drawn: np.ndarray, scaling: np.ndarray | None = None) -> None:
         """Scale by the columns of ``scaling``, by default those drawn, and choose kernel and landmarks."""
-        self.centre_, deviation, largest = column_moments(drawn if scaling is None else scaling)
-        scale = np.where(varies(deviation, largest), deviation, np.inf)  # a constant column stays out of all distances
+        self.centre_, scale = _moments(drawn if scaling is None else scaling)
         drawn = (drawn - self.centre_) / scale
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
         self.scale_ = scale * self.unit_
@@ -206,3 +203,18 @@ def unbiasing(sizes: np.ndarray) -> np.ndarray:
     """N / (N - 1) for every bag of (effective) size N, by which Σ w φφᵀ - μ̂μ̂ᵀ (shares w) becomes unbiased; 0 for 1."""
     several = sizes > 1 + 1e-9
     return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
+
+
+def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, in blocks; infinite where nothing but rounding varies.
+
+    Divided by infinity, a constant column stays out of all distances.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    squares, largest = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for start in range(0, len(X), BLOCK):
+        block = X[start : start + BLOCK]
+        squares += ((block - mean) ** 2).sum(axis=0)
+        largest = np.maximum(largest, np.abs(block).max(axis=0))
+    deviation = np.sqrt(squares / len(X))
+    return mean, np.where(varies(deviation, largest), deviation, np.inf)

@@ -1,65 +1,16 @@
-"""A kernel between embeddings: similarity of bags by the distance of their rows, and the covariates beside these."""
+"""A kernel between embeddings: similarity of bags by the distance of their rows."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import check_options
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
-from bagwise.embeddings.summaries import Embedding
+from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.kernels import Gaussian, Linear
-
-
-@dataclass(frozen=True)
-class CovariatesBeside:
-    r"""Covariates c standardised over the training bags and multiplied by one factor a, beside the embedding's rows.
-
-    Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
-    covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
-    the rows, a² Σ var(c) = Σ var(z), so that one penalty serves both.
-
-    Attributes
-    ----------
-    mean, scale : of every covariate; the scale of a constant one is infinite, so that it stays out
-    factor : a
-    training : scaled covariates of the training bags, for a Gram matrix; else None
-    """
-
-    mean: np.ndarray
-    scale: np.ndarray
-    factor: float
-    training: np.ndarray | None
-
-    @classmethod
-    def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
-        spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
-        largest = np.abs(covariates).max(axis=0)
-        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
-        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
-
-    @classmethod
-    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
-        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
-        varies = deviation > 1e-12 * largest
-        factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
-        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
-
-    def join(self, rows: np.ndarray, covariates) -> np.ndarray:
-        """Rows of the embedding, with the covariates of the same bags."""
-        scaled = self._scaled(covariates)
-        if self.training is None:
-            return np.hstack([rows, scaled])
-        # einsum, not BLAS: a row must not depend on how many other rows there are.
-        return rows + np.einsum("ij,kj->ik", scaled, self.training)
-
-    def _scaled(self, covariates: np.ndarray) -> np.ndarray:
-        return self.factor * (covariates - self.mean) / self.scale
-
 
 SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
 
@@ -165,8 +116,7 @@ class SecondKernel(Embedding):
     def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
         """Fit to the rows that a fitted first embedding has for the bags, of which only the covariates count then, and
         return the columns."""
-        for what, known in (("distance", ("l2", "l1")), ("units", ("spread", "label"))):
-            one_of(getattr(self, what), known, what)
+        check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
         self.embedding_ = embedding

@@ -1,5 +1,7 @@
 """What every embedding has (`Embedding`), and the plainest ones: summary statistics of a bag as its row.
 
+`CovariatesBeside` puts the covariates of bags beside the rows of any embedding.
+
 `Pool` and `Statistics` hold moments, extremes and quantiles of every feature.
 `QuantileRows` and `SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the Wasserstein
 distance of the bags.
@@ -8,12 +10,14 @@ distance of the bags.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
+from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import (
     segment_cumsum,
     segment_max,
@@ -58,9 +62,56 @@ class Embedding(BaseEstimator):
         return np.einsum("ij,j->i", self.transform(bags), coef)
 
 
+@dataclass(frozen=True)
+class CovariatesBeside:
+    r"""Covariates c standardised over the training bags and multiplied by one factor a, beside the embedding's rows.
+
+    Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
+    covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
+    the rows, a² Σ var(c) = Σ var(z), so that one penalty serves both.
+
+    Attributes
+    ----------
+    mean, scale : of every covariate; the scale of a constant one is infinite, so that it stays out
+    factor : a
+    training : scaled covariates of the training bags, for a Gram matrix; else None
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+    factor: float
+    training: np.ndarray | None
+
+    @classmethod
+    def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
+        spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
+        largest = np.abs(covariates).max(axis=0)
+        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
+        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
+
+    @classmethod
+    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
+        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
+        varies = deviation > 1e-12 * largest
+        factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
+        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
+
+    def join(self, rows: np.ndarray, covariates) -> np.ndarray:
+        """Rows of the embedding, with the covariates of the same bags."""
+        scaled = self._scaled(covariates)
+        if self.training is None:
+            return np.hstack([rows, scaled])
+        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        return rows + np.einsum("ij,kj->ik", scaled, self.training)
+
+    def _scaled(self, covariates: np.ndarray) -> np.ndarray:
+        return self.factor * (covariates - self.mean) / self.scale
+
+
 POOLED = ("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size")
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 POWERS = {"skewness": 3, "kurtosis": 4}
+WHOLE = {"mean": segment_mean, "median": segment_median, "min": segment_min, "max": segment_max}
 
 
 class Pool(Embedding):
@@ -99,8 +150,7 @@ class Pool(Embedding):
         return self
 
     def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self._rows(bags)
+        return self._rows(check_bags(bags, fitted=self, allow_weights=True))
 
     def _check(self) -> None:
         unknown = [name for name in self.statistics if name not in POOLED]
@@ -116,9 +166,8 @@ class Pool(Embedding):
             return np.log1p(bags.sizes if weights is None else segment_sum((weights > 0).astype(np.int64), offsets))
         if name == "quantiles":
             return segment_quantiles(X, offsets, self.quantiles, weights).reshape(len(bags), -1)
-        if name in ("mean", "median", "min", "max"):
-            whole = {"mean": segment_mean, "median": segment_median, "min": segment_min, "max": segment_max}
-            return whole[name](X, offsets, weights)
+        if name in WHOLE:
+            return WHOLE[name](X, offsets, weights)
         return _moment(name, bags)
 
 
@@ -130,11 +179,10 @@ def _moment(name: str, bags) -> np.ndarray:
     variance = mean(centred**2)
     if name == "variance":
         return variance
-    deviation = np.sqrt(variance)
     if name == "deviation":
-        return deviation
+        return np.sqrt(variance)
     power = POWERS[name]
-    return shape(power, mean(centred**power), deviation, mean(np.abs(bags.instances)))
+    return shape(power, mean(centred**power), np.sqrt(variance), mean(np.abs(bags.instances)))
 
 
 def shape(power: int, moment: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -203,8 +251,7 @@ class Statistics(Pool):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        if self.missing not in ("refuse", "keep"):
-            raise ValueError(f"missing must be 'refuse' or 'keep', not {self.missing!r}")
+        check_options(self, missing=("refuse", "keep"))
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
         self._check()
@@ -269,31 +316,14 @@ class Statistics(Pool):
             known = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
             counts = segment_sum(known.astype(np.int64), bags.offsets)
             offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
-            if len(offsets) == 1:
-                some, width = None, len(self.quantiles) if name == "quantiles" else 1
-            else:
+            column = np.full((len(bags), len(self.quantiles) if name == "quantiles" else 1), np.nan)
+            if len(offsets) > 1:
                 weights = None if bags.weights is None else bags.weights[known]
-                some = self._one(name, _Known(bags.instances[known, j : j + 1], offsets, weights))
-                width = some.shape[1]
-            column = np.full((len(bags), width), np.nan)
-            if some is not None:
-                column[counts > 0] = some
+                some = bags._with(instances=bags.instances[known, j : j + 1], offsets=offsets, weights=weights)
+                column[counts > 0] = self._one(name, some)
             columns.append(column)
         # in the order of complete bags: all columns for the first quantile, then for the second
         return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
-
-
-class _Known:
-    """Instances of one column that are known, bag after bag, with what statistics ask of bags."""
-
-    def __init__(self, instances, offsets, weights):
-        self.instances, self.offsets, self.weights = instances, offsets, weights
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def expand(self, per_bag) -> np.ndarray:
-        return np.repeat(per_bag, np.diff(self.offsets), axis=0)
 
 
 def _columns(bags, chosen: np.ndarray):
@@ -352,7 +382,7 @@ class QuantileRows(Embedding):
 
     def fit(self, bags, y=None) -> QuantileRows:
         bags = check_bags(bags, allow_weights=True)
-        _check_count(self.n, "n")
+        whole_number(self.n, "n")
         if bags.n_features != 1:
             raise ValueError(f"QuantileRows is for one feature, not {bags.n_features}; use SlicedQuantiles")
         remember_columns(self, bags)
@@ -400,8 +430,8 @@ class SlicedQuantiles(Embedding):
 
     def fit(self, bags, y=None) -> SlicedQuantiles:
         bags = check_bags(bags, allow_weights=True)
-        _check_count(self.directions, "directions")
-        _check_count(self.quantiles, "quantiles")
+        whole_number(self.directions, "directions")
+        whole_number(self.quantiles, "quantiles")
         draws = np.random.default_rng(self.random_state).normal(size=(self.directions, bags.n_features)).T
         draws = np.ones((1, 1)) if bags.n_features == 1 else draws
         self.directions_ = draws / np.sqrt((draws**2).sum(axis=0))
@@ -442,8 +472,3 @@ def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
         at = -(-(2 * np.arange(n) + 1) * size // (2 * n)) - 1
         out[which] = ordered[:, :, at].swapaxes(0, 1)
     return out
-
-
-def _check_count(value, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number above zero, not {value!r}")

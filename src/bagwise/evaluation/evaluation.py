@@ -16,7 +16,18 @@ from bagwise.bags import Bags, bag_folds, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.validation import ParameterError
 from bagwise.evaluation.metrics import METRICS, best_of, get_metric
-from bagwise.evaluation.plan import Cell, Folder, Memory, Plan, as_entries, finish, make_plan, on_device, run_cell
+from bagwise.evaluation.plan import (
+    Cell,
+    Folder,
+    Memory,
+    Plan,
+    as_entries,
+    finish,
+    make_plan,
+    make_record,
+    on_device,
+    run_cell,
+)
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import inner_splits
 from bagwise.evaluation.splits import as_labels, as_seed, make_splits
@@ -24,7 +35,7 @@ from bagwise.execution import Lost, executor_for
 from bagwise.instances import OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.io.table_output import duration
-from bagwise.model_files.fingerprint import describe, digest, of_library, versions
+from bagwise.model_files.fingerprint import describe, digest, of_library
 
 WIDE, NARROW = 110, 70  # columns of a terminal that shows a long bar, and any bar
 
@@ -57,18 +68,16 @@ class Tracker:
         if result is not None:
             self.done += 1
             self.ran += ran
-            self.failed += bool(result["error"])
-            self._add(result)
-        best, score = self._best()
-        return Step(self.done, self.total, self.failed, self._left(), best, score, result)
-
-    def _add(self, result: dict) -> None:
-        if result["error"]:
-            self.incomplete.add(result["method"])
-        else:
-            scores = np.array(result["scores"][self.metric.name])
-            total, count = self.sums.get(result["method"], (0.0, 0))
-            self.sums[result["method"]] = [total + scores, count + 1]
+            if result["error"]:
+                self.failed += 1
+                self.incomplete.add(result["method"])
+            else:
+                total, count = self.sums.get(result["method"], (0.0, 0))
+                self.sums[result["method"]] = [total + np.array(result["scores"][self.metric.name]), count + 1]
+        left = None
+        if self.ran:
+            left = (time.perf_counter() - self.started) / self.ran * (self.total - self.done)
+        return Step(self.done, self.total, self.failed, left, *self._best(), result)
 
     def _best(self) -> tuple[str | None, float | None]:
         """The best mean so far; a method without a score somewhere is no candidate."""
@@ -80,11 +89,6 @@ class Tracker:
         """The mean over cells; with several settings scored on the same folds, that of the best of them."""
         best = best_of(self.metric.loss(total / count))
         return float("nan") if best is None else float(total[best] / count)
-
-    def _left(self) -> float | None:
-        if self.ran == 0:
-            return None
-        return (time.perf_counter() - self.started) / self.ran * (self.total - self.done)
 
 
 class Display:
@@ -263,7 +267,7 @@ class _Run:
     def through(self, executor, bags, y) -> None:
         for cell, result in executor.run(run_cell, with_networks(self.unfinished(), bags, y), (bags, y)):
             if isinstance(result, Lost):
-                result = finish(cell, {"error": result.reason})
+                result = finish(cell.about, {"error": result.reason}, selection=cell.selection)
             self.store.write(result)
             self.note(result, ran=True)
 
@@ -297,7 +301,7 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
     """
     group, size = [], 0
     for cell in cells:
-        if not _begins_with_networks(cell):
+        if _networks(cell) is None:
             yield cell
             continue
         group.append(cell)
@@ -309,17 +313,13 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
         yield from _trained(group, bags, y)
 
 
-def _begins_with_networks(cell: Cell) -> bool:
-    if not isinstance(cell.estimator, Pipeline):
-        return False
-    name = cell.estimator.steps[0][0]
-    searched = any(key.split("__")[0] == name for setting in cell.settings for key in setting)
-    return _networks(cell) is not None and not searched
-
-
 def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
-    """The out-of-fold networks at the beginning of a method, and the name of their parameters."""
+    """The out-of-fold networks at the beginning of a method, the name of their parameters; None if these are set."""
+    if not isinstance(cell.estimator, Pipeline):
+        return None
     name, stage = cell.estimator.steps[0]
+    if any(key.split("__")[0] == name for setting in cell.settings for key in setting):
+        return None
     stages = {name: stage}
     if isinstance(stage, OutOfFoldUnion):
         stages = {f"{name}__{learner}": one for learner, one in stage.learners}
@@ -374,78 +374,61 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
     asked = {"bag_weights": scan.bag_weights, "bag_features": scan.covariates, "missing": scan.missing == "impute"}
     for parameter, value in asked.items():  # errors and heads of folds would be without them
         if value:
-            raise ParameterError(
-                parameter, f"evaluate takes no {parameter}= on a scan; leave it out, or load the table"
-            )
+            text = f"evaluate takes no {parameter}= on a scan; leave it out, or load the table"
+            raise ParameterError(parameter, text)
     if methods is None:
         raise TypeError("evaluate needs the methods to compare: evaluate(scan, methods=['aggregated'])")
     if get_metric(metric).name not in SCORES:
         raise ValueError(f"of a scan {', '.join(SCORES)} are known, not {metric!r}; choose one of them")
-    seed, results, cells = as_seed(random_state), [], []
-    entries = as_entries(methods, tune=False)
-    unsummable = [entry.label for entry in entries if entry.label == "auto"]
-    if unsummable:
+    seed, entries = as_seed(random_state), as_entries(methods, tune=False)
+    if any(entry.label == "auto" for entry in entries):
         known = ", ".join(summable_methods())
         raise ValueError(f"auto compares its members by itself: see leaderboard(); methods of sums are {known}")
-    facts: dict = {}
+    data: dict = {}
+    results: list[dict] = []
     for repeat in range(1 if repeats is None else repeats):
-        for result in _repeat(scan, entries, folds, seed + repeat, repeat, executor, facts):
-            result["key"] = digest(of_library(), name, result["method"], str(repeat), str(result["fold"]))
-            results.append(result)
-            cells.append({key: result[key] for key in ("key", "method", "repeat", "fold", "n_train", "n_test")})
+        data, found = _repeat(scan, entries, folds, seed + repeat, executor)
+        for one in found:
+            key = digest(of_library(), name, one["method"], str(repeat), str(one["fold"]))
+            results.append({"key": key, "repeat": repeat} | one)
     written = {entry.label: {"estimator": describe(entry.make(seed)), "settings": "({})"} for entry in entries}
-    record = {
-        "library": of_library(),
-        "data": {"name": name, "hash": None, "ids": [], "sizes": []} | facts,
-        "methods": written,
-        "n_settings": dict.fromkeys(written, 1),
-        "selection": "nested",
-        "metric": metric,
-        "random_state": seed,
-        "versions": versions(),
-        "origin": None,
-        "by": None,
-        "splits": digest(str(folds), str(repeats), str(seed)),
-        "cells": cells,
-    }
+    record = make_record(
+        data={"name": name, "hash": None, "ids": [], "sizes": []} | data,
+        methods=written,
+        n_settings=dict.fromkeys(written, 1),
+        metric=metric,
+        random_state=seed,
+        splits=digest(str(folds), str(repeats), str(seed)),
+        cells=[{key: one[key] for key in ("key", "method", "repeat", "fold", "n_train", "n_test")} for one in results],
+    )
     return Results(record, results)
 
 
-def _repeat(scan, entries, n_folds: int, seed: int, repeat: int, executor, facts: dict):
-    """A result for every method and fold of one deal."""
+def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, list[dict]]:
+    """Facts of the data, and a result for every method and fold of one deal."""
     from bagwise.out_of_core.passes import Passes
     from bagwise.out_of_core.scan_fit import fit_surveyed, fold_seed, made, samplings
     from bagwise.out_of_core.scan_heads import Folds, HeldOut, error_sums
     from bagwise.out_of_core.survey import survey
 
-    models = {entry.label: made(entry.make(seed), seed) for entry in entries}
+    models, results = {entry.label: made(entry.make(seed), seed) for entry in entries}, []
     for label, model in models.items():
         if fold_seed(model) not in (seed, 0):
             raise ValueError(f"{label} has a random_state of its own; give it {seed}, that of the folds, or None")
     with Passes(scan, executor, seed=seed) as passes:
-        found = survey(passes, *dict.fromkeys(one for model in models.values() for one in samplings(model)))
+        found = survey(passes, *samplings(*models.values()))
         folds = Folds(passes, found, n_folds, clipped=False)
-        facts |= {"bags": found.n_bags, "instances": found.columns.n, "features": len(found.names)}
-        facts |= {"id_name": scan.bag, "target_name": scan.target}
         for number, (label, model) in enumerate(models.items()):
             started, held_out = time.perf_counter(), HeldOut(passes, folds, f"held-{number}")
             fit_surveyed(model, passes, found, held_out)
-            held_out.finish()
             seconds = (time.perf_counter() - started) / folds.n
             for k, own in error_sums(passes, [held_out.column]).items():
-                scores = _scores(own.n, float(own.products[0, 0]), float(own.absolute[0]), folds.y[k])
-                yield _result(label, repeat, k, found.n_bags - own.n, own.n, scores, seconds)
-
-
-def _scores(n: int, squares: float, absolute: float, y) -> dict[str, float]:
-    total = float(y.scatter[0])
-    varies = y.high[0] - y.low[0] > 4 * np.finfo(float).eps * y.largest[0] and total > 0
-    return {"rmse": np.sqrt(squares / n), "mae": absolute / n, "r2": 1 - squares / total if varies else np.nan}
-
-
-def _result(label: str, repeat: int, fold: int, n_train: int, n_test: int, scores: dict, seconds: float) -> dict:
-    every = {metric: [float(scores.get(metric, np.nan))] for metric in METRICS}
-    result = {"method": label, "repeat": repeat, "fold": fold, "selection": "nested"}
-    result |= {"n_train": n_train, "n_test": n_test, "error": None, "settings": [""], "scores": every}
-    empty = {"bags": [], "targets": [], "predictions": None, "std": None, "uncertainty": None}
-    return result | empty | {"seconds": seconds, "memory_mb": float("nan")}
+                y, squares = folds.y[k], own.products[0, 0]
+                varies = y.high[0] - y.low[0] > 4 * np.finfo(float).eps * y.largest[0] and y.scatter[0] > 0
+                r2 = 1 - squares / y.scatter[0] if varies else np.nan
+                scores = {"rmse": np.sqrt(squares / own.n), "mae": own.absolute[0] / own.n, "r2": r2}
+                every = {metric: [float(scores.get(metric, np.nan))] for metric in METRICS}
+                about = {"method": label, "fold": k, "n_train": found.n_bags - own.n, "n_test": own.n}
+                results.append(finish(about, {"settings": [""], "scores": every, "seconds": seconds}))
+    data = {"bags": found.n_bags, "instances": found.columns.n, "features": len(found.names)}
+    return data | {"id_name": scan.bag, "target_name": scan.target}, results

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bagwise.bags import Bags, check_fit
-from bagwise.bags.checks import compared
+from bagwise.bags.checks import compared, one_of
 from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
@@ -106,8 +106,7 @@ def learning_curve(
     >>> curve.sentence().startswith("Twice as many bags would lower the RMSE by about")
     True
     """
-    if over not in OVER:
-        raise ValueError(f"over must be 'bags' or 'instances', not {over!r}")
+    one_of(over, OVER, "over")
     if metric not in METRICS_OF_CURVES:
         raise ValueError(f"a learning curve is of rmse, mae or crps, which are means over bags; not of {metric!r}")
     if not 0 < level < 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import neg
 
 import numpy as np
 from scipy.stats import kendalltau, norm, rankdata, spearmanr
@@ -163,22 +164,14 @@ def coverage(y, prediction, std, uncertainty=None) -> float:
     return float(np.mean((low <= y) & (y <= high)))
 
 
-def _negative(value):
-    return -value
-
-
-def _off_nominal(value):
-    return np.abs(value - NOMINAL)
-
-
 _STD = {"needs": "standard deviations or intervals", "needs_std": True}
-_VARIED = {"loss": _negative, "needs": "targets and predictions that vary", "pooled": True}
+_VARIED = {"loss": neg, "needs": "targets and predictions that vary", "pooled": True}
 METRICS = {
     metric.name: metric
     for metric in (
         Metric("rmse", rmse, is_error=True),
         Metric("mae", mae, is_error=True),
-        Metric("r2", r2, loss=_negative, needs="targets that vary", pooled=True),
+        Metric("r2", r2, loss=neg, needs="targets that vary", pooled=True),
         Metric("pearson", pearson, **_VARIED),
         Metric("spearman", spearman, **_VARIED),
         Metric("kendall", kendall, **_VARIED),
@@ -186,7 +179,7 @@ METRICS = {
         Metric("crps", crps, **_STD, is_error=True),
         Metric("pinball", pinball, **_STD, is_error=True),
         Metric("interval90", interval_score, **_STD, is_error=True),
-        Metric("coverage90", coverage, loss=_off_nominal, **_STD, pooled=True),
+        Metric("coverage90", coverage, loss=lambda value: np.abs(value - NOMINAL), **_STD, pooled=True),
     )
 }
 

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import one_of
 from bagwise.bags.validation import name_bags
 from bagwise.evaluation.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.evaluation.selection import (
@@ -136,6 +137,12 @@ class Cell:
     test: np.ndarray = field(repr=False)
     ahead: float = 0.0
 
+    @property
+    def about(self) -> dict:
+        """What a plan writes down of it."""
+        sizes = {"n_train": len(self.train), "n_test": len(self.test)}
+        return {"key": self.key, "method": self.method, "repeat": self.repeat, "fold": self.fold} | sizes
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -166,8 +173,7 @@ def make_plan(
 
     A repeat has its own seed, ``random_state + repeat``, for the methods as for the folds.
     """
-    if selection not in SELECTIONS:
-        raise ValueError(f"selection must be 'nested' or 'paper', not {selection!r}")
+    one_of(selection, SELECTIONS, "selection")
     get_metric(metric)
     random_state = as_seed(random_state)
     data, library = of_data(bags, y), of_library()
@@ -183,21 +189,27 @@ def make_plan(
             where = (key, entry.label, split.repeat, split.fold)
             what = (made[at], entry.settings, selection, metric, seed)
             cells.append(Cell(*where, *what, split.train, split.test))
-    record = {
-        "library": library,
-        "data": {"name": name, "hash": data, "bags": len(bags), "instances": bags.n_instances} | _bag_list(bags),
-        "methods": {e.label: {"estimator": written[e.label, 0], "settings": spaces[e.label]} for e in entries},
-        "n_settings": {entry.label: len(entry.settings) for entry in entries},
-        "selection": selection,
-        "metric": metric,
-        "random_state": random_state,
-        "versions": versions(),
-        "origin": origin,
-        "by": by,
-        "splits": digest(*[part for split in splits for part in (split.train, split.test)]),
-        "cells": [_written(cell) for cell in cells],
-    }
+    ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
+    about = {"name": name, "hash": data, "bags": len(bags), "instances": bags.n_instances, "features": bags.n_features}
+    about |= {"ids": ids, "sizes": bags.sizes.tolist(), "id_name": bags.id_name, "target_name": bags.target_name}
+    record = make_record(
+        data=about,
+        methods={e.label: {"estimator": written[e.label, 0], "settings": spaces[e.label]} for e in entries},
+        n_settings={entry.label: len(entry.settings) for entry in entries},
+        selection=selection,
+        metric=metric,
+        random_state=random_state,
+        origin=origin,
+        by=by,
+        splits=digest(*[part for split in splits for part in (split.train, split.test)]),
+        cells=[cell.about for cell in cells],
+    )
     return Plan(tuple(cells), record)
+
+
+def make_record(**facts) -> dict:
+    """What is written down of a plan."""
+    return {"library": of_library(), "versions": versions(), "selection": "nested", "origin": None, "by": None} | facts
 
 
 def differences(old: dict, new: dict) -> list[str]:
@@ -218,17 +230,6 @@ def differences(old: dict, new: dict) -> list[str]:
     return found
 
 
-def _bag_list(bags: Bags) -> dict:
-    ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
-    names = {"id_name": bags.id_name, "target_name": bags.target_name}
-    return {"features": bags.n_features, "ids": ids, "sizes": bags.sizes.tolist()} | names
-
-
-def _written(cell: Cell) -> dict:
-    sizes = {"n_train": len(cell.train), "n_test": len(cell.test)}
-    return {"key": cell.key, "method": cell.method, "repeat": cell.repeat, "fold": cell.fold} | sizes
-
-
 def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
     """The result of a cell, as plain values. An error inside it becomes its result.
 
@@ -242,23 +243,15 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
             outcome = _scored(cell, bags, y)
         except (Exception, SystemExit) as error:  # a method that calls exit() ends its cell, not the evaluation
             outcome = {"error": describe_error(error)}
-    return finish(cell, outcome | {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb})
+    outcome |= {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb}
+    return finish(cell.about, outcome, selection=cell.selection)
 
 
-def finish(cell: Cell, outcome: dict) -> dict:
-    """An outcome with the name of its cell, and every field there is."""
-    result = {"key": cell.key, "method": cell.method, "repeat": cell.repeat, "fold": cell.fold}
-    result |= {"selection": cell.selection, "n_train": len(cell.train), "n_test": len(cell.test), "error": None}
-    empty = {
-        "bags": [],
-        "targets": [],
-        "predictions": None,
-        "std": None,
-        "uncertainty": None,
-        "settings": [],
-        "scores": {},
-    }
-    return result | empty | {"seconds": float("nan"), "memory_mb": float("nan")} | outcome
+def finish(about: dict, outcome: dict, *, selection: str = "nested") -> dict:
+    """An outcome with what is written down of its cell, and every field there is."""
+    blank = {"selection": selection} | dict.fromkeys(("error", "predictions", "std", "uncertainty"))
+    blank |= {"bags": [], "targets": [], "settings": [], "scores": {}}
+    return about | blank | {"seconds": float("nan"), "memory_mb": float("nan")} | outcome
 
 
 def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:

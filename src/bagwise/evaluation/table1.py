@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import one_of
 from bagwise.bags.frames import ArrayColumns
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.metrics import spread
@@ -175,8 +176,7 @@ def read_file(
     bags_of_100 : bool
         Whether only bags of exactly 100 instances are kept, as the notebook does for MISR2.
     """
-    if invalid not in ("keep", "drop"):
-        raise ValueError(f"invalid must be 'keep' or 'drop', not {invalid!r}")
+    one_of(invalid, ("keep", "drop"), "invalid")
     data, path = DATA_SETS[name], Path(path)
     try:
         bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)

@@ -49,7 +49,13 @@ def connected(where=None, *, n_workers: int | None = None) -> Iterator:
         How many processes of this machine, one thread each; default one per core.
     """
     with _client(where, n_workers) as client:
-        _wait_for_workers(client)
+        try:
+            client.wait_for_workers(1, timeout=WAIT)
+        except TimeoutError:
+            address = client.scheduler_info()["address"]
+            raise NoWorkers(
+                f"the scheduler at {address} has no workers: start some with `dask worker {address} --nthreads 1`"
+            ) from None
         _compare(client.get_versions(packages=[*SAME[1:], *ALIKE]))
         yield client
 
@@ -109,16 +115,6 @@ def _opened(distributed, address: str):
             f"no Dask scheduler answers at {address} ({error}): start one with `dask scheduler` and workers with "
             f"`dask worker {address}`, or give the address that the scheduler prints"
         ) from error
-
-
-def _wait_for_workers(client) -> None:
-    try:
-        client.wait_for_workers(1, timeout=WAIT)
-    except TimeoutError:
-        address = client.scheduler_info()["address"]
-        raise NoWorkers(
-            f"the scheduler at {address} has no workers: start some with `dask worker {address} --nthreads 1`"
-        ) from None
 
 
 def _compare(versions: dict) -> None:
@@ -247,14 +243,12 @@ def _if_wrong(result):
 
 
 def _awaited(client, future):
-    while True:
-        if ended(client, {future: None}):
-            try:
-                return future.result(timeout=PATIENCE)
-            except TimeoutError:
-                continue  # its worker died before handing the result over: the scheduler makes it again
-            except Exception as error:  # a task never raises: the cluster did
-                return Lost(f"the cluster gave it up ({error!r})")
+    try:
+        return _fetched(client, future)
+    except ConnectionError:  # of the cluster, and not of a worker
+        raise
+    except Exception as error:  # a task never raises: the cluster did
+        return Lost(f"the cluster gave it up ({error!r})")
 
 
 def _run(client, function, tasks, shared):

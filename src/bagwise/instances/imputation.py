@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import segment_median
+from bagwise.bags.validation import and_others
 
 SHARE = "share missing"  # the name of the column that says how much of an instance was missing
 
@@ -58,7 +59,7 @@ class Imputation(BaseEstimator):
         if len(empty):
             name = empty[0] if bags.feature_names is None else repr(str(bags.feature_names[empty[0]]))
             raise ValueError(
-                f"column {name} (and {len(empty) - 1} others) has no value in the training bags, so nothing can be "
+                f"column {name}{and_others(len(empty) - 1)} has no value in the training bags, so nothing can be "
                 "filled in; leave it out, which load does with ignore=[...]"
             )
         self.medians_ = np.nanmedian(medians, axis=0)

@@ -21,10 +21,9 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.checks import compared, within_range
+from bagwise.bags.checks import check_options, compared, one_of, within_range
 from bagwise.bags.folds import bag_folds, some_of
 from bagwise.bags.segments import segment_mean
-from bagwise.bags.validation import one_of
 from bagwise.execution.resources import one_thread
 
 
@@ -149,8 +148,7 @@ class OutOfFold(BaseEstimator):
 
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
-        one_of(self.predictor, PREDICTORS, "predictor")
-        one_of(self.beyond, BEYOND, "beyond")
+        check_options(self, predictor=PREDICTORS, beyond=BEYOND)
         carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
@@ -313,7 +311,7 @@ class EachInstance(BaseEstimator):
             if bags.covariates is not None:
                 self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
-            one_of(self.beyond, BEYOND, "beyond")
+            check_options(self, beyond=BEYOND)
             bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
             importance = check_weights(sample_weight, bags)
             weights = instance_weights(bags, self.weighting, importance)
@@ -353,16 +351,11 @@ def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarr
     That is the weight of its bag times its share in the bag ("bag"), or times its own weight ("instance").
     """
     one_of(weighting, WEIGHTINGS, "weighting")
-    if bags.weights is not None:
-        weights = bags.shares() if weighting == "bag" else bags.weights / bags.weights.max()
-        weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
-        return weights / weights.mean()
-    per_instance = np.ones(len(bags)) if weighting == "instance" else 1.0 / bags.sizes
-    if sample_weight is not None:
-        per_instance = per_instance * sample_weight
-    if (per_instance == per_instance[0]).all():
+    own = np.ones(bags.n_instances) if bags.weights is None else bags.weights / bags.weights.max()
+    weights = bags.shares() if weighting == "bag" else own
+    weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
+    if bags.weights is None and (weights == weights[0]).all():
         return None
-    weights = bags.expand(per_instance)
     return weights / weights.mean()
 
 

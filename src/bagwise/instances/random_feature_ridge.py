@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bagwise.bags.checks import one_of
 from bagwise.bags.folds import row_units
-from bagwise.bags.validation import one_of
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import CrossFit, fit_options
 from bagwise.kernels.formulas import FLOATS, FourierFeatures, row_keys
@@ -222,7 +222,11 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         features = self.fresh_features()
         features.fit(X, **fit_options(features, sample_weight=sample_weight))
         if self.penalty is not None:
-            return self._fit_fixed(features, X, y, sample_weight)
+            stream = self._stream(features, X, y, sample_weight, np.arange(len(X)), self.n_jobs)
+            with one_thread():
+                gram = stream.gram(0, len(X))
+                coef = ridge_path(gram, self._penalties() * trace(gram, stream.origin)).coef
+            return self._set(stream.features, float(self.penalty), *uncentred(coef[:, 0].copy(), stream.origin))
         fold = self._row_folds(X, y) if groups is None else groups
         result = self._cross_fit(features, X, y, fold, sample_weight, None)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -230,13 +234,6 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         self.errors_ = np.array([np.average((y - column) ** 2, weights=weight) for column in result.predictions.T])
         best = result.predictor(int(np.argmin(self.errors_)), "refit")
         return self._set(best.features_, best.penalty_, best.coef_, best.intercept_)
-
-    def _fit_fixed(self, features, X, y, sample_weight) -> RandomFeatureRidge:
-        stream = self._stream(features, X, y, sample_weight, np.arange(len(X)), self.n_jobs)
-        with one_thread():
-            gram = stream.gram(0, len(X))
-            coef = ridge_path(gram, self._penalties() * trace(gram, stream.origin)).coef
-        return self._set(stream.features, float(self.penalty), *uncentred(coef[:, 0].copy(), stream.origin))
 
     def predict(self, X) -> np.ndarray:
         """One number per row."""
@@ -378,11 +375,14 @@ class _LeaveOut:
 
     def __init__(self, stream: _Stream, sizes: np.ndarray, last: int, penalties: np.ndarray):
         self.stream, self.sizes, self.last = stream, sizes, last
-        self.bounds = np.concatenate([[0], np.cumsum(sizes)])
+        self.bounds = bounds = np.concatenate([[0], np.cumsum(sizes)])
         short = max(LONG_FOLD, stream.width // 2)
         first_long = 0 if len(sizes) <= FEW_FOLDS else int(np.searchsorted(sizes, short, side="right"))
         n_kept = min(KEPT_FOLDS, max(2, KEPT_NUMBERS // stream.width**2))
-        self._sum_up(max(first_long, len(sizes) - n_kept))
+        first_kept = max(first_long, len(sizes) - n_kept)  # apart from the rest the G_k of the longest folds
+        self.rest = stream.gram(0, bounds[first_kept])
+        self.kept = {k: stream.gram(bounds[k], bounds[k + 1]) for k in range(first_kept, len(sizes))}
+        self.gram = self.rest + sum(self.kept.values())
         self.lam = penalties * trace(self.gram, stream.origin)
         self.ridge = ridge_path(self.gram, self.lam)
         self.predictions = np.empty((len(stream.X), len(penalties)))
@@ -395,13 +395,6 @@ class _LeaveOut:
     def coefficients(self) -> dict[str, np.ndarray]:
         mean = self.coef_sum / len(self.sizes)
         return {"fold-mean": mean, "refit": self.ridge.coef, "last-fold": self.coef_last}
-
-    def _sum_up(self, first_kept: int) -> None:
-        """G, and apart from the rest the G_k of the longest folds."""
-        gram, bounds = self.stream.gram, self.bounds
-        self.rest = gram(0, bounds[first_kept])
-        self.kept = {k: gram(bounds[k], bounds[k + 1]) for k in range(first_kept, len(self.sizes))}
-        self.gram = self.rest + sum(self.kept.values())
 
     def _long_folds(self, folds: range) -> None:
         """Models from the sums over the other folds."""

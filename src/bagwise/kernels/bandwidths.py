@@ -220,22 +220,18 @@ class MarginalPseudolikelihood(BaseEstimator):
         if d == 0 or n < 2 * (d + 1):
             self.bandwidth_, self.noise_ = MedianDistance(random_state=self.random_state).fit(X), np.nan
             return self.bandwidth_
-        parts = _parts(rows, bag, self._landmarks(n, d))
-
-        with one_thread():  # matrices of d x d: threads cost more than they give
-            bandwidth = _maximise(lambda b: _density(parts, b)[0], MedianDistance().fit(rows))
-            self.noise_ = _density(parts, bandwidth)[1]
-        self.bandwidth_ = float(unit * bandwidth)
-        return self.bandwidth_
-
-    def _landmarks(self, n: int, d: int) -> np.ndarray:
         order = np.random.default_rng(self.random_state).permutation(n)
         count = max(1, min(self.sets, n // (2 * d)))
-        return order[: count * d].reshape(count, d)
+        parts = _parts(rows, bag, order[: count * d].reshape(count, d))
 
+        def density(bandwidth: float) -> tuple[float, float]:
+            return largest_density([Features(*part, bandwidth) for part in parts])
 
-def _density(parts: list[tuple], bandwidth: float) -> tuple[float, float]:
-    return largest_density([Features(*(*part, bandwidth)) for part in parts])
+        with one_thread():  # matrices of d x d: threads cost more than they give
+            bandwidth = _maximise(lambda b: density(b)[0], MedianDistance().fit(rows))
+            self.noise_ = density(bandwidth)[1]
+        self.bandwidth_ = float(unit * bandwidth)
+        return self.bandwidth_
 
 
 def _maximise(function, about: float) -> float:
@@ -248,7 +244,7 @@ def _maximise(function, about: float) -> float:
     return float(np.exp(found.x))
 
 
-def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple]:
+def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """For every set of landmarks: the other rows, where their bags begin, the landmarks."""
     parts = []
     for chosen in sets:

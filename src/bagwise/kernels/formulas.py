@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import check_options
 
 ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
 
@@ -94,7 +94,7 @@ class InverseMultiquadric(Kernel):
     """
 
     def _of_squared_distance(self, d2):
-        return 1.0 / _sqrt(d2 + self.bandwidth**2)
+        return 1.0 / (d2 + self.bandwidth**2) ** 0.5
 
 
 class RationalQuadratic(Kernel):
@@ -176,7 +176,7 @@ class Exponential(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        return _exp(_sqrt(d2) * (-0.5 / self.bandwidth**2))
+        return _exp(d2**0.5 * (-0.5 / self.bandwidth**2))
 
 
 class Matern32(Kernel):
@@ -196,7 +196,7 @@ class Matern32(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = _sqrt(3.0 * d2) / self.bandwidth
+        s = (3.0 * d2) ** 0.5 / self.bandwidth
         return (1.0 + s) * _exp(-s)
 
 
@@ -217,7 +217,7 @@ class Matern52(Kernel):
     smooth = False
 
     def _of_squared_distance(self, d2):
-        s = _sqrt(5.0 * d2) / self.bandwidth
+        s = (5.0 * d2) ** 0.5 / self.bandwidth
         return (1.0 + s + s * s / 3.0) * _exp(-s)
 
 
@@ -338,10 +338,6 @@ def _exp(a):
     return a.exp() if _is_tensor(a) else np.exp(a)
 
 
-def _sqrt(a):
-    return a.sqrt() if _is_tensor(a) else np.sqrt(a)
-
-
 def _columns(A) -> np.ndarray:
     if _is_tensor(A):
         return A
@@ -386,8 +382,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
-        mean, deviation, largest = column_moments(X, sample_weight)
-        return self._fit(mean, scale_of(deviation, largest), X[sample_rows(X, *self.sampling())])
+        return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
         """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
@@ -426,7 +421,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         return (X - self.mean_.astype(X.dtype)) / self.scale_.astype(X.dtype)
 
     def _check(self) -> None:
-        one_of(self.kernel, KERNELS, "kernel")
+        check_options(self, kernel=KERNELS)
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
             raise ValueError(f"bandwidth must be above zero, not {self.bandwidth!r}; it multiplies the median rule")
         if self.n_features < 2:
@@ -573,8 +568,8 @@ def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 
-def column_moments(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and largest absolute value of every column, in two passes over row blocks."""
+def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation of every column, in two passes over row blocks; exactly 1 for a constant column."""
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
     if weight is None:
@@ -584,7 +579,7 @@ def column_moments(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.
         share = weight / weight.sum()
         mean = origin + sum(share[rows] @ (X[rows] - origin) for rows in blocks)
         variance = sum(share[rows] @ (X[rows] - mean) ** 2 for rows in blocks)
-    return mean, np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
+    return mean, scale_of(np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0))))
 
 
 def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:

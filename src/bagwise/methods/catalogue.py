@@ -13,9 +13,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import one_of
+from bagwise.instances import Imputation
 from bagwise.instances.out_of_fold import seeded
+from bagwise.regressors import BagPipeline
 
 CATALOGUE: dict[str, Card] = {}
 
@@ -173,11 +176,6 @@ def method(
 
 def imputed(estimator):
     """The estimator behind a step that fills in missing values: one more step of a pipeline, or the first of two."""
-    from sklearn.pipeline import Pipeline
-
-    from bagwise.instances import Imputation
-    from bagwise.regressors import BagPipeline
-
     steps = estimator.steps if isinstance(estimator, Pipeline) else [("method", estimator)]
     return BagPipeline([("imputation", Imputation()), *steps])
 

@@ -35,19 +35,9 @@ from bagwise.model_files.names import OURS, stable_name
 
 # Where numbers come from: packages, and single files of others.
 _NUMERIC = (
-    "bags",
-    "kernels",
-    "instances",
-    "embeddings",
-    "regressors",
-    "methods",
-    "auto",
-    "intervals",
-    "out_of_core",
+    *("bags", "kernels", "instances", "embeddings", "regressors", "methods", "auto", "intervals", "out_of_core"),
     *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
-    "execution/resources.py",
-    "execution/tasks.py",
-    "first_use.py",
+    *("execution/resources.py", "execution/tasks.py", "first_use.py"),
 )
 # Packages that numbers come from, as they are imported and as they are installed.
 LIBRARY = {
@@ -157,20 +147,9 @@ def _labels(values: np.ndarray):
 _STANDARD = ("stdlib", "platstdlib")
 # What Python notes of a class: nothing that it computes by, and some of it comes with use.
 _NOTES = {
-    "__dict__",
-    "__weakref__",
-    "__module__",
-    "__qualname__",
-    "__doc__",
-    "__annotations__",
-    "__annotate__",
-    "__annotate_func__",
-    "__annotations_cache__",
-    "__firstlineno__",
-    "__static_attributes__",
-    "__abstractmethods__",
-    "_abc_impl",
-    "__slotnames__",
+    *("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"),
+    *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
+    *("__abstractmethods__", "_abc_impl", "__slotnames__"),
 }
 
 

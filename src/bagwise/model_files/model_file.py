@@ -62,12 +62,12 @@ def describe_counts(n_features: int, sizes: np.ndarray, y: np.ndarray) -> dict:
 
 
 def make_header(model, *, method: str | None, target: str | None, training: dict | None) -> dict:
-    names = getattr(model, "feature_names_in_", None)
+    names, width = getattr(model, "feature_names_in_", None), getattr(model, "n_features_in_", None)
     return {
         "method": _text(method, "method"),
         "estimator": type(model).__name__,
         "feature_names": None if names is None else [str(name) for name in names],
-        "n_features": _count(getattr(model, "n_features_in_", None)),
+        "n_features": None if width is None else int(width),
         "target": _text(target, "target"),
         "training": _plain(training),
         "versions": versions(),
@@ -92,10 +92,6 @@ def warn_of_other_versions(header: dict, path) -> None:
             UserWarning,
             stacklevel=3,
         )
-
-
-def _count(number) -> int | None:
-    return None if number is None else int(number)
 
 
 def _text(value, name: str) -> str | None:
@@ -138,19 +134,14 @@ def dump(model) -> dict[str, bytes]:
 
 def load(parts: dict[str, bytes]):
     """The model of some parts, after every part has been examined; no code from the file is run."""
-    with lock:  # the modules of its types are imported as they are met
-        return _load(parts)
-
-
-def _load(parts: dict[str, bytes]):
     schema = json.loads(parts[PLAN])
     if not isinstance(schema, dict):
         raise Refused(f"its plan is not that of a model; {AGAIN}")
-    names = examine(schema, parts)
-    with warnings.catch_warnings():
+    with lock, warnings.catch_warnings():  # the modules of its types are imported as they are met
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, for the whole file
+        names = examine(schema, parts)
         model = build(schema, parts)
-    check_compiled(model, names)
+        check_compiled(model, names)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")
     return model

@@ -30,215 +30,114 @@ from bagwise.model_files.archive import Refused
 
 OURS = "bagwise"
 
-# Module: the names of its classes. "Name=Class" where the class goes by another name in files.
+# Module: the names of its classes, in one text. "Name=Class" where the class goes by another name in files.
 _PLACES = {
-    "auto.auto_regressor": ("AutoRegressor",),
-    "auto.cross_validation": ("LearningCurve=Curve",),
-    "auto.members": ("MeanTarget",),
-    "auto.preparation": ("Components", "CovariateRouting=Routing", "MonotoneTarget", "ThinBags"),
-    "bags.folds": ("BagKFold",),
-    "bags.checks": ("TrainingProfile",),
-    "embeddings.feature_mean": ("FeatureMean", "MinusDistance", "NystroemMean", "PhaseMean", "Similarity"),
-    "embeddings.kernel_mean": (
-        "ChebyshevInterpolant=Interpolant",
-        "KernelMean",
-    ),
-    "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.second_kernel": ("CovariatesBeside", "SecondKernel"),
-    "embeddings.summaries": ("Pool", "QuantileRows", "SlicedQuantiles", "Statistics"),
-    "instances.imputation": ("Imputation",),
-    "instances.networks.cpu": ("NetworkEnsemble",),
-    "instances.networks.estimator": ("NetworkRegressor",),
-    "instances.out_of_fold": (
-        "EachInstance",
-        "FoldMean",
-        "OutOfFold",
-        "OutOfFoldUnion",
-    ),
-    "instances.random_feature_ridge": (
-        "ColumnScaler",
-        "RandomFeatureRidge",
-    ),
-    "intervals.calibration": (
-        "FoldModels",
-        "LeftOutRidgePath=LeavingOut",
-        "LeftOutHead",
-        "LeftOutRidge",
-        "RidgeSmoother=Smoother",
-    ),
-    "intervals.conformal": ("Intervals",),
-    "intervals.scales": (
-        "BagQuantiles",
-        "BagScale",
-        "ConstantScale=Constant",
-        "FittedScale=Fitted",
-        "FoldQuantiles",
-        "ModelScale=ModelStd",
-    ),
-    "kernels.bandwidths": (
-        "MarginalPseudolikelihood",
-        "MedianDistance",
-    ),
-    "kernels.formulas": (
-        "Cauchy",
-        "Exponential",
-        "FourierFeatures",
-        "Gaussian",
-        "InverseMultiquadric",
-        "Linear",
-        "Matern32",
-        "Matern52",
-        "NystroemFeatures",
-        "Polynomial",
-        "PrintedInverse",
-        "RationalQuadratic",
-        "Student",
-    ),
-    "model_files.names": ("Bags=make_bags",),
-    "regressors.additive": ("AdditiveRegressor",),
-    "regressors.attention.attention_regressor": (
-        "AttentionRegressor",
-        "AttentionInputs=Inputs",
-        "AttentionScale=Scale",
-    ),
-    "regressors.attention.network": ("AttentionMember=Member", "AttentionNetwork=Network"),
-    "regressors.attention.attention_kme": ("AttentionWeighted",),
-    "regressors.bayesian.aggregate_gp": ("AggregateGP",),
-    "regressors.bayesian.evidence_ridge": (
-        "Evidence",
-        "EvidenceRidge",
-        "TargetScale",
-    ),
-    "regressors.bayesian.prime_instances": ("BayesianPrime",),
-    "regressors.bayesian.sampled_shrinkage": ("SampledShrinkage",),
-    "regressors.bayesian.shrinkage": (
-        "ShrinkageCoordinates=Coordinates",
-        "Shrinkage",
-    ),
-    "regressors.pipeline": ("BagPipeline", "MultiTarget", "PoolPredictions"),
-    "regressors.embedding_ridge": ("EmbeddingRidge", "PredictionBlend"),
-    "regressors.iterative_weights": ("Gate", "Mixture", "Primary", "Pruning", "Reweighting"),
-    "regressors.ridge_path": ("RidgePath",),
-    "regressors.exemplars": ("ClusterRegressor", "SalienceRegressor"),
-    "regressors.row_regressors": ("BoostedTrees", "LassoPath"),
+    "auto.auto_regressor": "AutoRegressor",
+    "auto.cross_validation": "LearningCurve=Curve",
+    "auto.members": "MeanTarget",
+    "auto.preparation": "Components CovariateRouting=Routing MonotoneTarget ThinBags",
+    "bags.folds": "BagKFold",
+    "bags.checks": "TrainingProfile",
+    "embeddings.feature_mean": "FeatureMean MinusDistance NystroemMean PhaseMean Similarity",
+    "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant KernelMean",
+    "embeddings.landmarks": "LandmarkMean",
+    "embeddings.second_kernel": "SecondKernel",
+    "embeddings.summaries": "CovariatesBeside Pool QuantileRows SlicedQuantiles Statistics",
+    "instances.imputation": "Imputation",
+    "instances.networks.cpu": "NetworkEnsemble",
+    "instances.networks.estimator": "NetworkRegressor",
+    "instances.out_of_fold": "EachInstance FoldMean OutOfFold OutOfFoldUnion",
+    "instances.random_feature_ridge": "ColumnScaler RandomFeatureRidge",
+    "intervals.calibration": "FoldModels LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
+    "intervals.conformal": "Intervals",
+    "intervals.scales": "BagQuantiles BagScale ConstantScale=Constant FittedScale=Fitted "
+    "FoldQuantiles ModelScale=ModelStd",
+    "kernels.bandwidths": "MarginalPseudolikelihood MedianDistance",
+    "kernels.formulas": "Cauchy Exponential FourierFeatures Gaussian InverseMultiquadric Linear Matern32 "
+    "Matern52 NystroemFeatures Polynomial PrintedInverse RationalQuadratic Student",
+    "model_files.names": "Bags=make_bags",
+    "regressors.additive": "AdditiveRegressor",
+    "regressors.attention.attention_regressor": "AttentionRegressor AttentionInputs=Inputs AttentionScale=Scale",
+    "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
+    "regressors.attention.attention_kme": "AttentionWeighted",
+    "regressors.bayesian.aggregate_gp": "AggregateGP",
+    "regressors.bayesian.evidence_ridge": "Evidence EvidenceRidge TargetScale",
+    "regressors.bayesian.prime_instances": "BayesianPrime",
+    "regressors.bayesian.sampled_shrinkage": "SampledShrinkage",
+    "regressors.bayesian.shrinkage": "ShrinkageCoordinates=Coordinates Shrinkage",
+    "regressors.pipeline": "BagPipeline MultiTarget PoolPredictions",
+    "regressors.embedding_ridge": "EmbeddingRidge PredictionBlend",
+    "regressors.iterative_weights": "Gate Mixture Primary Pruning Reweighting",
+    "regressors.ridge_path": "RidgePath",
+    "regressors.exemplars": "ClusterRegressor SalienceRegressor",
+    "regressors.row_regressors": "BoostedTrees LassoPath",
 }
 
 # The same, for files of format 2: the modules as they were.
 _FORMER = {
-    "automatic.curve": ("LearningCurve=Curve",),
-    "automatic.members": ("MeanTarget",),
-    "automatic.preparing": (
-        "Components",
-        "ThinBags",
-    ),
-    "automatic.regressor": ("AutoRegressor",),
-    "automatic.routing": ("CovariateRouting=Routing",),
-    "automatic.targets": ("MonotoneTarget",),
-    "embeddings.chebyshev": ("ChebyshevInterpolant=Interpolant",),
-    "embeddings.covariates": ("CovariatesBeside",),
-    "embeddings.feature_mean": (
-        "FeatureMean",
-        "NystroemMean",
-    ),
-    "embeddings.kernel_mean": ("KernelMean",),
-    "embeddings.landmarks": ("LandmarkMean",),
-    "embeddings.phase": ("PhaseMean",),
-    "embeddings.pools": ("Pool",),
-    "embeddings.quantiles": (
-        "QuantileRows",
-        "SlicedQuantiles",
-    ),
-    "embeddings.second_kernel": ("SecondKernel",),
-    "embeddings.similarity": (
-        "MinusDistance",
-        "Similarity",
-    ),
-    "embeddings.statistics": ("Statistics",),
-    "heads.boosted_trees": ("BoostedTrees",),
-    "heads.lasso_path": ("LassoPath",),
-    "heads.ridge_path": ("RidgePath",),
-    "instances.folds": ("BagKFold",),
-    "instances.network": ("NetworkRegressor",),
-    "instances.network_ensemble": ("NetworkEnsemble",),
-    "instances.out_of_fold": (
-        "EachInstance",
-        "FoldMean",
-        "OutOfFold",
-    ),
-    "instances.random_feature_ridge": ("RandomFeatureRidge",),
-    "instances.random_features": (
-        "FourierFeatures",
-        "NystroemFeatures",
-    ),
-    "intervals.closed_form": (
-        "LeftOutRidgePath=LeavingOut",
-        "LeftOutHead",
-        "LeftOutRidge",
-        "RidgeSmoother=Smoother",
-    ),
-    "intervals.fold_scales": (
-        "ConstantScale=Constant",
-        "FittedScale=Fitted",
-        "ModelScale=ModelStd",
-    ),
-    "intervals.left_out": ("FoldModels",),
-    "intervals.regressor": ("Intervals",),
-    "intervals.scales": ("BagScale",),
-    "kernels.bandwidth": (
-        "MarginalPseudolikelihood",
-        "MedianDistance",
-    ),
-    "kernels.formulas": (
-        "Cauchy",
-        "Exponential",
-        "Gaussian",
-        "InverseMultiquadric",
-        "Linear",
-        "Matern32",
-        "Matern52",
-        "Polynomial",
-        "PrintedInverse",
-        "RationalQuadratic",
-        "Student",
-    ),
-    "regressors.attention": ("AttentionRegressor",),
-    "regressors.attention_inputs": (
-        "AttentionInputs=Inputs",
-        "AttentionScale=Scale",
-    ),
-    "regressors.attention_members": ("AttentionMember=Member",),
-    "regressors.attention_network": ("AttentionNetwork=Network",),
-    "regressors.attention_weighted": ("AttentionWeighted",),
-    "regressors.bayesian": (
-        "Evidence",
-        "EvidenceRidge",
-    ),
-    "regressors.bayesian_prime": ("BayesianPrime",),
-    "regressors.clusters": ("ClusterRegressor",),
-    "regressors.embedding_ridge": ("EmbeddingRidge",),
-    "regressors.gate": ("Gate",),
-    "regressors.mixture": ("Mixture",),
-    "regressors.pipeline": ("BagPipeline",),
-    "regressors.pool_predictions": ("PoolPredictions",),
-    "regressors.predictive": ("TargetScale",),
-    "regressors.reweighting": ("Reweighting",),
-    "regressors.salience": ("SalienceRegressor",),
-    "regressors.sampled_shrinkage": ("SampledShrinkage",),
-    "regressors.shrinkage": ("Shrinkage",),
-    "regressors.shrinkage_model": ("ShrinkageCoordinates=Coordinates",),
-    "regressors.weightings": (
-        "Primary",
-        "Pruning",
-    ),
-    "saving.stored_bags": ("Bags=make_bags",),
+    "automatic.curve": "LearningCurve=Curve",
+    "automatic.members": "MeanTarget",
+    "automatic.preparing": "Components ThinBags",
+    "automatic.regressor": "AutoRegressor",
+    "automatic.routing": "CovariateRouting=Routing",
+    "automatic.targets": "MonotoneTarget",
+    "embeddings.chebyshev": "ChebyshevInterpolant=Interpolant",
+    "embeddings.covariates": "CovariatesBeside",
+    "embeddings.feature_mean": "FeatureMean NystroemMean",
+    "embeddings.kernel_mean": "KernelMean",
+    "embeddings.landmarks": "LandmarkMean",
+    "embeddings.phase": "PhaseMean",
+    "embeddings.pools": "Pool",
+    "embeddings.quantiles": "QuantileRows SlicedQuantiles",
+    "embeddings.second_kernel": "SecondKernel",
+    "embeddings.similarity": "MinusDistance Similarity",
+    "embeddings.statistics": "Statistics",
+    "heads.boosted_trees": "BoostedTrees",
+    "heads.lasso_path": "LassoPath",
+    "heads.ridge_path": "RidgePath",
+    "instances.folds": "BagKFold",
+    "instances.network": "NetworkRegressor",
+    "instances.network_ensemble": "NetworkEnsemble",
+    "instances.out_of_fold": "EachInstance FoldMean OutOfFold",
+    "instances.random_feature_ridge": "RandomFeatureRidge",
+    "instances.random_features": "FourierFeatures NystroemFeatures",
+    "intervals.closed_form": "LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
+    "intervals.fold_scales": "ConstantScale=Constant FittedScale=Fitted ModelScale=ModelStd",
+    "intervals.left_out": "FoldModels",
+    "intervals.regressor": "Intervals",
+    "intervals.scales": "BagScale",
+    "kernels.bandwidth": "MarginalPseudolikelihood MedianDistance",
+    "kernels.formulas": "Cauchy Exponential Gaussian InverseMultiquadric Linear Matern32 "
+    "Matern52 Polynomial PrintedInverse RationalQuadratic Student",
+    "regressors.attention": "AttentionRegressor",
+    "regressors.attention_inputs": "AttentionInputs=Inputs AttentionScale=Scale",
+    "regressors.attention_members": "AttentionMember=Member",
+    "regressors.attention_network": "AttentionNetwork=Network",
+    "regressors.attention_weighted": "AttentionWeighted",
+    "regressors.bayesian": "Evidence EvidenceRidge",
+    "regressors.bayesian_prime": "BayesianPrime",
+    "regressors.clusters": "ClusterRegressor",
+    "regressors.embedding_ridge": "EmbeddingRidge",
+    "regressors.gate": "Gate",
+    "regressors.mixture": "Mixture",
+    "regressors.pipeline": "BagPipeline",
+    "regressors.pool_predictions": "PoolPredictions",
+    "regressors.predictive": "TargetScale",
+    "regressors.reweighting": "Reweighting",
+    "regressors.salience": "SalienceRegressor",
+    "regressors.sampled_shrinkage": "SampledShrinkage",
+    "regressors.shrinkage": "Shrinkage",
+    "regressors.shrinkage_model": "ShrinkageCoordinates=Coordinates",
+    "regressors.weightings": "Primary Pruning",
+    "saving.stored_bags": "Bags=make_bags",
 }
 
 
-def _table(modules: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, str]]:
+def _table(modules: dict[str, str]) -> dict[str, tuple[str, str]]:
     """Name in files -> (module, class)."""
     found = {}
     for module, names in modules.items():
-        for entry in names:
+        for entry in names.split():
             name, _, kind = entry.partition("=")
             found[name] = (f"{OURS}.{module}", kind or name)
     return found
@@ -280,9 +179,7 @@ LEFT_OUT = ("compared", "kept", "id_name", "target_name", "categories")  # of ne
 PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
 
 
-def make_bags(
-    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names
-) -> Bags:
+def make_bags(*parts) -> Bags:
     """Bags from the parts of Bags, in the order of their slots, each checked again.
 
     Examples
@@ -292,17 +189,8 @@ def make_bags(
     >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
     True
     """
-    return Bags(
-        instances,
-        offsets,
-        ids,
-        groups=groups,
-        feature_names=feature_names,
-        missing="keep" if has_missing else "refuse",
-        weights=weights,
-        covariates=covariates,
-        covariate_names=covariate_names,
-    )
+    given = dict(zip(PARTS, parts, strict=True))
+    return Bags(missing="keep" if given.pop("has_missing") else "refuse", **given)
 
 
 PACKAGES = (

@@ -226,7 +226,7 @@ PROTOCOL = 2
 def write(model) -> dict[str, bytes]:
     """The plan of a model and its arrays, as parts of a file; a type that a file may not name is refused.
 
-    The same model gives the same bytes. An array that is used twice is stored once.
+    The same model gives the same bytes. An array that is used twice is stored once, and so are equal arrays.
     """
     writer = Writer()
     plan = writer.node(model) | {"protocol": PROTOCOL}
@@ -238,6 +238,7 @@ class Writer:
 
     def __init__(self):
         self.arrays: dict[str, bytes] = {}
+        self._names: dict[bytes, str] = {}  # of arrays by what they hold
         self._known: dict[int, tuple[np.ndarray, str]] = {}  # with the array itself, so that no id comes twice
         self._allowed: set[tuple[str, str, str]] = set()
 
@@ -281,9 +282,11 @@ class Writer:
             items = value.tolist() if value.ndim else [value.item()]
             return node | {"content": self.node(items)["content"], "type": "json", "shape": self.node(value.shape)}
         if id(value) not in self._known:
-            stream, name = io.BytesIO(), f"{len(self.arrays)}.npy"
+            stream = io.BytesIO()
             np.save(stream, value, allow_pickle=False)
-            self.arrays[name], self._known[id(value)] = stream.getvalue(), (value, name)
+            written = stream.getvalue()
+            name = self._names.setdefault(written, f"{len(self._names)}.npy")
+            self.arrays[name], self._known[id(value)] = written, (value, name)
         node |= {"type": "numpy", "file": self._known[id(value)][1]}
         return node | {"__id__": identity(node)}
 

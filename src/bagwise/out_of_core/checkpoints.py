@@ -26,7 +26,7 @@ from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_files import is_url
 from bagwise.model_files.fingerprint import describe, digest, of_library
-from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows
+from bagwise.out_of_core.chunks import AT_ONCE, FileRows, TableRows, as_objects
 from bagwise.out_of_core.table_scan import Scan
 
 EVERY = 30.0  # seconds between the checkpoints of a pass
@@ -95,10 +95,11 @@ class Work:
         wrong = {path: error for path in files if (error := damage(path)) is not None}
         if not wrong:
             return
-        path = min(wrong)
+        path = min(wrong, key=lambda one: (files[one], one))
         last = files[path] == max(files.values())
-        for one in [one for one in files if one >= path] if last else files:
-            one.unlink()
+        for one, number in files.items():
+            if not last or (number == files[path] and one >= path):
+                one.unlink()
         for folder in () if last else self.path.glob(f"{SHARDS}*"):
             shutil.rmtree(folder)
         more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
@@ -149,10 +150,8 @@ def describe_scan(scan: Scan) -> dict:
     """The data of a scan: its files by size and time, what is read of them, and how it is cut into chunks."""
     apart = ("chunks", "source", "left_out")  # how the files were named, and those that are not read, do not matter
     fields = {one.name: getattr(scan, one.name) for one in dataclasses.fields(scan) if one.name not in apart}
-    rows = [getattr(chunk, "rows", None) for chunk in scan.chunks]
-    parts = {one.part.name: one.part for one in rows if isinstance(one, FileRows)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        files = dict(zip(parts, pool.map(lambda part: part.stamp(), parts.values()), strict=True))
+        files = dict(pool.map(lambda part: (part.name, part.stamp()), scan.files.values()))
     layouts = {id(chunk.layout): chunk.layout for chunk in scan.chunks if hasattr(chunk, "layout")}
     read = describe([fields, *layouts.values()])
     return {"files": files, "read": digest(read), "chunks": digest(*map(_describe_chunk, scan.chunks))}
@@ -303,7 +302,7 @@ def _unpacked(structure, arrays) -> Any:
             pairs = {unpack(key): unpack(inner) for key, inner in content}
             return pairs if kind == "dict" else Counter(pairs)
         if kind == "elements":
-            return _objects(list(map(unpack, content)))
+            return as_objects(list(map(unpack, content)))
         array = arrays[str(content)]
         return _from_stream(array) if kind == "objects" else array[()] if kind == "scalar" else array
 
@@ -344,10 +343,4 @@ def _as_stream(objects: np.ndarray) -> np.ndarray | None:
 def _from_stream(stream: np.ndarray) -> np.ndarray:
     import pyarrow as pa
 
-    return _objects(pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist())
-
-
-def _objects(values: list) -> np.ndarray:
-    objects = np.empty(len(values), dtype=object)
-    objects[:] = values
-    return objects
+    return as_objects(pa.ipc.open_stream(stream.tobytes()).read_all()["objects"].to_pylist())

@@ -34,6 +34,13 @@ from bagwise.io.tables import stack
 AT_ONCE = 16  # footers of distant files are waited for together
 
 
+def as_objects(values: list) -> np.ndarray:
+    """An array of them as they are: numpy would look into lists, and make numbers of one type."""
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
+
+
 class Block(NamedTuple):
     """A few rows: the number of each one's bag in the chunk, its features, its target and its group if asked for.
 
@@ -49,8 +56,7 @@ class Block(NamedTuple):
 
     def select(self, rows: np.ndarray) -> Block:
         """Some of the rows."""
-        parts: list[Any] = [None if part is None else part[rows] for part in self]
-        return Block(*parts)
+        return Block(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
 
 class BagValues(NamedTuple):
@@ -480,15 +486,11 @@ class Layout:
 
 
 def label_types(schema, roles: Roles) -> dict:
-    """The types of bag ids and groups, in which all files agree."""
-    return {name: _plain(schema.field(name).type) for name in (roles.bag, roles.groups) if name is not None}
-
-
-def _plain(kind):
-    """The type of the labels themselves, where a file holds their numbers in a dictionary."""
+    """The types of bag ids and groups, in which all files agree; where a file holds a dictionary, of what is in it."""
     import pyarrow as pa
 
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    kinds = {name: schema.field(name).type for name in (roles.bag, roles.groups) if name is not None}
+    return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
 
 
 # Footers of Parquet files -------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ rows read, rows per second, the time left; a line in a terminal shows it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from bagwise.out_of_core import checkpoints
 from bagwise.out_of_core import shards as bag_shards
 from bagwise.out_of_core.checkpoints import PassFiles, Work
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.shards import Shard, Shards
+from bagwise.out_of_core.shards import Disagreement, Shard, Shards
 from bagwise.out_of_core.table_scan import Scan
 
 BLOCK_ROWS = 16_384  # rows at a time: 64 MB of 500 features
@@ -118,7 +119,7 @@ class Passes:
             raise ValueError("the scan has no rows; look at `where`, or at the files")
         numbers = tuple(piece.number for piece in self.chunks)
         self.shards = replace(self.shards, chunks=numbers, n=-(-n_pieces // bag_shards.SHARD_BAGS))
-        self.runner.add_up(_form, list(self._begin()), (Shard.form,), _Known(None))
+        self.runner.add_up(_form, list(self._begin()), (Shard.form,), add)
 
     def each(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> Iterator[Any]:
         """``function(chunk, *known, *shared)`` of every chunk, in order; ``known`` names what the shards keep.
@@ -127,8 +128,13 @@ class Passes:
         """
         return self.runner.in_order(_visit, self.chunks, (function, self._begin(), known, *shared))
 
-    def total(self, function: Callable, *shared, known: tuple[str, ...] = (), add: Callable) -> Any:
-        """The same, added up over all chunks.
+    def leave(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> None:
+        """The same, where all that is found is left to the shards."""
+        for _ in self.each(function, *shared, known=known):
+            pass
+
+    def total(self, function: Callable, *shared, known: tuple[str, ...] = ()) -> Any:
+        """What `each` gives, added up (see `add`) over all chunks.
 
         Sums that wait to be added are as many as the logarithm of the number of chunks. Where they are added in this
         process they wait on disk, unless a work folder has them anyway.
@@ -136,16 +142,20 @@ class Passes:
         shared = (function, self._begin(), known, *shared)
         if hasattr(self.runner.executor, "add_up") or self.runner.work is not None:
             return self.runner.add_up(_visit, self.chunks, shared, add)
-        put_away = _AddStored(add, self.shards)
-        return self.shards.fetch(self.runner.add_up(_visit_and_store, self.chunks, shared, put_away))
+        add_stored = partial(_add_stored, self.shards)
+        return self.shards.fetch(self.runner.add_up(_visit_and_store, self.chunks, shared, add_stored))
 
     def each_shard(self, function: Callable, *shared) -> Iterator[Any]:
         """``function(shard, *shared)`` of every shard that has bags, in order; None for the others."""
         return self.runner.in_order(_visit_shard, list(self.shards), (function, *shared))
 
-    def by_shard(self, function: Callable, *shared, add: Callable | None = None) -> Any:
-        """``function(shard, *shared)`` of every shard that has bags, added up if there is something to add."""
-        return self.runner.add_up(_visit_shard, list(self._begin()), (function, *shared), _Known(add))
+    def by_shard(self, function: Callable, *shared) -> Any:
+        """``function(shard, *shared)`` of every shard that has bags, added up (see `add`)."""
+        try:
+            return self.runner.add_up(_visit_shard, list(self._begin()), (function, *shared), add)
+        except Disagreement as error:  # workers know a chunk by its number alone
+            text, chunk = error.args
+            raise ValueError(f"{text}. Another one is in {self.scan.chunks[chunk].name}") from None
 
     def _begin(self) -> Shards:
         """The shards as a new pass finds them."""
@@ -153,16 +163,32 @@ class Passes:
         return self.shards
 
 
-class _Known:
-    """Adding of what may be None."""
+def add(left, right) -> Any:
+    """What is found in two parts of the data, as that of both; None adds nothing.
 
-    def __init__(self, add: Callable | None):
-        self.add = add
+    What has a method ``merge`` says itself how. Dicts are joined, in the order of their keys, and what both have is
+    added; tuples and lists are added one by one; all else (numbers, arrays, counters) by ``+``.
 
-    def __call__(self, left, right):
-        if left is None or right is None or self.add is None:
-            return right if left is None else left
-        return self.add(left, right)
+    Examples
+    --------
+    >>> add({"a": (1, [2.0])}, {"a": (3, [0.5]), "b": None})
+    {'a': (4, [2.5]), 'b': None}
+    """
+    if left is None or right is None:
+        return right if left is None else left
+    if hasattr(left, "merge"):
+        return left.merge(right)
+    if type(left) is dict:
+        return {key: add(left.get(key), right.get(key)) for key in sorted(left.keys() | right.keys())}
+    if isinstance(left, list | tuple):
+        both = [add(*pair) for pair in zip(left, right, strict=True)]
+        return type(left)(*both) if hasattr(left, "_fields") else type(left)(both)
+    return left + right
+
+
+def added(parts: Iterable) -> Any:
+    """All of them in one, added one after another."""
+    return reduce(add, parts, None)
 
 
 def _meet(piece: Piece, function, shards: Shards, *shared) -> tuple[int, Any]:
@@ -187,14 +213,9 @@ def _visit_and_store(piece: Piece, function, shards: Shards, *others) -> str:
     return shards.store(_visit(piece, function, shards, *others))
 
 
-class _AddStored:
-    """Adding of what was stored, one pair at a time in memory."""
-
-    def __init__(self, add: Callable, shards: Shards):
-        self.add, self.shards = add, shards
-
-    def __call__(self, left: str, right: str) -> str:
-        return self.shards.store(self.add(self.shards.fetch(left), self.shards.fetch(right)))
+def _add_stored(shards: Shards, left: str, right: str) -> str:
+    """Of what was stored, one pair at a time is in memory."""
+    return shards.store(add(shards.fetch(left), shards.fetch(right)))
 
 
 def _form(shard: Shard, form):
@@ -227,21 +248,15 @@ class PassRunner:
     def in_order(self, function: Callable, tasks: Sequence, shared: tuple) -> Iterator[Any]:
         """The results for all tasks, in their order; ``shared`` begins with the function that names the pass."""
         name, files, tell = self._begin(shared[0], tasks)
-        if files is None:
-            return in_order(self.executor, function, tasks, shared, name=name, report=tell)
-        return self._kept_in_order(files, function, tasks, shared, name, tell)
-
-    def _kept_in_order(self, files: PassFiles, function, tasks, shared, name, tell) -> Iterator[Any]:
         start = 0
-        for result in files.results():
+        for result in () if files is None else files.results():
             tell(start, kept=True)
             start += 1
             yield result
-        others = in_order(
-            self.executor, function, tasks[start:], shared, name=name, report=lambda number: tell(start + number)
-        )
         if start < len(tasks):
-            yield from files.keep(start, others)
+            how: dict[str, Any] = {"name": name, "report": lambda number: tell(start + number)}
+            others = in_order(self.executor, function, tasks[start:], shared, **how)
+            yield from others if files is None else files.keep(start, others)
 
     def add_up(self, function: Callable, tasks: Sequence, shared: tuple, add: Callable) -> Any:
         """The sum of the results for all tasks."""
@@ -321,13 +336,10 @@ class PassClock:
         now = time.perf_counter()
         if now - self._told >= AT_LEAST or self.done == self.total:
             self._told = now
-            self.tell(self._step(now - self.started))
-
-    def _step(self, seconds: float) -> PassStep:
-        read = self.done - self.found
-        rate = read / seconds if read and seconds > 0 else None
-        left = None if rate is None else (self.total - self.done) / rate
-        return PassStep(self.number, self.name, self.done, self.total, rate, left, self.unit)
+            read, seconds = self.done - self.found, now - self.started
+            rate = read / seconds if read and seconds > 0 else None
+            left = None if rate is None else (self.total - self.done) / rate
+            self.tell(PassStep(self.number, self.name, self.done, self.total, rate, left, self.unit))
 
 
 class PassDisplay:

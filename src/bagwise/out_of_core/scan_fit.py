@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.auto import AutoRegressor
@@ -34,7 +34,7 @@ from bagwise.intervals import Intervals
 from bagwise.kernels.formulas import FourierFeatures, varies
 from bagwise.methods import CATALOGUE, method
 from bagwise.out_of_core.checkpoints import open_work
-from bagwise.out_of_core.passes import PassDisplay, Passes
+from bagwise.out_of_core.passes import PassDisplay, Passes, added
 from bagwise.out_of_core.scan_heads import (
     FOLD,
     ErrorSums,
@@ -45,21 +45,19 @@ from bagwise.out_of_core.scan_heads import (
     fit_evidence,
     fit_ridge,
     limits_of,
-    merged,
 )
 from bagwise.out_of_core.scan_intervals import fit_intervals
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.streamed_networks import fit_networks
 from bagwise.out_of_core.sums import (
-    SUMMABLE,
     Embedded,
-    Predicted,
     Prepare,
     View,
     embed_features,
     embed_landmarks,
     embed_predictions,
     fit_out_of_fold,
+    has_moments,
     sum_statistics,
 )
 from bagwise.out_of_core.survey import ColumnSums, Survey, survey
@@ -80,34 +78,29 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, survey: Survey) -> EachInstance:
-    """The stage, fitted as if on all instances; covariates of the bags have a scaler of their own.
-
-    scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
-    """
+    """The stage, fitted as if on all instances; covariates of the bags have a scaler of their own."""
     stage, columns = clone(stage), survey.columns
-    (_, ranged), (_, standardised) = stage.estimator.steps
     # What varies by rounding alone is constant: the order of adding must not decide how it is blown up.
     live = varies(columns.deviation, columns.largest)
-    ranged = clone(ranged).fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
-    mean, deviation = (columns.mean * ranged.scale_ + ranged.min_), columns.deviation * ranged.scale_
-    mean, deviation = np.where(live, mean, 0.0), np.where(live, deviation, 0.0)
-    standardised = clone(standardised).fit(np.vstack([mean - deviation, mean + deviation]))
-    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
-    names = [name for name, _ in stage.estimator.steps]
-    stage.estimator_ = Pipeline(list(zip(names, (ranged, standardised), strict=True)))
+    stage.estimator_ = _scaled(clone(stage.estimator), columns, live)
     if survey.beside is not None:
-        stage.covariate_scaler_ = _scaler(survey.beside)
+        stage.covariate_scaler_ = _scaled(make_pipeline(MinMaxScaler(clip=True), StandardScaler()), survey.beside)
     survey.remember(stage, apart=True)
     return stage
 
 
-def _scaler(columns: ColumnSums) -> Pipeline:
-    """Within the range, then standardised: what `EachInstance` makes of covariates, from their sums."""
-    ranged = MinMaxScaler(clip=True).fit(np.vstack([columns.low, columns.high]))
-    mean, deviation = columns.mean * ranged.scale_ + ranged.min_, columns.deviation * ranged.scale_
-    standardised = StandardScaler().fit(np.vstack([mean - deviation, mean + deviation]))
+def _scaled(scaler: Pipeline, columns: ColumnSums, live: Any = True) -> Pipeline:
+    """Fitted as if on all rows; columns that are not ``live`` are constant.
+
+    scikit-learn learns from rows: two of them have the extremes of all, and two others their mean and deviation.
+    """
+    (_, ranged), (_, standardised) = scaler.steps
+    ranged.fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
+    mean = np.where(live, columns.mean * ranged.scale_ + ranged.min_, 0.0)
+    deviation = np.where(live, columns.deviation * ranged.scale_, 0.0)
+    standardised.fit(np.vstack([mean - deviation, mean + deviation]))
     ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
-    return Pipeline([("minmaxscaler", ranged), ("standardscaler", standardised)])
+    return scaler
 
 
 def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None, progress=False):
@@ -200,7 +193,8 @@ def _fit_and_survey(
                 "'instance-kme:ridge', or read the table whole with bagwise.load"
             )
         passed = {"executor": executor, "work": open_work(work, scan, name), "progress": progress}
-        return fit_intervals(scan, name, partial(_fit_and_survey, random_state=random_state, **passed), **passed)
+        fit = partial(_fit_and_survey, random_state=random_state, **passed)
+        return fit_intervals(scan, name, made(name.method, name.random_state, scan), fit, **passed)
     if isinstance(name, str) and name == "auto":
         return fit_auto(scan, executor=executor, random_state=random_state, work=work, progress=progress)
     whole: Any = made(name, random_state, scan)
@@ -213,23 +207,16 @@ def _fit_and_survey(
         seen = seen.spread() if sees_spread(model) else seen
         passes = stack.enter_context(Passes(seen, executor, seed=fold_seed(model), **how))
         found = survey(passes, *samplings(model))
-        held_out = None if after is None else after(passes, found)
-        model = fit_surveyed(model, passes, found, held_out)
-        if held_out is not None:
-            held_out.finish()
+        model = fit_surveyed(model, passes, found, None if after is None else after(passes, found))
     if imputation is not None:
         model = _with_steps(whole, imputation, *(step for _, step in getattr(model, "steps", [("method", model)])))
         n = len(imputation.medians_)  # without the share of missing values
-        bare = replace(found, names=found.names[:n], means=_some_columns(found.means, n))
+        bare = replace(found, names=found.names[:n], means=found.means.some(slice(n)))
         bare.remember(imputation, apart=True)
-        remember_range(imputation, found.low[:n], found.high[:n])
+        remember_range(imputation, found.counted.low[:n], found.counted.high[:n])
         model.profile_ = found.profile(n)
     scan.warn_of_new_files()
     return model, found
-
-
-def _some_columns(columns: ColumnSums, n: int) -> ColumnSums:
-    return ColumnSums(columns.n, *(part[:n] for part in (columns.mean, columns.scatter, columns.low, columns.high)))
 
 
 def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None = None):
@@ -238,12 +225,15 @@ def fit_surveyed(model, passes: Passes, found: Survey, held_out: HeldOut | None 
     if not stages:
         model = _fit_features(head, passes, found, held_out)
     else:
-        fits = {"ridge": _fit_predictions, "networks": _fit_networks, "scaling": _fit_pooled}
-        model = fits[_kind(stages[0]) or ""](model, stages[0], head, passes, found, held_out)
+        fit = _fit_pooled if _kind(stages[0]) == "scaling" else _fit_predictions
+        model = _with_steps(model, *fit(stages[0], head, passes, found, held_out))
     # of the instances: the bags of a survey are their means
-    n = _first(model).n_features_in_
-    remember_range(_first(model), found.low[:n], found.high[:n])
+    first = model.steps[0][1] if isinstance(model, Pipeline) else model
+    n = first.n_features_in_
+    remember_range(first, found.counted.low[:n], found.counted.high[:n])
     model.profile_ = found.profile()
+    if held_out is not None:
+        held_out.finish()
     return model
 
 
@@ -253,12 +243,15 @@ def sees_spread(model) -> bool:
     return (bool(stages) and _kind(stages[0]) in ("ridge", "networks")) or isinstance(head, EvidenceRidge | AggregateGP)
 
 
-def samplings(model) -> list[tuple[int, int]]:
-    """The samples of rows that a model needs."""
-    stages, head = _parts(model)
-    if stages:
-        return [stages[0].regressor.fresh_features().sampling()] if _kind(stages[0]) == "ridge" else []
-    return [_sampling(head.embedding_for(head.settings()[0])) or (0, 0)]
+def samplings(*models) -> list[tuple[int, int]]:
+    """The samples of rows that models need."""
+    found: list[tuple[int, int]] = []
+    for stages, head in map(_parts, models):
+        if not stages:
+            found.append(_sampling(head.embedding_for(head.settings()[0])) or (0, 0))
+        elif _kind(stages[0]) == "ridge":
+            found.append(stages[0].regressor.fresh_features().sampling())
+    return list(dict.fromkeys(found))
 
 
 def fold_seed(model) -> int:
@@ -270,16 +263,16 @@ def fold_seed(model) -> int:
 def left_out_scores(model, found: Survey) -> dict | None:
     """Errors of bags, each left out in turn, where the head knows them; of intervals, those of calibration."""
     if isinstance(model, Intervals):
-        error, spread = float(np.sqrt(np.mean(model.residuals_**2))), float(found.y.deviation[0])
-        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
-        return {"rmse": error, "mae": float(np.mean(np.abs(model.residuals_))), "r2": r2, "rmse_of_mean": spread}
-    head: Any = getattr(_parts(model)[1], "head_", None)
-    if not hasattr(head, "absolute_errors_"):
-        return None
-    chosen = int(np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_)))
-    error, spread = float(np.sqrt(head.error_)), float(found.y.deviation[0])
+        error, absolute = np.sqrt(np.mean(model.residuals_**2)), np.mean(np.abs(model.residuals_))
+    else:
+        head: Any = getattr(_parts(model)[1], "head_", None)
+        if not hasattr(head, "absolute_errors_"):
+            return None
+        chosen = np.argmin(np.abs(np.atleast_1d(head.penalties) - head.penalty_))
+        error, absolute = np.sqrt(head.error_), head.absolute_errors_[chosen]
+    error, spread = float(error), float(found.y.deviation[0])
     r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
-    return {"rmse": error, "mae": float(head.absolute_errors_[chosen]), "r2": r2, "rmse_of_mean": spread}
+    return {"rmse": error, "mae": float(absolute), "r2": r2, "rmse_of_mean": spread}
 
 
 def summable_methods() -> list[str]:
@@ -362,7 +355,9 @@ def _summable(model) -> bool:
         # One sample of rows serves all settings.
         samplings = {_sampling(head.embedding_for(setting)) for setting in head.settings()}
         return len(samplings) == 1 and samplings != {None}
-    return kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid and _summable_pool(embedding)
+    is_mean = isinstance(embedding, Pool) and embedding.is_mean
+    summable = kinds == ["scaling"] and isinstance(head, EmbeddingRidge) and not head.grid
+    return summable and (is_mean or has_moments(embedding))
 
 
 def _reads_predictions(head) -> bool:
@@ -385,33 +380,18 @@ def _sampling(embedding) -> tuple[int, int] | None:
     return features.sampling() if isinstance(features, FourierFeatures) else None
 
 
-def _summable_pool(embedding) -> bool:
-    if isinstance(embedding, Statistics):
-        return set(embedding.statistics) <= set(SUMMABLE)
-    return isinstance(embedding, Pool) and embedding.is_mean
-
-
 # Fitting ----------------------------------------------------------------------------------------------------------
 
 
-def _fit_predictions(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
-    """Random-feature ridge out of fold, then the kernel mean of its predictions."""
-    stage, predicted = fit_out_of_fold(stage, passes, found)
-    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
-
-
-def _fit_networks(model, stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
-    """Networks out of fold, trained as the rows stream, then the kernel mean of their predictions."""
-    stage, predicted = fit_networks(stage, passes, found)
-    return _with_steps(model, stage, _fit_on_predictions(head, passes, found, predicted, held_out))
-
-
-def _fit_on_predictions(head: EmbeddingRidge, passes: Passes, found: Survey, predicted: Predicted, held_out):
+def _fit_predictions(stage: OutOfFold, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
+    """Random-feature ridge out of fold, or networks trained as the rows stream; then the kernel mean of predictions."""
+    fit = fit_networks if _kind(stage) == "networks" else fit_out_of_fold
+    stage, predicted = fit(stage, passes, found)
     embedded = embed_predictions(head, passes, found, predicted)
     fitted = fit_ridge(head, passes, found, embedded, shared=True, held_out=held_out)
     found.remember(fitted, predicted.means, apart=True)
     remember_range(fitted, predicted.columns.low, predicted.columns.high)  # of the predictions, not of their means
-    return fitted
+    return stage, fitted
 
 
 def _fit_features(head, passes: Passes, found: Survey, held_out):
@@ -425,7 +405,7 @@ def _fit_features(head, passes: Passes, found: Survey, held_out):
     return fitted
 
 
-def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
+def _fit_pooled(stage, head: EmbeddingRidge, passes: Passes, found: Survey, held_out):
     """The mean of standardised instances, or other moments of them."""
     stage, embedding = fit_scaling(stage, found), clone(head.embedding)
     prepare, view = Prepare(stage), View()
@@ -442,10 +422,10 @@ def _fit_pooled(model, stage, head: EmbeddingRidge, passes: Passes, found: Surve
     found.remember(embedding, scaled)
     beside = None
     if found.beside is not None:
-        beside = passes.by_shard(_scale_covariates, stage.covariate_scaler_, add=ColumnSums.merge)
+        beside = passes.by_shard(_scale_covariates, stage.covariate_scaler_)
     fitted = fit_ridge(head, passes, found, [Embedded({}, embedding, view)], beside=beside, held_out=held_out)
     found.remember(fitted, scaled, apart=True, beside=beside)
-    return _with_steps(model, stage, fitted)
+    return stage, fitted
 
 
 def _scale_means(shard: Shard, prepare: Prepare) -> None:
@@ -456,11 +436,6 @@ def _scale_covariates(shard: Shard, scaler: Pipeline) -> ColumnSums:
     scaled = scaler.transform(np.asarray(shard["covariates"]))
     shard.keep("beside", scaled)
     return ColumnSums.of(scaled)
-
-
-def _first(model):
-    """What new bags are given to first."""
-    return model.steps[0][1] if isinstance(model, Pipeline) else model
 
 
 def _with_steps(model: Pipeline, *fitted):
@@ -502,14 +477,14 @@ def fit_auto(
     unfitted = {name: method(name, random_state=random_state) for name in MEMBERS}
     kept = open_work(work, scan, {"auto": unfitted})
     with Passes(scan, executor, seed=random_state, work=kept, progress=progress) as passes:
-        found = survey(passes, *dict.fromkeys(one for model in unfitted.values() for one in samplings(model)))
+        found = survey(passes, *samplings(*unfitted.values()))
         fewer = FEW_FOLDS if found.n_bags >= MANY_BAGS else FOLDS
         folds = Folds(passes, found, max(2, min(fewer, found.n_units)))
         models, rows = {MEAN: _mean(passes, found, folds)}, {MEAN: _row(MEAN)}
         for name, one in unfitted.items():
             begun = time.perf_counter()
             try:
-                models[name] = _fit(one, name, passes, found, folds)
+                models[name] = fit_surveyed(one, passes, found, HeldOut(passes, folds, _column(name)))
                 rows[name] = _row(name)
             except NarrowKernelError as error:  # the others go on
                 rows[name] = _row(name) | {"status": "failed", "why": str(error)[:120]}
@@ -523,13 +498,6 @@ def fit_auto(
 
 def _column(name: str) -> str:
     return f"held-{name.replace(':', '-')}"
-
-
-def _fit(model, name: str, passes: Passes, found: Survey, folds: Folds):
-    held_out = HeldOut(passes, folds, _column(name))
-    fitted = fit_surveyed(model, passes, found, held_out)
-    held_out.finish()
-    return fitted
 
 
 def _mean(passes: Passes, found: Survey, folds: Folds) -> MeanTarget:
@@ -551,7 +519,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _assembled(models: dict, rows: dict, errors: dict[int, ErrorSums], found: Survey, folds: Folds, seed: int):
-    names, total = list(models), merged(errors.values())
+    names, total = list(models), added(errors.values())
     blended = blend_sums([one.products for one in errors.values()])
     weights = dict(zip(names, blended.weights.tolist(), strict=True))
     model = AutoRegressor(list(MEMBERS), transforms=False, random_state=seed)
@@ -572,7 +540,7 @@ def _assembled(models: dict, rows: dict, errors: dict[int, ErrorSums], found: Su
     model.trials_ = list(rows.values())
     model.scores_ = _scores(blended, list(errors.values()), squares, names, n)
     found.remember(model)
-    remember_range(model, found.low, found.high)
+    remember_range(model, found.counted.low, found.counted.high)
     model.profile_ = found.profile()
     return model
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from bagwise.embeddings.second_kernel import CovariatesBeside
-from bagwise.out_of_core.passes import Passes
+from bagwise.auto.cross_validation import BEYOND
+from bagwise.embeddings.summaries import CovariatesBeside
+from bagwise.out_of_core.passes import Passes, added
 from bagwise.out_of_core.shards import Shard
 from bagwise.out_of_core.sums import Embedded, View, deal_folds
 from bagwise.out_of_core.survey import ColumnSums, Survey
@@ -27,7 +28,45 @@ from bagwise.regressors.ridge_path import LeftOut, RidgePath, RowSums, SumPath
 
 BLOCK_BAGS = 8192
 FOLD = "held_out_fold"
-BEYOND = 0.1  # predictions stay within the range of the other targets, widened by this share of it
+
+
+class Rows(NamedTuple):
+    """Rows of bags and what a head learns from them: targets, less an offset if any, and weights; as shards keep them.
+
+    Called with a shard, and bags of it, it gives rows, targets and weights (or None).
+    """
+
+    view: View
+    target: str = "y"
+    offset: str | None = None
+    weight: str | None = None
+
+    def __call__(self, shard: Shard, bags: Any = slice(None)) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        y = np.asarray(shard[self.target][bags])
+        y = y if self.offset is None else y - shard[self.offset][bags]
+        return self.view(shard, bags), y, None if self.weight is None else np.asarray(shard[self.weight][bags])
+
+
+def _row_sums(shard: Shard, rows: Rows) -> RowSums:
+    return RowSums.of(*rows(shard))
+
+
+def _fold_row_sums(shard: Shard, rows: Rows, column: str) -> dict[int, RowSums]:
+    fold, found = np.asarray(shard[column]), {}
+    Z, y, w = rows(shard)
+    for k in np.unique(fold).tolist():
+        own = fold == k
+        found[k] = RowSums.of(Z[own], y[own], None if w is None else w[own])
+    return found
+
+
+def without_each(parts: dict[int, Any]) -> dict[int, Any]:
+    """The sum of the others for every fold; None where there is no other."""
+    return {k: added(part for j, part in parts.items() if j != k) for k in parts}
+
+
+def _weights(shard: Shard, weight: str | None) -> np.ndarray:
+    return np.ones(len(shard)) if weight is None else np.asarray(shard[weight])
 
 
 # Ridge ------------------------------------------------------------------------------------------------------------
@@ -62,23 +101,33 @@ def _ridges(
     beside: ColumnSums | None = None,
     held_out: HeldOut | None = None,
 ):
-    offset, weight = None if head.offset == "none" else "predicted", survey.weight
-    job = _Judge(offset, weight, passes.scan.groups is not None)
+    offset = None if head.offset == "none" else "predicted"
     covariates = survey.beside if beside is None else beside
+
+    def sums_of(view: View) -> tuple[RowSums, dict[int, RowSums]]:
+        rows = Rows(view, offset=offset, weight=survey.weight)
+        return (passes.by_shard(_row_sums, rows), {}) if held_out is None else held_out.row_sums(rows)
+
+    def judged(tried: list[tuple[Embedded, RidgePath, SumPath]]):
+        jobs = [(Rows(one.view, offset=offset, weight=survey.weight), path) for one, _, path in tried]
+        found = passes.by_shard(_left_out, jobs, passes.scan.groups is not None)
+        for (one, ridge, path), left_out in zip(tried, found, strict=True):
+            yield one.setting, one.embedding, one.view.beside, ridge.fit_sums(path, left_out)
+
     if not shared or covariates is not None:
         for one in embedded:
             if covariates is not None:
                 named = "covariates" if beside is None else "beside"
                 one = one._replace(view=_joined(passes, one.view, covariates, named))
             ridge = head.fresh_head()
-            sums, without = _sums(passes, one.view, job, held_out)
+            sums, without = sums_of(one.view)
             if held_out is not None:
                 heads = {k: Linear(*ridge.path(own).coefficient_path()) for k, own in without.items()}
                 held_out.take([Candidates(one.view, heads, plus=offset, embedding=one.embedding)], keep=True)
-            yield from _judged(passes, [(one, ridge, ridge.path(sums))], job)
+            yield from judged([(one, ridge, ridge.path(sums))])
         return
     settings = list(embedded)
-    sums, without = _sums(passes, View(kept=slice(0, max(one.view.kept.stop for one in settings))), job, held_out)
+    sums, without = sums_of(View(kept=slice(0, max(one.view.kept.stop for one in settings))))
     if held_out is not None:
         held_out.take([_products(head, one, without, offset) for one in settings], keep=False)
     tried = []
@@ -86,39 +135,18 @@ def _ridges(
         ridge, matrix = head.fresh_head(), np.asarray(one.view.matrix)
         path = ridge.path(sums.through(matrix)).before(sums, matrix)
         tried.append((one._replace(view=one.view._replace(matrix=None)), ridge, path))
-    yield from _judged(passes, tried, job)
+    yield from judged(tried)
 
 
 def _joined(passes: Passes, view: View, covariates: ColumnSums, named: str) -> View:
     """The rows with the covariates of the bags beside them, so that both vary alike."""
-    rows = passes.by_shard(_row_moments, view, add=ColumnSums.merge)
+    rows = passes.by_shard(_row_moments, view)
     moments = covariates.mean, covariates.deviation, covariates.largest, rows.variance.sum()
     return view._replace(beside=CovariatesBeside.of_moments(*moments), covariates=named)
 
 
 def _row_moments(shard: Shard, view: View) -> ColumnSums:
     return ColumnSums.of(view(shard))
-
-
-class _Judge(NamedTuple):
-    """What left-out residuals are of: targets less an offset, by the weights of bags, by bag or by group."""
-
-    offset: str | None
-    weight: str | None
-    groups: bool
-
-
-def _judged(passes: Passes, tried: list[tuple[Embedded, RidgePath, SumPath]], job: _Judge):
-    jobs = [(one.view, path) for one, _, path in tried]
-    found = passes.by_shard(_left_out, jobs, job, add=_add_all)
-    for (one, ridge, path), left_out in zip(tried, found, strict=True):
-        yield one.setting, one.embedding, one.view.beside, ridge.fit_sums(path, left_out)
-
-
-def _sums(passes: Passes, view: View, job: _Judge, held_out: HeldOut | None) -> tuple[RowSums, dict]:
-    if held_out is None:
-        return row_sums(passes, view, job.offset, weight=job.weight), {}
-    return held_out.row_sums(view, plus=job.offset, weight=job.weight)
 
 
 def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], offset: str | None) -> Candidates:
@@ -129,38 +157,11 @@ def _products(head: EmbeddingRidge, one: Embedded, without: dict[int, RowSums], 
     return Candidates(one.view._replace(matrix=None), before, plus=offset, embedding=one.embedding, heads=heads)
 
 
-def row_sums(passes: Passes, view: View, offset: str | None = None, *, weight: str | None = None) -> RowSums:
-    """Of the rows of all bags, and their targets less what the shards keep as ``offset``."""
-    return passes.by_shard(_row_sums, view, "y", offset, weight, add=RowSums.merge)
-
-
-def _row_sums(shard: Shard, view: View, target: str, offset: str | None, weight: str | None) -> RowSums:
-    y = _target(shard, slice(None), offset, target)
-    return RowSums.of(view(shard), y, None if weight is None else np.asarray(shard[weight]))
-
-
-def _target(shard: Shard, bags: slice, offset: str | None, target: str = "y") -> np.ndarray:
-    y = np.asarray(shard[target][bags])
-    return y if offset is None else y - shard[offset][bags]
-
-
-def _left_out(shard: Shard, jobs: list[tuple[View, SumPath]], job: _Judge) -> list[LeftOut]:
-    """The left-out residuals of the bags of a shard, added up, for every setting."""
-    totals: list = [None] * len(jobs)
-    units = shard.units if job.groups else None  # a group is judged as a whole
-    n = len(shard)
-    for start in range(0, n, n if job.groups else BLOCK_BAGS):
-        bags = slice(start, None if job.groups else start + BLOCK_BAGS)
-        y = _target(shard, bags, job.offset)
-        weight = None if job.weight is None else np.asarray(shard[job.weight][bags])
-        for k, (view, path) in enumerate(jobs):
-            found = path.left_out(view(shard, bags), y, weight, groups=units)
-            totals[k] = found if totals[k] is None else totals[k] + found
-    return totals
-
-
-def _add_all(left: list, right: list) -> list:
-    return [a + b for a, b in zip(left, right, strict=True)]
+def _left_out(shard: Shard, jobs: list[tuple[Rows, SumPath]], groups: bool) -> list[LeftOut]:
+    """The left-out residuals of the bags of a shard, added up, for every setting; a group is judged as a whole."""
+    units, most = (shard.units, len(shard)) if groups else (None, BLOCK_BAGS)
+    blocks = (slice(start, start + most) for start in range(0, len(shard), most))
+    return added([path.left_out(*rows(shard, bags), groups=units) for rows, path in jobs] for bags in blocks)
 
 
 # Evidence ---------------------------------------------------------------------------------------------------------
@@ -172,34 +173,29 @@ def fit_evidence(
     """The head fitted as if on all rows; settings are judged by the likelihood of held-out folds."""
     head = clone(head)
     head.target_ = target_scale(passes, "y", survey.weight)
-    folds = None
-    if len(head.settings()) > 1:
-        folds = deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
-    return head.keep_best(_evidences(head, passes, survey.weight, embedded, folds, held_out))
+    judged = len(head.settings()) > 1
+    if judged:
+        deal_folds(passes, survey, min(head.folds, max(survey.n_units, 2)))
+    return head.keep_best(_evidences(head, passes, survey.weight, embedded, judged, held_out))
 
 
-def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], folds: int | None, held_out):
+def _evidences(head, passes: Passes, weight: str | None, embedded: Iterable[Embedded], judged: bool, held_out):
     target = head.target_
     for one in embedded:
+        rows = Rows(one.view, weight=weight)
         if held_out is not None:
-            held_out.take(
-                [Candidates(one.view, _posteriors(held_out.row_sums(one.view, weight=weight)[1], target))], keep=True
-            )
-        if folds is None:
-            sums = row_sums(passes, one.view, weight=weight).standardised(target.mean, target.scale)
+            held_out.take([Candidates(one.view, _posteriors(held_out.row_sums(rows)[1], target))], keep=True)
+        if not judged:
+            sums = passes.by_shard(_row_sums, rows).standardised(target.mean, target.scale)
             yield one.setting, one.embedding, Evidence.from_sums(sums), 0.0
             continue
-        parts = passes.by_shard(fold_row_sums, one.view, "fold", "y", None, weight, add=merge_folds)
-        parts = {k: part.standardised(target.mean, target.scale) for k, part in sorted(parts.items())}
-        live = [k for k, part in parts.items() if part.n]  # folds in which some bag weighs something
-        without = {k: Evidence.from_sums(merged(parts[j] for j in live if j != k)) for k in live if len(live) > 1}
-        score = passes.by_shard(_held_out_score, one.view, weight, without, target, add=np.add)
+        found = passes.by_shard(_fold_row_sums, rows, "fold")
+        # folds in which some bag weighs something
+        parts = {k: part.standardised(target.mean, target.scale) for k, part in found.items() if part.n}
+        without = {k: Evidence.from_sums(sums) for k, sums in without_each(parts).items() if sums is not None}
+        score = passes.by_shard(_held_out_score, rows, without, target)
         total = sum(part.weight for part in parts.values())
-        yield one.setting, one.embedding, Evidence.from_sums(merged(parts[k] for k in live)), float(score) / total
-
-
-def _weights(shard: Shard, weight: str | None) -> np.ndarray:
-    return np.ones(len(shard)) if weight is None else np.asarray(shard[weight])
+        yield one.setting, one.embedding, Evidence.from_sums(added(parts.values())), float(score) / total
 
 
 def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, Linear]:
@@ -212,36 +208,30 @@ def _posteriors(without: dict[int, RowSums], target: TargetScale) -> dict[int, L
     return heads
 
 
-def _held_out_score(
-    shard: Shard, view: View, weight: str | None, without: dict[int, Evidence], target: TargetScale
-) -> float:
+def _held_out_score(shard: Shard, rows: Rows, without: dict[int, Evidence], target: TargetScale) -> float:
     """Σ of the weighted negative log likelihood of bags, each predicted without its fold."""
-    rows, y, fold = view(shard), target.standardised(np.asarray(shard["y"])), np.asarray(shard["fold"])
-    w, total = _weights(shard, weight), 0.0
+    (Z, y, _), fold, w = rows(shard), np.asarray(shard["fold"]), _weights(shard, rows.weight)
+    y, total = target.standardised(y), 0.0
     for k in np.unique(fold).tolist():
         if k in without:
-            mean, variance = without[k](rows[fold == k])
+            mean, variance = without[k](Z[fold == k])
             total += w[fold == k] @ negative_log_likelihood(y[fold == k], mean, np.sqrt(variance))
     return total
 
 
 def target_scale(passes: Passes, target: str, weight: str | None) -> TargetScale:
     """As `TargetScale.of`, of what the shards keep."""
-    sums, low, high = passes.by_shard(_target_sums, target, weight, add=_add_targets)
+    sums, found = passes.by_shard(_target_sums, target, weight)
     mean, R = sums.centred()
     scale = float(np.sqrt((R[:, -1] ** 2).sum() / sums.weight))
-    largest = max(abs(low), abs(high))
-    return TargetScale(float(mean[-1]), scale if high - low > ROUNDING * largest else 0.0)
+    varies = found.high[0] - found.low[0] > ROUNDING * found.largest[0]
+    return TargetScale(float(mean[-1]), scale if varies else 0.0)
 
 
-def _target_sums(shard: Shard, target: str, weight: str | None) -> tuple[RowSums, float, float] | None:
+def _target_sums(shard: Shard, target: str, weight: str | None) -> tuple[RowSums, ColumnSums] | None:
     y, w = np.asarray(shard[target]), _weights(shard, weight)
     y, w = y[w > 0], w[w > 0]
-    return (RowSums.of(np.empty((len(y), 0)), y, w), y.min(), y.max()) if len(y) else None
-
-
-def _add_targets(left: tuple, right: tuple) -> tuple:
-    return left[0].merge(right[0]), min(left[1], right[1]), max(left[2], right[2])
+    return (RowSums.of(np.empty((len(y), 0)), y, w), ColumnSums.of(y[:, None])) if len(y) else None
 
 
 # Aggregates -------------------------------------------------------------------------------------------------------
@@ -253,35 +243,31 @@ def fit_aggregate(
     """The head fitted as if on all rows; settings are judged by their evidence."""
     head = clone(head)
     head.noise_exposure_, target, weight = 1.0, "y", survey.weight
-    low, high, total, count = passes.by_shard(_exposures, weight, add=_add_exposures)
+    totals, weighted, count = passes.by_shard(_exposures, weight)
     if head.aggregate == "sum":
-        head.noise_exposure_ = total / count
+        head.noise_exposure_ = weighted / count
         passes.by_shard(_keep_rates, head.noise_exposure_, weight)
         target, weight = "rate", "exposure"
     head.target_ = target_scale(passes, target, weight)
-    head.exposure_range_in_ = np.array([[1.0, 1.0], [low, high]])
+    head.exposure_range_in_ = np.array([[1.0, 1.0], [totals.low[0], totals.high[0]]])
     head.with_exposure_ = passes.scan.weights is not None
     return head.keep_best(_aggregates(head, passes, embedded, target, weight, held_out))
 
 
 def _aggregates(head: AggregateGP, passes: Passes, embedded: Iterable[Embedded], target: str, weight, held_out):
     for one in embedded:
+        rows = Rows(one.view, target, weight=weight)
         if held_out is not None:
-            times = None if target == "y" else "totals"
-            without = held_out.row_sums(one.view, target, weight=weight)[1]
-            held_out.take([Candidates(one.view, _posteriors(without, head.target_), times=times)], keep=True)
-        sums = passes.by_shard(_row_sums, one.view, target, None, weight, add=RowSums.merge)
+            heads = _posteriors(held_out.row_sums(rows)[1], head.target_)
+            held_out.take([Candidates(one.view, heads, times=None if target == "y" else "totals")], keep=True)
+        sums = passes.by_shard(_row_sums, rows)
         yield one.setting, one.embedding, Evidence.from_sums(sums.standardised(head.target_.mean, head.target_.scale))
 
 
-def _exposures(shard: Shard, weight: str | None) -> tuple[float, float, float, float]:
-    """The range of the totals of bags, Σ w total and Σ w."""
+def _exposures(shard: Shard, weight: str | None) -> tuple[ColumnSums, float, float]:
+    """The totals of bags, Σ w total and Σ w."""
     totals, w = np.asarray(shard["totals"]), _weights(shard, weight)
-    return totals.min(), totals.max(), w @ totals, w.sum()
-
-
-def _add_exposures(left: tuple, right: tuple) -> tuple:
-    return min(left[0], right[0]), max(left[1], right[1]), left[2] + right[2], left[3] + right[3]
+    return ColumnSums.of(totals[:, None]), w @ totals, w.sum()
 
 
 def _keep_rates(shard: Shard, average: float, weight: str | None) -> None:
@@ -300,14 +286,14 @@ class Folds:
     Attributes
     ----------
     y : {fold: `ColumnSums` of its targets}
+    without : the same, of all others
     limits : {fold: the range of the targets of the others, a little widened}, or infinite ones
     """
 
     def __init__(self, passes: Passes, survey: Survey, folds: int, *, clipped: bool = True):
         self.n = deal_folds(passes, survey, folds, FOLD)
-        found = passes.by_shard(_fold_targets, add=merge_folds)
-        self.y: dict[int, ColumnSums] = dict(sorted(found.items()))
-        self.without = {k: merged(own for j, own in self.y.items() if j != k) for k in self.y}
+        self.y: dict[int, ColumnSums] = passes.by_shard(_fold_targets)
+        self.without = without_each(self.y)
         self.limits = {k: limits_of(own) if clipped else (-np.inf, np.inf) for k, own in self.without.items()}
 
 
@@ -320,18 +306,6 @@ def limits_of(y: ColumnSums) -> tuple[float, float]:
 def _fold_targets(shard: Shard) -> dict[int, ColumnSums]:
     y, fold = shard["y"], shard[FOLD]
     return {int(k): ColumnSums.of(y[fold == k][:, None]) for k in np.unique(fold)}
-
-
-def merge_folds(left: dict, right: dict) -> dict:
-    return left | right | {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
-
-
-def merged(parts: Iterable) -> Any:
-    """All of them in one, by their ``merge``."""
-    total: Any = None
-    for part in parts:
-        total = part if total is None else total.merge(part)
-    return total
 
 
 class Linear(NamedTuple):
@@ -387,17 +361,16 @@ class HeldOut:
         self.candidates: list[Candidates] = []
         self.errors: list[np.ndarray] = []
 
-    def row_sums(self, view: View, target: str = "y", plus: str | None = None, weight: str | None = None) -> tuple:
+    def row_sums(self, rows: Rows) -> tuple[RowSums, dict[int, RowSums]]:
         """The sums of all rows, and those without each fold."""
-        found = self.passes.by_shard(fold_row_sums, view, FOLD, target, plus, weight, add=merge_folds)
-        found = dict(sorted(found.items()))
-        return merged(found.values()), {k: merged(own for j, own in found.items() if j != k) for k in found}
+        found = self.passes.by_shard(_fold_row_sums, rows, FOLD)
+        return added(found.values()), without_each(found)
 
     def take(self, some: list[Candidates], *, keep: bool) -> None:
         """Judge candidates; ``keep`` their predictions if their rows will be gone."""
         start = len(self.candidates)
         some = [one._replace(kept=f"{self.column}-{start + k}" if keep else None) for k, one in enumerate(some)]
-        found = self.passes.by_shard(_judge, [one.bare for one in some], self.folds.limits, add=np.add)
+        found = self.passes.by_shard(_judge, [one.bare for one in some], self.folds.limits)
         self.candidates += some
         self.errors.append(found)
 
@@ -405,41 +378,30 @@ class HeldOut:
         """Keep the prediction of every bag by the candidate that did best on the other folds."""
         errors = np.hstack(self.errors)  # (folds, candidates)
         errors = np.where(np.isfinite(errors), errors, np.inf)
-        keys = sorted(self.folds.y)
-        chosen = {k: int(np.argmin(np.delete(errors, i, axis=0).sum(axis=0))) for i, k in enumerate(keys)}
+        places = [(at, own) for at, one in enumerate(self.candidates) for own in range(one.n)]
+        others = {k: np.delete(errors, i, axis=0).sum(axis=0) for i, k in enumerate(self.folds.y)}
+        self.chosen = {k: places[int(np.argmin(errors))] for k, errors in others.items()}
         bare = [one.bare for one in self.candidates]
-        self.passes.by_shard(_choose, bare, chosen, self.folds.limits, self.column)
-        self.chosen = chosen
+        self.passes.by_shard(_choose, bare, self.chosen, self.folds.limits, self.column)
         self.passes.shards.remove(*(one.kept for one in self.candidates if one.kept is not None))
 
     def head_of(self, k: int) -> tuple[Candidates, np.ndarray, float]:
         """The candidates of which one predicted fold k, and its coefficients and intercept for their embedding."""
-        starts = np.cumsum([0, *(one.n for one in self.candidates)])
-        at = int(np.searchsorted(starts, self.chosen[k], side="right")) - 1
-        one, own = self.candidates[at], self.chosen[k] - int(starts[at])
+        at, own = self.chosen[k]
+        one = self.candidates[at]
         head = (one.without if one.heads is None else one.heads)[k]
         return one, head.coef[:, own], float(head.intercept[own])
-
-
-def fold_row_sums(shard: Shard, view: View, column: str, target: str, plus, weight) -> dict[int, RowSums]:
-    rows, y, fold = view(shard), np.asarray(shard[target]), np.asarray(shard[column])
-    y = y if plus is None else y - shard[plus]
-    w = None if weight is None else np.asarray(shard[weight])
-    return {
-        int(k): RowSums.of(rows[fold == k], y[fold == k], None if w is None else w[fold == k]) for k in np.unique(fold)
-    }
 
 
 def _judge(shard: Shard, some: list[Candidates], limits: dict[int, tuple[float, float]]) -> np.ndarray:
     """Σ of squared errors of the bags of every fold, for all candidates."""
     y, fold = shard["y"], np.asarray(shard[FOLD])
-    numbers = sorted(limits)
     errors = []
     for one in some:
-        found, kept = np.zeros((len(numbers), one.n)), np.empty((len(y), one.n if one.kept else 0))
-        for i, k in enumerate(numbers):
+        found, kept = np.zeros((len(limits), one.n)), np.empty((len(y), one.n if one.kept else 0))
+        for i, (k, ends) in enumerate(limits.items()):
             for bags in _blocks(np.flatnonzero(fold == k)):
-                predictions = one.predict(shard, k, bags, limits[k])
+                predictions = one.predict(shard, k, bags, ends)
                 found[i] += ((predictions - y[bags][:, None]) ** 2).sum(axis=0)
                 if one.kept:
                     kept[bags] = predictions
@@ -449,16 +411,15 @@ def _judge(shard: Shard, some: list[Candidates], limits: dict[int, tuple[float, 
     return np.hstack(errors)
 
 
-def _blocks(bags: np.ndarray, most: int = 8192) -> Iterable[np.ndarray]:
-    return (bags[start : start + most] for start in range(0, len(bags), most))
+def _blocks(bags: np.ndarray) -> Iterable[np.ndarray]:
+    return (bags[start : start + BLOCK_BAGS] for start in range(0, len(bags), BLOCK_BAGS))
 
 
-def _choose(shard: Shard, some: list[Candidates], chosen: dict[int, int], limits: dict, column: str) -> None:
-    fold, starts = np.asarray(shard[FOLD]), np.cumsum([0, *(one.n for one in some)])
+def _choose(shard: Shard, some: list[Candidates], chosen: dict[int, tuple[int, int]], limits, column: str) -> None:
+    fold = np.asarray(shard[FOLD])
     out = np.empty(len(fold))
-    for k, candidate in chosen.items():
-        at = int(np.searchsorted(starts, candidate, side="right")) - 1
-        one, own = some[at], candidate - int(starts[at])
+    for k, (at, own) in chosen.items():
+        one = some[at]
         only = {k: Linear(one.without[k].coef[:, [own]], one.without[k].intercept[[own]])}
         for bags in _blocks(np.flatnonzero(fold == k)):
             if one.kept is not None:
@@ -479,14 +440,10 @@ class ErrorSums(NamedTuple):
     absolute: np.ndarray
     squares: np.ndarray
 
-    def merge(self, other: ErrorSums) -> ErrorSums:
-        arrays = (a + b for a, b in zip(self[1:], other[1:], strict=True))
-        return ErrorSums(self.n + other.n, *arrays)
-
 
 def error_sums(passes: Passes, columns: list[str]) -> dict[int, ErrorSums]:
     """The sums of every fold."""
-    return dict(sorted(passes.by_shard(_error_sums, columns, add=merge_folds).items()))
+    return passes.by_shard(_error_sums, columns)
 
 
 def _error_sums(shard: Shard, columns: list[str]) -> dict[int, ErrorSums]:

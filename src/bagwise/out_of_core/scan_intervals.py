@@ -7,7 +7,6 @@ taken: a sample that does not depend on what is in them, with which the promise 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from bagwise.intervals.calibration import Calibration, FoldModels, with_last
 from bagwise.intervals.conformal import FEWEST, Intervals, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import Met, Passes
+from bagwise.out_of_core.passes import Met, Passes, added
 from bagwise.out_of_core.scan_heads import FOLD, Candidates, Folds, HeldOut
 from bagwise.out_of_core.shards import Deal, Shard, unit_sizes
 from bagwise.out_of_core.survey import Survey, refuse_no_target
@@ -36,43 +35,43 @@ MOST_PARTS = 64
 
 
 def fit_intervals(
-    scan: Scan, intervals: Intervals, fit, *, executor=None, work=None, progress=None
+    scan: Scan, intervals: Intervals, method, fit, *, executor=None, work=None, progress=None
 ) -> tuple[Intervals, Survey]:
-    """The intervals, and what was found of the bags; ``fit(scan, method)`` gives a model and its survey."""
+    """The intervals around an unfitted method, and what was found of the bags.
+
+    ``fit(scan, method)`` gives a model and its survey.
+    """
     refuse_no_target(scan)
     check_options(intervals)
+    intervals, split = clone(intervals), intervals.kind == "split"
     if intervals.kind == "jackknife+":
         raise ValueError("kind='jackknife+' leaves out every bag by itself, a fit for each; take 'cv+' or 'split'")
-    split = intervals.kind == "split"
-    if intervals.refit is False and not split:
-        last = last_step(replace_method(intervals, scan).method)
-        if not isinstance(last, EmbeddingRidge):
-            raise ValueError(
-                f"refit=False takes ridge heads from sums of folds, and {type(last).__name__} is none; leave it out"
-            )
+    if intervals.refit is False and not split and not isinstance(last_step(method), EmbeddingRidge):
+        kind = type(last_step(method)).__name__
+        raise ValueError(f"refit=False takes ridge heads from sums of folds, and {kind} is none; leave it out")
     if split and intervals.scores == "quantile":
         raise ValueError("scores='quantile' with kind='split' looks at all bags at once; take kind='cv+'")
-    method_of(replace_method(intervals, scan))  # refused before any pass
-    intervals, method = clone(intervals), replace_method(intervals, scan).method
-    with ExitStack() as stack:
-        passes = stack.enter_context(Passes(scan, executor, seed=intervals.random_state, work=work, progress=progress))
-        n_bags, n_units, units, n_rows = _meet(passes)
-        noun = "bags" if scan.groups is None else "groups"
+    method_of(clone(intervals).set_params(method=method))  # refused before any pass
+    noun = "bags" if scan.groups is None else "groups"
+    with Passes(scan, executor, seed=intervals.random_state, work=work, progress=progress) as passes:
+        n_rows = sum(passes.meet(_look))
+        units: dict[int, Counter] = passes.by_shard(_units)
+        sizes = added(units.values())
+        n_bags, n_units = sum(size * count for size, count in sizes.items()), sizes.total()
         if n_units < FEWEST[intervals.kind]:
             raise ValueError(f"kind={intervals.kind!r} needs at least {FEWEST[intervals.kind]} {noun}, not {n_units:,}")
         n_parts = _count_parts(intervals, n_units, noun)
-        passes.by_shard(_deal, Deal(units, n_parts))
+        passes.by_shard(Shard.deal, Deal(units, n_parts), "part")
         most = int(max(FEW_BAGS, min(MOST_BAGS, MOST_VALUES // 2 * n_bags // (n_rows * len(scan.feature_names)))))
-        shown = passes.by_shard(_count_shown, split, add=_merged)
-        passes.by_shard(_mark, split, most, _before(shown))
+        shown = passes.by_shard(_count_shown, split)
+        before = dict(zip(shown, np.cumsum([0, *shown.values()]).tolist(), strict=False))
+        passes.by_shard(_mark, split, most, before)
         found = gather_pieces(passes, "shown", "are to calibrate intervals", values=True)
         assert found is not None
         numbers, bags, y = found.bags(scan)
-        part = _parts_of(passes, numbers)
-        bags = compared(bags)
+        bags, marked = compared(bags), passes.by_shard(_marked)
+        part, keys = (np.array([marked[one][k] for one in numbers.tolist()]) for k in (0, 1))
         if not split and intervals.refit is False:
-            names = passes.by_shard(_own_names, add=_merged)
-            keys = np.array([names[one] for one in numbers.tolist()], dtype=np.uint64)
             fitted, survey, left_out, part, held_out = _by_fold_sums(scan, method, fit, n_parts, keys)
         else:
             models = [] if split else [fit(_without(passes, k), method)[0] for k in range(n_parts)]
@@ -83,9 +82,10 @@ def fit_intervals(
     remember_columns(intervals, bags)
     intervals.n_bags_in_ = n_bags
     n = intervals.n_features_in_
-    remember_range(intervals, survey.low[:n], survey.high[:n])
+    remember_range(intervals, survey.counted.low[:n], survey.counted.high[:n])
     intervals.profile_ = fitted.profile_
-    intervals.lacking_ = lacking(intervals.level, _units(bags), noun, intervals.kind)
+    n_shown = len(bags) if bags.groups is None else len(set(bags.groups.tolist()))
+    intervals.lacking_ = lacking(intervals.level, n_shown, noun, intervals.kind)
     intervals.keep(calibration, bags, np.asarray(y))
     return intervals, survey
 
@@ -118,25 +118,13 @@ class _Told(HeldOut):
 
     def finish(self) -> None:
         super().finish()
-        self.held = self.passes.by_shard(_held_of, self.keys, add=_merged)
+        self.held = self.passes.by_shard(_held_of, self.keys)
 
 
 def _held_of(shard: Shard, keys: np.ndarray) -> dict[int, tuple[int, float]]:
-    own, fold, held = _id_hashes(shard), np.asarray(shard[FOLD]), np.asarray(shard["held"])
+    own, fold, held = shard.hashes[:, 1], np.asarray(shard[FOLD]), np.asarray(shard["held"])
     rows = np.flatnonzero(np.isin(own, keys))
     return dict(zip(own[rows].tolist(), zip(fold[rows].tolist(), held[rows].tolist(), strict=True), strict=True))
-
-
-def _own_names(shard: Shard) -> dict[int, int]:
-    numbers = np.asarray(shard["shown"])
-    rows = np.flatnonzero(numbers >= 0)
-    return dict(zip(numbers[rows].tolist(), _id_hashes(shard)[rows].tolist(), strict=True))
-
-
-def _id_hashes(shard: Shard) -> np.ndarray:
-    """The part of the names that is of the ids."""
-    names = np.array(shard["names"]).view(np.uint8).reshape(len(shard), -1)
-    return names[:, 8:16].copy().view(">u8")[:, 0].astype(np.uint64)
 
 
 def _with_head(fitted, candidates: Candidates, coef: np.ndarray, intercept: float):
@@ -148,31 +136,12 @@ def _with_head(fitted, candidates: Candidates, coef: np.ndarray, intercept: floa
     return with_last(fitted, ridge)
 
 
-def replace_method(intervals: Intervals, scan: Scan) -> Intervals:
-    """The same around a method that fills in missing values if the scan says so."""
-    from bagwise.out_of_core.scan_fit import made
-
-    return clone(intervals).set_params(method=made(intervals.method, intervals.random_state, scan))
-
-
-def _units(bags) -> int:
-    return len(bags) if bags.groups is None else len(set(bags.groups.tolist()))
-
-
 def _count_parts(intervals: Intervals, n_units: int, noun: str) -> int:
     folds = intervals.folds
     if intervals.kind == "split" and folds == "auto":
         # of many bags a smaller share is held out: a thousand bags are enough to calibrate with
         folds = int(np.clip(n_units // units_needed(intervals.level), 2, max(4, min(MOST_PARTS, n_units // 1000))))
     return count_folds(folds, n_units, noun)
-
-
-def _meet(passes: Passes) -> tuple[int, int, dict[int, Counter], int]:
-    """The numbers of bags and of groups, the latter by shard and size, and of rows."""
-    n_rows = sum(passes.meet(_look))
-    units = passes.by_shard(_shard_units, add=_merged)
-    counts: Counter = sum(units.values(), Counter())
-    return sum(size * count for size, count in counts.items()), counts.total(), units, n_rows
 
 
 def _look(chunk: Chunk) -> Met:
@@ -182,25 +151,12 @@ def _look(chunk: Chunk) -> Met:
     return Met(ids, chunk.of_bags(ids, codes).groups, {}, len(codes))
 
 
-def _shard_units(shard: Shard) -> dict[int, Counter]:
+def _units(shard: Shard) -> dict[int, Counter]:
     return {shard.number: unit_sizes(shard.units)}
-
-
-def _merged(left: dict, right: dict) -> dict:
-    return left | right
-
-
-def _deal(shard: Shard, deal: Deal) -> None:
-    shard.keep("part", deal.folds(shard.number, shard.units))
 
 
 def _count_shown(shard: Shard, split: bool) -> dict[int, int]:
     return {shard.number: int(np.count_nonzero(shard["part"] == 0)) if split else len(shard)}
-
-
-def _before(counts: dict[int, int]) -> dict[int, int]:
-    numbers = sorted(counts)
-    return dict(zip(numbers, np.cumsum([0, *(counts[k] for k in numbers[:-1])]).tolist(), strict=True))
 
 
 def _mark(shard: Shard, split: bool, most: int, before: dict[int, int]) -> None:
@@ -210,19 +166,14 @@ def _mark(shard: Shard, split: bool, most: int, before: dict[int, int]) -> None:
     shard.keep("shown", number_bags(shard, shown))
 
 
-def _parts_of(passes: Passes, numbers: np.ndarray) -> np.ndarray:
-    found: dict[int, int] = passes.by_shard(_own_parts, numbers, add=_merged)
-    return np.array([found[one] for one in numbers.tolist()], dtype=np.int64)
-
-
-def _own_parts(shard: Shard, numbers: np.ndarray) -> dict[int, int]:
-    own, part = np.asarray(shard["shown"]), np.asarray(shard["part"])
-    return {int(one): int(k) for one, k in zip(own[own >= 0], part[own >= 0], strict=True)}
+def _marked(shard: Shard) -> dict[int, tuple[int, np.uint64]]:
+    """Of every bag that has a score, by its number: the part it is dealt to, and the hash of its id."""
+    numbers, part = np.asarray(shard["shown"]), np.asarray(shard["part"])
+    own = zip(part.tolist(), shard.hashes[:, 1], strict=True)
+    return {number: values for number, values in zip(numbers.tolist(), own, strict=True) if number >= 0}
 
 
 def _without(passes: Passes, part: int) -> Scan:
     """The scan without the bags of a part; good as long as the passes are."""
-    chunks: tuple[Any, ...] = tuple(
-        SelectedChunk(piece.chunk, piece.number, passes.shards, part) for piece in passes.chunks
-    )
+    chunks: tuple[Any, ...] = tuple(SelectedChunk(piece, passes.shards, part) for piece in passes.chunks)
     return replace(passes.scan, chunks=chunks, source=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -17,18 +16,17 @@ from bagwise.auto import AutoRegressor
 from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
-from bagwise.embeddings.summaries import Statistics
 from bagwise.explanations.explanation import by_rows, unwrapped
 from bagwise.instances import EachInstance, Imputation
 from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
-from bagwise.out_of_core.chunks import Chunk
+from bagwise.out_of_core.chunks import Chunk, as_objects
 from bagwise.out_of_core.passes import BLOCK_ROWS, Met, Passes
 from bagwise.out_of_core.shards import Shard
-from bagwise.out_of_core.sums import SUMMABLE, Prepare, View, sum_statistics
-from bagwise.out_of_core.survey import keep_tally, naming_chunks, one_in_all, refuse_unusable, sum_rows, tally_of
-from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.sums import Prepare, View, has_moments, sum_statistics
+from bagwise.out_of_core.survey import keep_tally, refuse_unusable, sum_rows, tally_of
+from bagwise.out_of_core.table_scan import Scan, columns_of
 from bagwise.out_of_core.whole_bags import impute, keep_by_bag
 from bagwise.regressors import AggregateGP
 
@@ -66,8 +64,7 @@ class WrittenPredictions:
     def _column(self, name: str) -> np.ndarray:
         import pyarrow.parquet as pq
 
-        parts = [pq.read_table(path, columns=[name])[name] for path in sorted(self.folder.glob("part-*.parquet"))]
-        return np.concatenate([part.to_numpy() for part in parts])
+        return pq.read_table(self.folder, columns=[name], partitioning=None)[name].to_numpy()
 
     @property
     def ids(self) -> np.ndarray:
@@ -150,7 +147,7 @@ def predict_scan(
             values, firsts = _predict_whole(passes, intervals, level)
         else:
             if isinstance(model, Pipeline) and isinstance(model.steps[0][1], Imputation):
-                compare_columns(_columns(scan), model.steps[0][1])
+                compare_columns(columns_of(scan), model.steps[0][1])
                 passes = stack.enter_context(Passes(impute(model.steps[0][1], passes), executor, work=work))
                 model = model[1:]
             values, firsts = _predict(passes, model)
@@ -177,7 +174,7 @@ def _with_intervals(model, level: float | None) -> Intervals | None:
 
 def _predict_whole(passes: Passes, model: Intervals, level: float | None) -> tuple[Callable, list]:
     """Predictions and intervals, bag by bag."""
-    compare_columns(_columns(passes.scan), model)
+    compare_columns(columns_of(passes.scan), model)
     firsts = list(passes.meet(_look, model, list(passes.scan.feature_names), passes.scan.missing == "impute"))
     passes.by_shard(keep_tally)
     keep_by_bag(passes, "bounds", 3, _bounds, model, level)
@@ -186,14 +183,12 @@ def _predict_whole(passes: Passes, model: Intervals, level: float | None) -> tup
 
 def _look(chunk: Chunk, model, names, allow_missing: bool) -> Met:
     ids, bag = chunk.bags()
-    tally, marked = np.zeros((len(ids), 4)), np.zeros(len(ids), dtype=bool)
-    firsts: dict[int, FarValue] = {}
+    tally, far = np.zeros((len(ids), 4)), _FarBags(ids, model)
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag):
-        known = block._replace(X=np.nan_to_num(block.X)) if allow_missing else block
-        refuse_unusable(known, ids, chunk)
+        refuse_unusable(block, ids, chunk, allow_missing=allow_missing)
         tally += tally_of(block, len(ids))
-        _far(block.X, block.bag, model, names, marked, firsts)
-    return _met(ids, {"tally": tally}, marked, firsts)
+        far.look(block.X, block.bag, names)
+    return far.met({"tally": tally})
 
 
 def _bounds(bags: Bags, model: Intervals, level: float | None) -> np.ndarray:
@@ -204,14 +199,6 @@ def _bounds(bags: Bags, model: Intervals, level: float | None) -> np.ndarray:
 def _of_bounds(shard: Shard) -> tuple[np.ndarray, ...]:
     values, lower, upper = np.asarray(shard["bounds"]).T
     return values, np.asarray(shard["sizes"]), lower, upper
-
-
-def _columns(scan: Scan) -> Bags:
-    """A bag with the columns of the scan, to be compared with those of training."""
-    names, beside = list(scan.feature_names), {}
-    if scan.covariates:
-        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
-    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
 class Term(NamedTuple):
@@ -238,7 +225,15 @@ class Term(NamedTuple):
         linear = isinstance(last, AggregateGP) or getattr(last, "additive_", False)
         if all(by_rows(stage) for stage in stages) and linear:
             return "sum"
-        return "moments" if len(stages) == 1 and isinstance(stages[0], EachInstance) and _has_moments(last) else None
+        has = has_moments(getattr(last, "embedding_", None)) and last.offset == "none"
+        return "moments" if len(stages) == 1 and isinstance(stages[0], EachInstance) and has else None
+
+    @property
+    def known(self) -> float | str | None:
+        """What a shard is told of it: its value; whether it is a mean or a sum over instances; or nothing."""
+        if self.kind == "constant":
+            return self.last.mean_
+        return getattr(self.last, "aggregate", "mean") if self.kind == "sum" else None
 
 
 def _terms(model) -> list[Term]:
@@ -257,30 +252,28 @@ def _terms(model) -> list[Term]:
 def _predict(passes: Passes, model) -> tuple[Callable, list]:
     """How a shard makes predictions of what it keeps; and the far values of every chunk."""
     terms, scan = _terms(model), passes.scan
-    kinds = [term.kind for term in terms]
-    if None in kinds:
+    if any(term.kind is None for term in terms):
         raise ValueError(
             "the predictions of this model are not sums over instances, so bags cannot be predicted piece by piece; "
             "load the table and use model.predict, or fit a model with bagwise.fit_scan"
         )
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
-    columns = _columns(scan)
+    columns = columns_of(scan)
     compare_columns(columns.spread() if _sees_spread(first) else columns, first)
-    alone = [term.model for term, kind in zip(terms, kinds, strict=True) if kind == "sum"]
+    alone = [term.model for term in terms if term.kind == "sum"]
     names = list(scan.feature_names), list(scan.covariates)
     firsts = list(passes.meet(_alone, alone, first, names))
-    passes.by_shard(_keep_sums)
-    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
-        if kind == "moments":
+    passes.by_shard(_keep_terms, [term.known for term in terms])
+    for number, term in enumerate(terms):
+        if term.kind == "moments":
             (stage,), head = term.stages, term.last
             sum_statistics(head.embedding_, passes, Prepare(stage))
             view = View(kept=np.flatnonzero(head.embedding_.varies_))
             if head.beside_ is not None:
-                with naming_chunks(scan):
-                    passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
+                passes.by_shard(_keep_covariates, stage.covariate_scaler_, scan.covariates)
                 view = view._replace(beside=head.beside_, covariates="scaled")
             passes.by_shard(_by_head, head.head_, view, f"term-{number}")
-    return partial(_blended, parts=_parts(terms, kinds)), firsts
+    return partial(_blended, terms=[term._replace(model=None) for term in terms]), firsts
 
 
 def _sees_spread(first) -> bool:
@@ -288,46 +281,20 @@ def _sees_spread(first) -> bool:
     return not first.n_covariates_in_
 
 
-class Part(NamedTuple):
-    """Where a shard finds a part of the prediction of a bag."""
-
-    weight: float
-    limits: tuple[float, float]
-    column: str | None = None
-    place: int | None = None  # among the sums over instances
-    mean: bool = True
-    constant: float = 0.0
-
-    def __call__(self, shard: Shard) -> np.ndarray:
-        if self.place is not None:
-            values = shard["alone"][:, self.place] / (shard["totals"] if self.mean else 1)
-        else:
-            values = np.full(len(shard), self.constant) if self.column is None else np.asarray(shard[self.column])
-        return self.weight * np.clip(values, *self.limits)
-
-
-def _parts(terms: list[Term], kinds: list[str | None]) -> list[Part]:
-    parts = []
-    for number, (term, kind) in enumerate(zip(terms, kinds, strict=True)):
-        part = Part(term.weight, term.limits)
-        if kind == "constant":
-            part = part._replace(constant=term.last.mean_)
-        elif kind == "moments":
-            part = part._replace(column=f"term-{number}")
-        else:
-            mean = getattr(term.last, "aggregate", "mean") == "mean"
-            part = part._replace(place=kinds[:number].count("sum"), mean=mean)
-        parts.append(part)
-    return parts
-
-
-def _keep_sums(shard: Shard) -> None:
+def _keep_terms(shard: Shard, terms: list[float | str | None]) -> None:
+    """Keep the terms of the prediction of every bag, but for those that need more passes."""
     keep_tally(shard)
-    shard.keep("alone", shard.gather("alone"))
+    sums = iter(shard.gather("alone").T)
+    for number, term in enumerate(terms):
+        if isinstance(term, str):
+            shard.keep(f"term-{number}", next(sums) / (shard["totals"] if term == "mean" else 1))
+        elif term is not None:
+            shard.keep(f"term-{number}", np.full(len(shard), term))
 
 
-def _blended(shard: Shard, *, parts: list[Part]) -> tuple[np.ndarray, np.ndarray]:
-    return np.sum([part(shard) for part in parts], axis=0), np.asarray(shard["sizes"])
+def _blended(shard: Shard, *, terms: list[Term]) -> tuple[np.ndarray, np.ndarray]:
+    parts = [term.weight * np.clip(shard[f"term-{number}"], *term.limits) for number, term in enumerate(terms)]
+    return np.sum(parts, axis=0), np.asarray(shard["sizes"])
 
 
 def _by_head(shard: Shard, head, view: View, column: str) -> None:
@@ -336,13 +303,7 @@ def _by_head(shard: Shard, head, view: View, column: str) -> None:
 
 def _keep_covariates(shard: Shard, scaler, names) -> None:
     what = f"value in a column of bag features ({', '.join(names)})"
-    shard.keep("scaled", scaler.transform(one_in_all(shard, "covariates", what)))
-
-
-def _has_moments(head) -> bool:
-    embedding = getattr(head, "embedding_", None)
-    summable = isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
-    return summable and head.offset == "none"
+    shard.keep("scaled", scaler.transform(shard.agree("covariates", what)))
 
 
 def _collect(passes: Passes, values: Callable) -> Predictions:
@@ -367,35 +328,38 @@ def _write(shard: Shard, values: Callable, bag: str, folder: Path) -> None:
     replace_file(folder / f"part-{shard.number:05d}.parquet", lambda path: pq.write_table(table, path))
 
 
-class _FirstFar(NamedTuple):
-    """The first bag of a chunk with values far outside the range of training, and the first such value."""
+class _FarBags:
+    """The bags of a chunk with values far outside the range of training, and the first such value of the first."""
 
-    bag: Any
-    value: FarValue
+    def __init__(self, ids: np.ndarray, model):
+        self.ids, self.model, self.marked = ids, model, np.zeros(len(ids), dtype=bool)
+        self.firsts: dict[int, FarValue] = {}
+
+    def look(self, X: np.ndarray, bag: np.ndarray, names) -> None:
+        """Look at the rows of a block."""
+        rows, value = find_far(X, self.model, names)
+        if value is not None:
+            self.marked[bag[rows]] = True
+            lowest = bag[rows].min()
+            found = find_far(X[rows & (bag == lowest)], self.model, names)[1]
+            if found is not None:
+                self.firsts.setdefault(int(lowest), found)
+
+    def met(self, rows: dict) -> Met:
+        """With what else was found of the bags."""
+        first = min(self.firsts, default=None)
+        far = None if first is None else (self.ids[first], self.firsts[first])
+        return Met(self.ids, None, rows | {"far": self.marked}, far)
 
 
-def _warn_of_far(passes: Passes, firsts: list[_FirstFar | None]) -> None:
-    first = next((one for one in firsts if one is not None), None)
-    if first is not None:
-        count = passes.by_shard(_count_far, add=operator.add)
-        ids = np.empty(count, dtype=object)
-        ids[:] = [first.bag] * count
-        say_far(ids, np.ones(count, dtype=bool), first.value)
+def _warn_of_far(passes: Passes, firsts: list[tuple[Any, FarValue] | None]) -> None:
+    for bag, value in [one for one in firsts if one is not None][:1]:
+        count = passes.by_shard(_count_far)
+        say_far(as_objects([bag] * count), np.ones(count, dtype=bool), value)
 
 
 def _count_far(shard: Shard) -> int:
     return int(shard.gather("far", np.logical_or).sum())
-
-
-def _far(X, bag, first, names, marked: np.ndarray, firsts: dict[int, FarValue]) -> None:
-    """Mark the bags of a block with values far outside, and note the value of the first of them."""
-    rows, value = find_far(X, first, names)
-    if value is not None:
-        marked[bag[rows]] = True
-        lowest = bag[rows].min()
-        found = find_far(X[rows & (bag == lowest)], first, names)[1]
-        if found is not None:
-            firsts.setdefault(int(lowest), found)
 
 
 def _alone(chunk: Chunk, models: list, first, names) -> Met:
@@ -404,8 +368,7 @@ def _alone(chunk: Chunk, models: list, first, names) -> Met:
     The predictions are summed by the weights of the rows.
     """
     ids, bag = chunk.bags()
-    tally, sums, marked = np.zeros((len(ids), 4)), np.zeros((len(ids), len(models))), np.zeros(len(ids), dtype=bool)
-    firsts: dict[int, FarValue] = {}
+    tally, sums, far = np.zeros((len(ids), 4)), np.zeros((len(ids), len(models))), _FarBags(ids, first)
     features, covariates = names
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=bag, covariates=True):
         refuse_unusable(block, ids, chunk)
@@ -416,14 +379,14 @@ def _alone(chunk: Chunk, models: list, first, names) -> Met:
         beside = {} if block.covariates is None else {"covariates": block.covariates, "covariate_names": covariates}
         singles = compared(Bags(block.X, np.arange(len(block.X) + 1), feature_names=features, **beside))
         seen = singles.spread() if _sees_spread(first) else singles
-        _far(seen.instances, block.bag, first, list(seen.feature_names or ()), marked, firsts)
+        far.look(seen.instances, block.bag, list(seen.feature_names or ()))
         if models:
             values = np.column_stack([_weighted(model, singles, block.weight) for model in models])
             sums += sum_rows(block.bag, values, len(ids))
     rows: dict[str, Any] = {"alone": sums, "tally": tally}
     if covariates and len(ids):
         rows["covariates"] = chunk.of_bags(ids, bag).covariates
-    return _met(ids, rows, marked, firsts)
+    return far.met(rows)
 
 
 def _weighted(model, singles: Bags, weight: np.ndarray | None) -> np.ndarray:
@@ -434,8 +397,3 @@ def _weighted(model, singles: Bags, weight: np.ndarray | None) -> np.ndarray:
     if getattr(last, "with_exposure_", False) and last.counts_exposure:  # what it predicts is proportional to them
         return model.predict(singles.with_weights(weight))
     return model.predict(singles) * weight
-
-
-def _met(ids, rows: dict, marked: np.ndarray, firsts: dict[int, FarValue]) -> Met:
-    far = _FirstFar(ids[min(firsts)], firsts[min(firsts)]) if firsts else None
-    return Met(ids, None, rows | {"far": marked}, far)

@@ -24,10 +24,12 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.folds import unit_hash
+from bagwise.bags.validation import name_bags
 from bagwise.out_of_core import checkpoints
 
 SHARD_BAGS = 65_536  # at most, about: 100 MB of 192 columns
 SMALLEST = 129  # bytes: a file of an array that holds something is not smaller
+ONE_IN_ALL = "a bag has one, the same in all files"
 NAME = np.dtype("S24")  # 8 bytes of the unit, 16 of the bag
 
 
@@ -195,6 +197,13 @@ def _compact(ids: np.ndarray) -> np.ndarray:
     return ids
 
 
+class Disagreement(ValueError):
+    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class Shard:
     """One shard: arrays with a row for each of its bags, in the order of their names. ``shard["y"]`` reads one."""
 
@@ -249,37 +258,33 @@ class Shard:
         low, (start, stop) = self._index[0, position], self._index[1, position : position + 2]
         return int(low), int(start), int(stop)
 
-    def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """For every chunk that has some of the bags: its number, which they are, and the rows it left."""
+    def pieces(self, name: str) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
+        """For every chunk that has some of the bags: its number, which they are, those met before, the rows it left."""
+        met = np.zeros(len(self), dtype=bool)
         for position, chunk in enumerate(self.shards.chunks):
             _, start, stop = self.place(position)
             if start < stop:
-                yield chunk, self.at[start:stop], self._of_chunk(chunk, name)
+                own = self.at[start:stop]
+                yield chunk, own, met[own], self._of_chunk(chunk, name)
+                met[own] = True
 
     def gather(self, name: str, add: np.ufunc = np.add) -> np.ndarray:
         """What the chunks left, added up for every bag."""
         total: np.ndarray | None = None
-        met = np.zeros(len(self), dtype=bool)
-        for _, own, rows in self.pieces(name):
-            if total is None:
-                total = np.empty((len(self), *rows.shape[1:]), rows.dtype)
-            old = met[own]
+        for _, own, old, rows in self.pieces(name):
+            total = np.empty((len(self), *rows.shape[1:]), rows.dtype) if total is None else total
             total[own[old]] = add(total[own[old]], rows[old])
             total[own[~old]] = rows[~old]
-            met[own] = True
         return np.empty(0) if total is None else total
 
     def gather_ids(self) -> tuple[np.ndarray, np.ndarray]:
         """The ids of the bags, and where each was met first: (chunk, place in it)."""
-        met = np.zeros(len(self), dtype=bool)
         positions, ids, firsts = [], [], []
-        for chunk, own, rows in self.pieces("ids"):
-            new = ~met[own]
-            positions.append(own[new])
-            ids.append(rows[new])
-            codes = self._of_chunk(chunk, "order")[new]
+        for chunk, own, old, rows in self.pieces("ids"):
+            positions.append(own[~old])
+            ids.append(rows[~old])
+            codes = self._of_chunk(chunk, "order")[~old]
             firsts.append(np.column_stack([np.full(len(codes), chunk), codes]))
-            met[own] = True
         order = np.argsort(np.concatenate(positions))
         found = np.concatenate(ids)[order]
         return found.astype(object) if found.dtype.kind == "U" else found, np.concatenate(firsts)[order]
@@ -288,19 +293,19 @@ class Shard:
         low, start, stop = self.place(self.shards.chunks.index(chunk))
         return np.asarray(self.shards._load(f"chunk-{chunk}-{name}")[low : low + stop - start])
 
-    def agree(self, name: str, differ: Callable[[np.ndarray, np.ndarray, int], None]) -> np.ndarray:
-        """One value for every bag; ``differ(ids, mask, chunk)`` raises the error where a chunk does not agree."""
+    def agree(self, name: str, what: str) -> np.ndarray:
+        """The value of every bag, ``what`` in messages, on which all chunks agree."""
         values: np.ndarray | None = None
-        met = np.zeros(len(self), dtype=bool)
-        for chunk, own, rows in self.pieces(name):
+        for chunk, own, old, rows in self.pieces(name):
             values = np.empty((len(self), *rows.shape[1:]), rows.dtype) if values is None else values
-            differs = met[own] & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
+            differs = old & np.reshape(values[own] != rows, (len(own), -1)).any(axis=1)
             if differs.any():
-                differ(self._of_chunk(chunk, "ids"), differs, chunk)
-            values[own], met[own] = rows, True
+                bags = name_bags(self._of_chunk(chunk, "ids"), differs)
+                raise Disagreement(f"{bags} more than one {what}; {ONE_IN_ALL}", chunk)
+            values[own] = rows
         return np.empty(0) if values is None else values
 
-    def agree_on_units(self, differ: Callable[[np.ndarray, np.ndarray], None]) -> None:
+    def agree_on_groups(self, column: str) -> None:
         """That no bag has two groups: another shard's bags, those whose ids have the hashes of this range."""
         parts, ids = [], []
         for chunk in self.shards.chunks:
@@ -312,12 +317,22 @@ class Shard:
         bag = pairs.astype("S16")
         twice = np.append(bag[1:] == bag[:-1], False)
         if twice.any():
-            differ(np.concatenate(ids)[first], twice)
+            bags = name_bags(np.concatenate(ids)[first], twice)
+            raise ValueError(f"{bags} rows of more than one group in column {column!r}; {ONE_IN_ALL}")
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """Of every bag, as numbers: the hash of its group (or of itself), and the first part of that of its id."""
+        return np.array(self["names"]).view(">u8").reshape(len(self), 3)[:, :2].astype(np.uint64)
 
     @property
     def units(self) -> np.ndarray:
         """The group of every bag, or the bag itself, by number within the shard."""
         return np.unique(self["names"].astype("S8"), return_inverse=True)[1]
+
+    def deal(self, deal: Deal, column: str) -> None:
+        """Keep the fold of every bag."""
+        self.keep(column, deal.folds(self.number, self.units))
 
 
 # Folds ------------------------------------------------------------------------------------------------------------
@@ -342,9 +357,8 @@ class Deal:
         totals = sum(counts.values(), Counter())
         for size in sorted(totals, reverse=True):
             self.turns[size] = _turns(filled, size, totals[size])
-        numbers = sorted(counts)
-        before = [Counter(), *accumulate(counts[number] for number in numbers[:-1])]
-        self.before = dict(zip(numbers, before, strict=True))
+        before = [Counter(), *accumulate(counts[number] for number in sorted(counts))]
+        self.before = dict(zip(sorted(counts), before, strict=False))
 
     def folds(self, number: int, units: np.ndarray) -> np.ndarray:
         """The fold of every bag of a shard."""

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import clone
 
 from bagwise.execution import Processes, Serial
 from bagwise.execution.resources import announce, kept_memory, settled
@@ -36,20 +35,12 @@ from bagwise.instances.networks.cpu import (
     refuse_divergence,
 )
 from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
-from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, CrossFit, one_of, prepared
+from bagwise.instances.out_of_fold import CrossFit, one_of
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PassRunner, Piece
+from bagwise.out_of_core.passes import BLOCK_ROWS, Passes, PassRunner, Piece, add
 from bagwise.out_of_core.scan_heads import fit_ridge
 from bagwise.out_of_core.shards import Shards
-from bagwise.out_of_core.sums import (
-    Predicted,
-    by_fold,
-    deal_folds,
-    embed_predictions,
-    of_candidate,
-    predict_bags,
-    weigh,
-)
+from bagwise.out_of_core.sums import Predicted, begin_out_of_fold, by_fold, embed_predictions, end_out_of_fold
 from bagwise.out_of_core.survey import ColumnSums, Survey
 
 BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
@@ -178,42 +169,24 @@ def fit_networks(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutO
     The number of epochs is chosen as in memory: by the left-out error of the judge on what the networks predict out of
     fold after each number that is tried.
     """
-    stage = clone(stage)
-    one_of(stage.predictor, PREDICTORS, "predictor")
-    one_of(stage.weighting, WEIGHTINGS, "weighting")
-    regressor: NetworkRegressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    stage, regressor, n_folds = begin_out_of_fold(stage, passes, survey)
     one_of(regressor.precision, PRECISIONS, "precision")
     epochs = tuple({"epochs": number} for number in regressor.recipe().epochs)
-    n_folds = deal_folds(passes, survey, stage.folds)
-    weigh(passes, survey, stage.weighting)
     held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
     networks = train(regressor, passes, survey, held, n_jobs=stage.n_jobs)
-    models = FoldNetworks(dict(enumerate(networks[:n_folds])))
-    found, errors = predict_bags(passes, survey, models)
-    if len(epochs) > 1:
-        if stage.judge is not None:
-            candidates = range(len(epochs))
-            errors = np.array([_judged(stage.judge, passes, survey, models, found, c) for c in candidates])
-        stage.candidate_errors_ = errors
-    chosen = int(np.argmin(errors))
 
     def predictor(candidate: int, kind: str) -> NetworkEnsemble:
         if kind == "fold-mean":
             return NetworkEnsemble.joined([one[candidate] for one in networks])
         return networks[-1][candidate]  # the last fold's, or that of all rows
 
-    stage.keep(CrossFit(np.empty(0), epochs, predictor), chosen)
-    survey.remember(stage, apart=True)
-    predicted = of_candidate(passes, models, found, chosen)
-    passes.shards.remove("predictions")
-    return stage, predicted
+    def judge(predicted: Predicted) -> float:
+        """The left-out error of a second stage."""
+        embedded = embed_predictions(stage.judge, passes, survey, predicted)
+        return fit_ridge(stage.judge, passes, survey, embedded, shared=True).error_
 
-
-def _judged(judge, passes: Passes, survey: Survey, models: FoldNetworks, found: ColumnSums, candidate: int) -> float:
-    """The left-out error of a second stage on the predictions of one candidate."""
-    predicted = of_candidate(passes, models, found, candidate)
-    embedded = embed_predictions(judge, passes, survey, predicted)
-    return fit_ridge(judge, passes, survey, embedded, shared=True).error_
+    models, result = FoldNetworks(dict(enumerate(networks[:n_folds]))), CrossFit(np.empty(0), epochs, predictor)
+    return end_out_of_fold(stage, passes, survey, models, result, None if stage.judge is None else judge)
 
 
 # Training -----------------------------------------------------------------------------------------------------------
@@ -224,9 +197,6 @@ class FoldRows(NamedTuple):
 
     columns: ColumnSums
     weight: float
-
-    def merge(self, other: FoldRows) -> FoldRows:
-        return FoldRows(self.columns.merge(other.columns), self.weight + other.weight)
 
 
 class Share(NamedTuple):
@@ -244,7 +214,7 @@ def train(regressor: NetworkRegressor, passes: Passes, survey: Survey, held: lis
     recipe, width, n_rows = regressor.recipe(), len(survey.names), survey.columns.n
     worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
     place = settled(regressor.device, worth=worth)
-    learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN, add=_merge_folds), held)
+    learners, y_scale = _beginners(recipe, width, passes.total(_fold_rows, known=KNOWN), held)
     cut = cut_epoch(n_rows, width, passes.scan.dtype)
     stream = RowStream(tuple(passes.chunks), passes.shards, width, passes.scan.dtype, *cut, recipe.seed)
     runner = passes.runner
@@ -271,14 +241,8 @@ def _fold_rows(chunk: Chunk, fold, weight, y) -> dict[int, FoldRows]:
         share = weight[block.bag] if block.weight is None else weight[block.bag] * block.weight
         for k in np.unique(own).tolist():
             rows = own == k
-            part = {k: FoldRows(ColumnSums.of(columns[rows]), float(share[rows].sum()))}
-            found = _merge_folds(found, part)
+            found = add(found, {k: FoldRows(ColumnSums.of(columns[rows]), float(share[rows].sum()))})
     return found
-
-
-def _merge_folds(left: dict, right: dict) -> dict:
-    both = {k: left[k].merge(right[k]) for k in left.keys() & right.keys()}
-    return dict(sorted((left | right | both).items()))
 
 
 def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: list[int]):
@@ -344,7 +308,7 @@ def _train_share(share: Share, stream: RowStream, epoch: int, rate: float, n_job
 
 def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
     rows = np.flatnonzero((buffer.fold != held) & (buffer.weight > 0))
-    return learner.learn(buffer.X, buffer.y, buffer.weight, rows, rate)
+    return learner.learn(*learner.prepared(buffer.X, buffer.y, buffer.weight, rows), np.arange(len(rows)), rate)
 
 
 def _train_on_device(

@@ -20,13 +20,12 @@ from bagwise.bags.folds import count_folds
 from bagwise.embeddings import KernelMean, LandmarkMean
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
-from bagwise.embeddings.second_kernel import CovariatesBeside
-from bagwise.embeddings.summaries import POWERS, shape
+from bagwise.embeddings.summaries import POWERS, CovariatesBeside, Statistics, shape
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, one_of, prepared
 from bagwise.instances.random_feature_ridge import design
 from bagwise.out_of_core.chunks import Chunk
-from bagwise.out_of_core.passes import BLOCK_ROWS, Left, Passes
+from bagwise.out_of_core.passes import BLOCK_ROWS, Left, Passes, add, added
 from bagwise.out_of_core.shards import Deal, Shard
 from bagwise.out_of_core.survey import ColumnSums, Survey, sum_rows
 
@@ -72,66 +71,58 @@ def deal_folds(passes: Passes, survey: Survey, folds, column: str = "fold") -> i
     n_folds = count_folds(folds, survey.n_units, "bags" if passes.scan.groups is None else "groups")
     if n_folds > MOST_FOLDS:
         raise ValueError(f"every fold needs sums of its own, and {n_folds:,} are too many; take at most {MOST_FOLDS}")
-    passes.by_shard(_deal, Deal(survey.units, n_folds), column)
+    passes.by_shard(Shard.deal, Deal(survey.units, n_folds), column)
     return n_folds
 
 
-def _deal(shard: Shard, deal: Deal, column: str) -> None:
-    shard.keep(column, deal.folds(shard.number, shard.units))
-
-
 def fit_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Predicted]:
-    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions.
-
-    The shards then keep the mean out-of-fold prediction of every bag as "predicted".
-    """
-    stage = clone(stage)
-    one_of(stage.predictor, PREDICTORS, "predictor")
-    one_of(stage.weighting, WEIGHTINGS, "weighting")
-    deal_folds(passes, survey, stage.folds)
-    regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    """The stage fitted as if on all instances, in two passes; and what a head needs to know of its predictions."""
+    stage, regressor, _ = begin_out_of_fold(stage, passes, survey)
     features = regressor.fresh_features()
     sample = survey.samples[features.sampling()]
     features = features.fit_sums(survey.columns.mean, survey.columns.scale, sample)
     origin = np.concatenate([[0.0], features.transform(sample).mean(axis=0, dtype=np.float64), survey.y.mean])
-    weigh(passes, survey, stage.weighting)
-    sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"), add=_add_folds)
+    sums = passes.total(_fold_sums, features, origin, known=("fold", "weight", "y"))
     without, result = regressor.from_sums(features, sums, origin)
-    models = FoldRidges(features, without)
-    found, errors = predict_bags(passes, survey, models)
-    chosen = int(np.argmin(errors))
+    return end_out_of_fold(stage, passes, survey, FoldRidges(features, without), result)
+
+
+def begin_out_of_fold(stage: OutOfFold, passes: Passes, survey: Survey) -> tuple[OutOfFold, Any, int]:
+    """The stage, its regressor and the number of folds; the shards keep fold and weight of an instance of every bag."""
+    stage = clone(stage)
+    one_of(stage.predictor, PREDICTORS, "predictor")
+    one_of(stage.weighting, WEIGHTINGS, "weighting")
+    n_folds = deal_folds(passes, survey, stage.folds)
+    if survey.weight is not None and np.count_nonzero(passes.by_shard(_weighed_folds)) < 2:
+        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
+    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if stage.weighting == "bag" else None, survey.weight)
+    return stage, prepared(stage.regressor, stage.scaler, stage.random_state), n_folds
+
+
+def end_out_of_fold(
+    stage: OutOfFold, passes: Passes, survey: Survey, models, result, judge: Callable[[Predicted], float] | None = None
+) -> tuple[OutOfFold, Predicted]:
+    """The stage with the best of the candidates that ``models`` predict, by a judge or by the errors of bag means.
+
+    The shards then keep the mean out-of-fold prediction of every bag as "predicted".
+    """
+    found = added(passes.each(_chunk_predictions, models, known=("fold",)))
+    *sums, total = passes.by_shard(_candidate_errors, survey.weight)
+    errors = np.array(sums) / total
+
+    def predicted(candidate: int) -> Predicted:
+        means = passes.by_shard(_keep_chosen, candidate)
+        return Predicted(models.only(candidate), found.some([candidate]), means)
+
     if len(errors) > 1:
+        errors = errors if judge is None else np.array([judge(predicted(c)) for c in range(len(errors))])
         stage.candidate_errors_ = errors
+    chosen = int(np.argmin(errors))
     stage.keep(result, chosen)
     survey.remember(stage, apart=True)
-    predicted = of_candidate(passes, models, found, chosen)
+    best = predicted(chosen)
     passes.shards.remove("predictions")
-    return stage, predicted
-
-
-def weigh(passes: Passes, survey: Survey, weighting: str) -> None:
-    """Keep the weight of an instance of every bag, about one on average."""
-    if survey.weight is not None and np.count_nonzero(passes.by_shard(_weighed_folds, add=np.logical_or)) < 2:
-        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
-    passes.by_shard(_weigh, survey.columns.n / survey.n_bags if weighting == "bag" else None, survey.weight)
-
-
-def predict_bags(passes: Passes, survey: Survey, models) -> tuple[ColumnSums, np.ndarray]:
-    """Keep the mean out-of-fold prediction of every bag as "predictions", a column for every candidate.
-
-    Returned are the sums of the predictions of all instances, and the mean squared error of every candidate.
-    """
-    parts = passes.each(_chunk_predictions, models, known=("fold",))
-    found = ColumnSums.merged(part for part in parts if part is not None)
-    *errors, total = passes.by_shard(_candidate_errors, survey.weight, add=np.add)
-    return found, np.array(errors) / total
-
-
-def of_candidate(passes: Passes, models, found: ColumnSums, candidate: int) -> Predicted:
-    """The predictions of one candidate; the shards keep those of the bags as "predicted"."""
-    means = passes.by_shard(_keep_chosen, candidate, add=ColumnSums.merge)
-    one = ColumnSums(found.n, *(part[[candidate]] for part in (found.mean, found.scatter, found.low, found.high)))
-    return Predicted(models.only(candidate), one, means)
+    return stage, best
 
 
 def _weigh(shard: Shard, average: float | None, importance: str | None) -> None:
@@ -170,7 +161,7 @@ def _fold_sums(chunk: Chunk, fold, weight, y, features, origin) -> dict[int, np.
         for k, rows in by_fold(fold[block.bag]):
             d = design(features.transform(block.X[rows]), targets[rows], origin)
             d *= root[rows, None]
-            sums[k] = sums.get(k, 0.0) + d.T @ d
+            sums = add(sums, {k: d.T @ d})
     return sums
 
 
@@ -183,48 +174,32 @@ def by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
             yield int(k), rows[start : start + CACHED_ROWS]
 
 
-def _add_folds(left: dict, right: dict) -> dict:
-    return {k: left.get(k, 0.0) + right.get(k, 0.0) for k in sorted(left.keys() | right.keys())}
-
-
 def _chunk_predictions(chunk: Chunk, fold, models) -> Left:
     """Σ of the predictions of every bag for every penalty; and the sums of all predictions."""
-    sums, parts = np.zeros((len(fold), models.n_candidates)), []
+    sums, columns = np.zeros((len(fold), models.n_candidates)), None
     for block in chunk.blocks(rows=BLOCK_ROWS):
         predictions = models.predict(block.X, fold[block.bag])
         sums += sum_rows(block.bag, predictions, len(fold), block.weight)
-        parts.append(ColumnSums.of(predictions))
-    return Left({"predictions": sums}, ColumnSums.merged(parts) if parts else None)
+        columns = add(columns, ColumnSums.of(predictions))
+    return Left({"predictions": sums}, columns)
 
 
 SUMMABLE = ("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max", "size")
 
 
-class Extremes(NamedTuple):
-    """The smallest and largest value of every feature in every bag."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @classmethod
-    def none(cls, n_bags: int, width: int) -> Extremes:
-        return cls(np.full((n_bags, width), np.inf), np.full((n_bags, width), -np.inf))
-
-    def take(self, bags: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-        """Widen those of some bags, none named twice."""
-        self.low[bags], self.high[bags] = np.minimum(self.low[bags], low), np.maximum(self.high[bags], high)
+def has_moments(embedding) -> bool:
+    """Whether it is of statistics that follow from sums."""
+    return isinstance(embedding, Statistics) and set(embedding.statistics) <= set(SUMMABLE)
 
 
 def sum_statistics(embedding, passes: Passes, prepare) -> ColumnSums:
     """Keep the columns of `Pool` for every bag as "rows", of instances that ``prepare`` makes of those of a chunk."""
     width = len(passes.scan.feature_names)
-    for _ in passes.each(_first, width, prepare):
-        pass
+    passes.leave(_first, width, prepare)
     passes.by_shard(_keep_first)
-    for _ in passes.each(_second, prepare, known=("inner",)):
-        pass
+    passes.leave(_second, prepare, known=("inner",))
     plain = ~getattr(embedding, "levels_", np.zeros(width, dtype=bool))
-    return passes.by_shard(_keep_statistics, embedding.statistics, plain, add=ColumnSums.merge)
+    return passes.by_shard(_keep_statistics, embedding.statistics, plain)
 
 
 def _keep_first(shard: Shard) -> None:
@@ -252,7 +227,8 @@ def _first(chunk: Chunk, width: int, prepare) -> Left:
     """Σ x and Σ |x| side by side, and the extremes, of every bag of a chunk."""
     ids, codes = chunk.bags()
     n_bags = len(ids)
-    sums, extremes = np.zeros((n_bags, 2 * width)), Extremes.none(n_bags, width)
+    sums, low = np.zeros((n_bags, 2 * width)), np.full((n_bags, width), np.inf)
+    high = -low
     for block in chunk.blocks(rows=BLOCK_ROWS, codes=codes):
         X = prepare(block.X)
         sums += sum_rows(block.bag, np.hstack([X, np.abs(X)]), n_bags, block.weight)
@@ -260,9 +236,9 @@ def _first(chunk: Chunk, width: int, prepare) -> Left:
         order = order if block.weight is None else order[block.weight[order] > 0]
         if len(order):
             bags, starts = np.unique(block.bag[order], return_index=True)
-            low, high = (extreme.reduceat(X[order], starts, axis=0) for extreme in (np.minimum, np.maximum))
-            extremes.take(bags, low, high)
-    return Left({"first": sums, "low": extremes.low, "high": extremes.high})
+            for ends, extreme in ((low, np.minimum), (high, np.maximum)):
+                ends[bags] = extreme(ends[bags], extreme.reduceat(X[order], starts, axis=0))
+    return Left({"first": sums, "low": low, "high": high})
 
 
 def _second(chunk: Chunk, mean, prepare) -> Left:
@@ -316,13 +292,9 @@ class Embedded(NamedTuple):
     view: View
 
 
-def gather_means(passes: Passes, name: str) -> None:
-    """Keep as ``name`` what the chunks left under it, divided by the totals of the bags."""
-    passes.by_shard(_gather_means, name)
-
-
-def _gather_means(shard: Shard, name: str) -> None:
-    shard.keep(name, shard.gather(name) / shard["totals"][:, None])
+def _gather_means(shard: Shard) -> None:
+    """Keep as "rows" what the chunks left under that name, divided by the totals of the bags."""
+    shard.keep("rows", shard.gather("rows") / shard["totals"][:, None])
 
 
 def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
@@ -335,13 +307,12 @@ def embed_features(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
         embedding.features_ = features.fit_sums(columns.mean, columns.scale, sample)
         survey.remember(embedding)
         transform = embedding.features_.transform
-        for _ in passes.each(sum_features, transform(sample[:1]).shape[1], transform):
-            pass
-        gather_means(passes, "rows")
+        passes.leave(_sum_features, transform(sample[:1]).shape[1], transform)
+        passes.by_shard(_gather_means)
         yield Embedded(setting, embedding, View())
 
 
-def sum_features(chunk: Chunk, width: int, features: Callable[[np.ndarray], np.ndarray]) -> Left:
+def _sum_features(chunk: Chunk, width: int, features: Callable[[np.ndarray], np.ndarray]) -> Left:
     """Σ φ(x) over the rows of every bag of a chunk."""
     ids, codes = chunk.bags()
     sums = np.zeros((len(ids), width))
@@ -356,10 +327,10 @@ def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
     unfitted: list[LandmarkMean] = [head.embedding_for(one) for one in settings]
     fitted = [one.fit_sums(survey.some, survey.samples[one.sampling()]) for one in unfitted]
     passes.by_shard(_weigh_landmarks)
-    seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",), add=_add_each)
+    seconds = passes.total(_sum_landmarks, fitted, known=("unbiasing",))
     ends = np.cumsum([0, *(len(one.landmarks_) for one in fitted)])
     places = [slice(*ends[k : k + 2]) for k in range(len(fitted))]
-    outer = passes.by_shard(_gather_landmarks, places, add=_add_each)
+    outer = passes.by_shard(_gather_landmarks, places)
     for setting, embedding, place, second, own in zip(settings, fitted, places, seconds, outer, strict=True):
         survey.remember(embedding)
         embedding.keep_noise_sums(second, own, survey.n_several)
@@ -368,10 +339,6 @@ def embed_landmarks(head, passes: Passes, survey: Survey) -> Iterator[Embedded]:
 
 def _weigh_landmarks(shard: Shard) -> None:
     shard.keep("unbiasing", unbiasing(shard["effective"]) / shard["totals"])
-
-
-def _add_each(left: list, right: list) -> list:
-    return [a + b for a, b in zip(left, right, strict=True)]
 
 
 def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
@@ -387,7 +354,7 @@ def _sum_landmarks(chunk: Chunk, weight, fitted) -> Left:
 
 def _gather_landmarks(shard: Shard, places: list[slice]) -> list[np.ndarray]:
     """Σ of `unbiasing` times the product of a bag's mean with itself, for every setting."""
-    _gather_means(shard, "rows")
+    _gather_means(shard)
     rows, unbias = np.asarray(shard["rows"]), unbiasing(shard["effective"])
     return [(rows[:, place].T * unbias) @ rows[:, place] for place in places]
 
@@ -405,9 +372,8 @@ def embed_predictions(head, passes: Passes, survey: Survey, predicted: Predicted
     fitted: list[KernelMean] = [head.embedding_for(setting).fit_sums(ends, *found) for setting in settings]
     longest = max(fitted, key=lambda one: one.length_)
     scale = longest.spread_, *longest.range_
-    for _ in passes.each(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=("fold",)):
-        pass
-    gather_means(passes, "rows")
+    passes.leave(_sum_polynomials, predicted.models, longest.interpolant_, scale, known=("fold",))
+    passes.by_shard(_gather_means)
     for setting, embedding in zip(settings, fitted, strict=True):
         survey.remember(embedding, predicted.means)
         yield Embedded(setting, embedding, View("rows", slice(0, embedding.length_), embedding.to_features_))

@@ -6,10 +6,7 @@ What is found adds up over chunks (`ColumnSums`, `Sample`), and over shards for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +19,9 @@ from bagwise.embeddings.landmarks import unbiasing
 from bagwise.io.columns import any_row
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.out_of_core.chunks import Block, Chunk
-from bagwise.out_of_core.passes import Met, Passes
+from bagwise.out_of_core.passes import Met, Passes, add, added
 from bagwise.out_of_core.shards import Shard, unit_sizes
 from bagwise.out_of_core.table_scan import Scan
-
-ONE_IN_ALL = "a bag has one, the same in all files"
 
 
 def sum_rows(bag: np.ndarray, values: np.ndarray, n_bags: int, weight: np.ndarray | None = None) -> np.ndarray:
@@ -46,7 +41,7 @@ class ColumnSums:
     --------
     >>> import numpy as np
     >>> X = np.arange(6.0).reshape(3, 2)
-    >>> both = ColumnSums.merged([ColumnSums.of(X[:1]), ColumnSums.of(X[1:])])
+    >>> both = ColumnSums.of(X[:1]).merge(ColumnSums.of(X[1:]))
     >>> both.mean.tolist(), both.variance.round(6).tolist(), both.high.tolist()
     ([2.0, 3.0], [2.666667, 2.666667], [4.0, 5.0])
     """
@@ -63,10 +58,6 @@ class ColumnSums:
         mean = X[0] + (X - X[0]).mean(axis=0)  # counted from a row: a constant column has no rounding
         return cls(len(X), mean, ((X - mean) ** 2).sum(axis=0), X.min(axis=0), X.max(axis=0))
 
-    @classmethod
-    def merged(cls, parts: Iterable[ColumnSums]) -> ColumnSums:
-        return reduce(cls.merge, parts)
-
     def merge(self, other: ColumnSums) -> ColumnSums:
         n, gap = self.n + other.n, other.mean - self.mean
         return ColumnSums(
@@ -76,6 +67,10 @@ class ColumnSums:
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
         )
+
+    def some(self, kept) -> ColumnSums:
+        """Those of some columns."""
+        return ColumnSums(self.n, *(part[kept] for part in (self.mean, self.scatter, self.low, self.high)))
 
     @property
     def variance(self) -> np.ndarray:
@@ -97,31 +92,36 @@ class ColumnSums:
 
 @dataclass(frozen=True)
 class Sample:
-    """The distinct rows of the smallest keys, in the order of the keys: the same whatever the order of all rows."""
+    """The distinct rows of the smallest keys, in the order of the keys: the same whatever the order of all rows.
+
+    ``groups`` are those of the rows, where these are of bags.
+    """
 
     size: int
     keys: np.ndarray
     rows: np.ndarray
+    groups: np.ndarray | None = None
 
     @classmethod
     def of(cls, X: np.ndarray, size: int, seed: int) -> Sample:
-        return cls(size, row_keys(X, seed), X)._smallest() if size else cls(0, np.empty(0, np.uint64), X[:0])
+        return cls(size, row_keys(X, seed), X).smallest() if size else cls(0, np.empty(0, np.uint64), X[:0])
 
     def merge(self, other: Sample) -> Sample:
         keys, rows = np.concatenate([self.keys, other.keys]), np.concatenate([self.rows, other.rows])
-        return Sample(self.size, keys, rows)._smallest()
+        groups = None if self.groups is None or other.groups is None else np.concatenate([self.groups, other.groups])
+        return Sample(self.size, keys, rows, groups).smallest()
 
-    def _smallest(self) -> Sample:
-        if self.size < len(self.keys):  # a first cut without sorting them all; copies of a row may fill it
-            cut = np.partition(self.keys, self.size)[self.size]
-            near = self.keys <= cut
-            if len(np.unique(self.keys[near])) >= self.size:
-                return Sample(self.size, self.keys[near], self.rows[near])._distinct()
-        return self._distinct()
+    def smallest(self) -> Sample:
+        """No more than ``size`` of them."""
+        own = self
+        if self.size < len(self.keys):  # a first cut without sorting them all, unless copies of a row fill it
+            near = self.keys <= np.partition(self.keys, self.size)[self.size]
+            own = self._some(near) if len(np.unique(self.keys[near])) >= self.size else self
+        return own._some(np.unique(own.keys, return_index=True)[1][: self.size])
 
-    def _distinct(self) -> Sample:
-        keys, first = np.unique(self.keys, return_index=True)
-        return Sample(self.size, keys[: self.size], self.rows[first[: self.size]])
+    def _some(self, kept: np.ndarray) -> Sample:
+        groups = None if self.groups is None else self.groups[kept]
+        return Sample(self.size, self.keys[kept], self.rows[kept], groups)
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Survey:
     names : list of the columns
     covariates : list of the columns that are covariates of the bags; of a scan that is spread, the last of ``names``
     columns : `ColumnSums` of all instances
-    low, high : the range of every column over the instances of a weight above zero
+    counted : the same of the instances of a weight above zero
     beside : `ColumnSums` of the covariates of bags, or None
     samples : {sampling: array}
         Distinct rows, drawn by a hash of their content.
@@ -152,8 +152,7 @@ class Survey:
     names: list[str]
     covariates: list[str]
     columns: ColumnSums
-    low: np.ndarray
-    high: np.ndarray
+    counted: ColumnSums
     beside: ColumnSums | None
     samples: dict[tuple[int, int], np.ndarray]
     means: ColumnSums
@@ -205,7 +204,7 @@ class Survey:
         """What `bagwise.novelty` compares new bags with: so many features, and the covariates."""
         n, some = self.n_own if n_features is None else n_features, self.some
         kept = np.r_[0:n, self.n_own : self.n_own + len(self.covariates)]
-        low, high = self.low, self.high
+        low, high = self.counted.low, self.counted.high
         if self.beside is not None and not self.is_spread:
             low, high = np.append(low, self.beside.low), np.append(high, self.beside.high)
         names = [*self.names[: self.n_own], *self.covariates]
@@ -242,74 +241,49 @@ def survey(passes: Passes, *samplings: tuple[int, int]) -> Survey:
     """Go over all chunks once; a sampling is how many distinct rows to draw, and the seed."""
     scan = passes.scan
     refuse_no_target(scan)
-    columns: Any = None
-    samples: Any = None
-    low: Any = np.inf
-    high: Any = -np.inf
-    for found, drawn, *ends in passes.meet(_look, len(scan.feature_names), samplings):
-        if found is not None:  # not all its rows are dropped
-            columns = found if columns is None else columns.merge(found)
-            samples = drawn if samples is None else _merge_samples(samples, drawn)
-            low, high = np.fmin(low, ends[0]), np.fmax(high, ends[1])
+    found = added(passes.meet(_survey, len(scan.feature_names), samplings))
     if scan.groups is not None:
-        passes.by_shard(_agree_on_groups, scan.groups)
+        passes.by_shard(Shard.agree_on_groups, scan.groups)
     named = {"y": f"target in column {scan.target!r}"}
     if scan.covariates:
         named["covariates"] = f"value in a column of bag features ({', '.join(scan.covariates)})"
     if scan.bag_weights is not None:
         named["weight"] = f"bag weight in column {scan.bag_weights!r}"
-    with naming_chunks(scan):
-        facts = passes.by_shard(_whole_bags, named, add=_Facts.merge)
+    facts = passes.by_shard(_whole_bags, named)
     if facts.y.n < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
     if facts.weight is not None:
-        _refuse_no_weight(facts.weight)
+        if facts.weight[0] == 0:
+            raise ValueError("the weight of every bag is zero; at least one must be above zero")
         passes.by_shard(_keep_importance, facts.weight[1] / facts.weight[0])
     passes.shards.remove("sums", "ids", "tally", "weight")
-    names, beside = list(scan.feature_names), list(scan.covariates)
-    some, groups = facts.some, facts.some.groups if scan.groups is not None else None
-    some = compared(Bags(some.means, np.arange(len(some.means) + 1), groups=groups))
+    columns, counted, samples = found
+    means, groups = facts.some.rows, facts.some.groups if scan.groups is not None else None
+    some = compared(Bags(means, np.arange(len(means) + 1), groups=groups))
     rows = {sampling: sample.rows for sampling, sample in zip(samplings, samples, strict=True)}
-    known = names, beside, columns, low, high, facts.beside, rows
+    known = list(scan.feature_names), list(scan.covariates), columns, counted, facts.beside, rows
     weight = None if facts.weight is None else "importance"
-    return Survey(*known, facts.means, facts.y, facts.sizes, facts.effective, facts.units, some, weight)
+    return Survey(*known, facts.means, facts.y, facts.sizes, facts.n_several, facts.units, some, weight)
 
 
-def _refuse_no_weight(weight: np.ndarray) -> None:
-    if weight[0] == 0:
-        raise ValueError("the weight of every bag is zero; at least one must be above zero")
-
-
-def _merge_samples(left: list[Sample], right: list[Sample]) -> list[Sample]:
-    return [one.merge(other) for one, other in zip(left, right, strict=True)]
-
-
-def _look(chunk: Chunk, width: int, samplings) -> Met:
+def _survey(chunk: Chunk, width: int, samplings) -> Met:
     ids, bag = chunk.bags()
     if not len(ids):
         return Met(ids)
-    values = chunk.of_bags(ids, bag)
-    tally: Any = 0.0
-    sums: Any = 0.0
-    columns: Any = None
-    samples: Any = None
-    low: Any = np.inf
-    high: Any = -np.inf
+    values, found = chunk.of_bags(ids, bag), None
+    tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
     for block in chunk.blocks(codes=bag):
         refuse_unusable(block, ids, chunk)
-        counted = block.X if block.weight is None else block.X[block.weight > 0]
-        if len(counted):
-            low, high = np.fmin(low, counted.min(axis=0)), np.fmax(high, counted.max(axis=0))
-        tally = tally + tally_of(block, len(ids))
-        sums = sums + sum_rows(block.bag, block.X, len(ids), block.weight)
-        found, drawn = ColumnSums.of(block.X), [Sample.of(block.X, *sampling) for sampling in samplings]
-        columns = found if columns is None else columns.merge(found)
-        samples = drawn if samples is None else _merge_samples(samples, drawn)
-    if columns is None:
-        tally, sums = np.zeros((len(ids), 4)), np.zeros((len(ids), width))
+        tally += tally_of(block, len(ids))
+        sums += sum_rows(block.bag, block.X, len(ids), block.weight)
+        columns: ColumnSums | None = ColumnSums.of(block.X)
+        counted = columns
+        if block.weight is not None:
+            some = block.X[block.weight > 0]
+            counted = ColumnSums.of(some) if len(some) else None
+        found = add(found, (columns, counted, [Sample.of(block.X, *sampling) for sampling in samplings]))
     rows = {"tally": tally, "sums": sums, "y": values.y, "covariates": values.covariates, "weight": values.weight}
-    rows = {name: array for name, array in rows.items() if array is not None}
-    return Met(ids, values.groups, rows, (columns, samples, low, high))
+    return Met(ids, values.groups, {name: array for name, array in rows.items() if array is not None}, found)
 
 
 def tally_of(block: Block, n_bags: int) -> np.ndarray:
@@ -336,66 +310,27 @@ def keep_tally(shard: Shard) -> np.ndarray:
     return sizes
 
 
-_look.title = "survey"  # type: ignore[attr-defined]  # as it is called on a dashboard and in a work folder
-
-
 class _Facts(NamedTuple):
     """What is found in a shard."""
 
     means: ColumnSums
     y: ColumnSums
     sizes: Counter
-    effective: int
+    n_several: int
     units: dict[int, Counter]
-    some: _Some
+    some: Sample
     beside: ColumnSums | None
-    weight: np.ndarray | None
-
-    def merge(self, other: _Facts) -> _Facts:
-        return _Facts(
-            self.means.merge(other.means),
-            self.y.merge(other.y),
-            self.sizes + other.sizes,
-            self.effective + other.effective,
-            self.units | other.units,
-            self.some.merge(other.some),
-            None if self.beside is None or other.beside is None else self.beside.merge(other.beside),
-            None if self.weight is None else self.weight + other.weight,
-        )
-
-
-class _Some(NamedTuple):
-    """The bags whose ids have the smallest hashes: these, which group each is of, and its mean."""
-
-    keys: np.ndarray
-    groups: np.ndarray
-    means: np.ndarray
-
-    @classmethod
-    def of(cls, names: np.ndarray, means: np.ndarray) -> _Some:
-        hashes = names.view(np.uint8).reshape(len(names), -1)
-        groups, keys = (hashes[:, part].copy().view(">u8")[:, 0] for part in (slice(0, 8), slice(8, 16)))
-        return cls(keys, groups, means)._smallest()
-
-    def merge(self, other: _Some) -> _Some:
-        return _Some(*(np.concatenate(both) for both in zip(self, other, strict=True)))._smallest()
-
-    def _smallest(self) -> _Some:
-        order = np.argsort(self.keys, kind="stable")[:CALIBRATION]
-        return _Some(*(part[order] for part in self))
+    weight: np.ndarray | None  # the number of those above zero, and their sum
 
 
 def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
-    def agreed(name: str) -> np.ndarray:
-        return one_in_all(shard, name, named[name])
-
-    y, sizes = agreed("y"), keep_tally(shard)
+    y, sizes = shard.agree("y", named["y"]), keep_tally(shard)
     means = shard.gather("sums") / shard["totals"][:, None]
     wide, beside, weight = means, None, None
     shard.keep("y", y)
     shard.keep("means", means)
     if "covariates" in named:
-        covariates = agreed("covariates")
+        covariates = shard.agree("covariates", named["covariates"])
         unknown = ~np.isfinite(covariates).all(axis=1)
         if unknown.any():
             named_bags = name_bags(shard.gather_ids()[0], unknown)
@@ -403,13 +338,14 @@ def _whole_bags(shard: Shard, named: dict[str, str]) -> _Facts:
         shard.keep("covariates", covariates)
         beside, wide = ColumnSums.of(covariates), np.hstack([means, covariates])
     if "weight" in named:
-        importance = agreed("weight")
+        importance = shard.agree("weight", named["weight"])
         shard.keep("importance", importance)
         weight = np.array([np.count_nonzero(importance), importance.sum()])
     distinct, counts = np.unique(sizes, return_counts=True)
     of_size = Counter(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
-    some, several = _Some.of(np.array(shard["names"]), wide), int(np.count_nonzero(unbiasing(shard["effective"])))
-    found = ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, several
+    units, ids = shard.hashes.T
+    some, several = Sample(CALIBRATION, ids, wide, units).smallest(), np.count_nonzero(unbiasing(shard["effective"]))
+    found = ColumnSums.of(means), ColumnSums.of(y[:, None]), of_size, int(several)
     return _Facts(*found, {shard.number: unit_sizes(shard.units)}, some, beside, weight)
 
 
@@ -417,43 +353,12 @@ def _keep_importance(shard: Shard, mean: float) -> None:
     shard.keep("importance", shard["importance"] / mean)
 
 
-class Disagreement(ValueError):
-    """A bag has another value in a chunk than before; the second argument is the number of the chunk."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def one_in_all(shard: Shard, name: str, what: str) -> np.ndarray:
-    """The value of every bag, in which all chunks agree."""
-
-    def differ(ids, mask, chunk):
-        raise Disagreement(f"{name_bags(ids, mask)} more than one {what}; {ONE_IN_ALL}", chunk)
-
-    return shard.agree(name, differ)
-
-
-@contextmanager
-def naming_chunks(scan: Scan) -> Iterator[None]:
-    """Where a disagreement is known by the number of a chunk, say which it is: workers know no other."""
-    try:
-        yield
-    except Disagreement as error:
-        text, chunk = error.args
-        raise ValueError(f"{text}. Another one is in {scan.chunks[chunk].name}") from None
-
-
-def _agree_on_groups(shard: Shard, groups: str) -> None:
-    def differ(ids, mask):
-        raise ValueError(f"{name_bags(ids, mask)} rows of more than one group in column {groups!r}; {ONE_IN_ALL}")
-
-    shard.agree_on_units(differ)
-
-
-def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk) -> None:
-    """No NaN, nothing infinite, nothing whose square is; no weight that is none."""
+def refuse_unusable(block: Block, ids: np.ndarray, chunk: Chunk, *, allow_missing: bool = False) -> None:
+    """No NaN unless allowed, nothing infinite, nothing whose square is; no weight that is none."""
     with np.errstate(invalid="ignore"):
         usable = np.abs(block.X) <= FLOATS[block.X.dtype]
+    if allow_missing:
+        usable |= np.isnan(block.X)
     if not usable.all():
         column = int(usable.all(axis=0).argmin())
         rows = ~usable[:, column]

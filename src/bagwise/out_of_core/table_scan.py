@@ -6,7 +6,6 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
-from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -15,7 +14,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
-from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names
+from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted
 from bagwise.io.columns import (
     Roles,
     choose_features,
@@ -28,7 +27,7 @@ from bagwise.io.columns import (
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
-from bagwise.io.table_files import find_parts, refuse_other_formats, require_pyarrow
+from bagwise.io.table_files import Part, find_parts, refuse_other_formats, require_pyarrow
 from bagwise.io.table_output import as_html
 from bagwise.out_of_core.chunks import (
     Chunk,
@@ -36,6 +35,7 @@ from bagwise.out_of_core.chunks import (
     Layout,
     TableRows,
     agree,
+    as_objects,
     cut,
     cut_bags,
     label_types,
@@ -80,12 +80,17 @@ class Scan:
     source: Any = None  # of files
     left_out: tuple[str, ...] = ()  # paths of files of which no row is read
 
+    @property
+    def files(self) -> dict[str, Part]:
+        """The files that are read, by their paths."""
+        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
+        return {place.part.path: place.part for place in places if isinstance(place, FileRows)}
+
     def warn_of_new_files(self) -> None:
         """Warn of files that are there now and were not when the table was scanned: they are not read."""
         if self.source is None:
             return
-        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
-        known = {*self.left_out, *(place.part.path for place in places if isinstance(place, FileRows))}
+        known = {*self.left_out, *self.files}
         new = [part.name for part in find_parts(self.source) if part.path not in known]
         if new:
             others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
@@ -108,15 +113,13 @@ class Scan:
         return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
 
     def __repr__(self) -> str:
-        rows = [getattr(chunk, "rows", None) for chunk in self.chunks]
-        files = len({one.part.path for one in rows if isinstance(one, FileRows)})
-        of_files = f" of {_count(files, 'file')}" if files else ""
+        of_files = f" of {counted(len(self.files), 'file')}" if self.files else ""
         before = " before where" if self.is_filtered else ""
-        beside = f", {_count(len(self.covariates), 'covariate')}" if self.covariates else ""
+        beside = f", {counted(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
-            f"Scan: {_count(self.n_rows, 'row')}{before} in {_count(len(self.chunks), 'chunk')}{of_files}, "
-            f"{_count(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
+            f"Scan: {counted(self.n_rows, 'row')}{before} in {counted(len(self.chunks), 'chunk')}{of_files}, "
+            f"{counted(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
         )
 
     def _repr_html_(self) -> str:
@@ -219,7 +222,9 @@ def scan(
     >>> next(table.chunks[0].blocks(target=True)).y.tolist()
     [0.3, 0.1]
     """
-    chunk_rows = _whole(chunk_rows)
+    if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+        raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
+    chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
         what = "missing must be 'refuse', 'drop-instances' or 'impute'"
         raise ParameterError("missing", f"{what}, not {missing!r}; no method that is fitted from sums reads NaN itself")
@@ -235,6 +240,14 @@ def scan(
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
     how = {"missing": missing, "fill_values": as_fill_values(fill_values)}
     return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
+
+
+def columns_of(scan: Scan) -> Bags:
+    """A bag with the columns of a scan, of zeros: what a model compares with those of its training."""
+    names, beside = list(scan.feature_names), {}
+    if scan.covariates:
+        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
+    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
 
 
 def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
@@ -362,9 +375,9 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
                     f"column {name!r} holds more than {MOST_LABELS:,} distinct values, such as "
                     f"{next(iter(counts))!r}, and is no category; leave it out, or give its levels in a dict",
                 )
-        labels = np.empty(len(counts), dtype=object)
-        labels[:] = list(counts)
-        found[name], own = frequent_levels(name, labels, np.array(list(counts.values()), dtype=np.int64))
+        found[name], own = frequent_levels(
+            name, as_objects(list(counts)), np.array(list(counts.values()), dtype=np.int64)
+        )
         notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
     if notes:
         warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
@@ -442,15 +455,3 @@ def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
         return chosen.to_arrow().rename_columns([str(name) for name in names])
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
-
-
-def _whole(chunk_rows: Any) -> int:
-    """As an int, also from 1e6."""
-    is_number = isinstance(chunk_rows, Real)
-    if not is_number or not chunk_rows >= 1 or chunk_rows % 1 != 0:
-        raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
-    return int(chunk_rows)
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")

@@ -6,7 +6,7 @@ Missing values are filled in chunk by chunk as `Imputation` does in memory: by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,102 +14,79 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags
-from bagwise.bags.validation import FLOATS, LARGEST, label, name_bags
+from bagwise.bags.validation import label
 from bagwise.instances.imputation import SHARE, Imputation, bag_medians
 from bagwise.io.columns import any_row
-from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk
-from bagwise.out_of_core.passes import Left, Met, Passes
+from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk, as_objects
+from bagwise.out_of_core.passes import Left, Met, Passes, Piece
 from bagwise.out_of_core.shards import Shard, Shards
-from bagwise.out_of_core.table_scan import Scan
+from bagwise.out_of_core.survey import Sample, refuse_unusable
+from bagwise.out_of_core.table_scan import Scan, columns_of
 
 MOST_MEDIANS = 100_000  # of bags, which decide what stands for a value that a whole bag lacks
 MOST_VALUES = 2**26  # that come together in this process: 512 MB
 
 
 class Pieces(NamedTuple):
-    """Rows of some bags of a chunk: the number of each one's bag among all bags, features, weights and covariates."""
+    """Rows of some bags: each with the number of its bag among all bags; and of these bags ids, targets and groups."""
 
-    number: np.ndarray
-    X: np.ndarray
-    weight: np.ndarray | None
-    covariates: np.ndarray | None
+    rows: Block
     ids: dict[int, Any]
     values: dict[int, tuple]  # target and group of a bag, where they were asked for
 
-    @classmethod
-    def join(cls, parts: list[Pieces]) -> Pieces:
-        columns = zip(*(part[:4] for part in parts), strict=True)
-        rows: list[Any] = [None if column[0] is None else np.concatenate(column) for column in columns]
-        ids = {number: one for part in parts for number, one in part.ids.items()}
-        values = {number: one for part in parts for number, one in part.values.items()}
-        return cls(rows[0], rows[1], rows[2], rows[3], ids, values)
-
     def bags(self, scan: Scan) -> tuple[np.ndarray, Bags, np.ndarray | None]:
         """The numbers of the bags in order, the bags, and their targets if they were asked for."""
-        order = np.argsort(self.number, kind="stable")
-        numbers, starts = np.unique(self.number[order], return_index=True)
-        more: dict[str, Any] = {}
-        if self.covariates is not None:
-            more = {"covariates": self.covariates[order][starts], "covariate_names": list(scan.covariates)}
-        if self.weight is not None:
-            more["weights"] = self.weight[order]
+        rows = self.rows.select(np.argsort(self.rows.bag, kind="stable"))
+        numbers, starts = np.unique(rows.bag, return_index=True)
+        more: dict[str, Any] = {} if rows.weight is None else {"weights": rows.weight}
+        if rows.covariates is not None:
+            more |= {"covariates": rows.covariates[starts], "covariate_names": list(scan.covariates)}
         known = [self.values.get(one, (None, None)) for one in numbers.tolist()]
         if known[0][1] is not None:
             more["groups"] = np.array([group for _, group in known])
-        ids = np.empty(len(numbers), dtype=object)
-        ids[:] = [self.ids[one] for one in numbers.tolist()]
-        missing, names = "keep" if scan.missing == "impute" else "refuse", list(scan.feature_names)
-        offsets = np.append(starts, len(order))
-        bags = Bags(self.X[order], offsets, ids, feature_names=names, missing=missing, **more)
-        bags = bags._with(categories=scan.categories)
+        ids = as_objects([self.ids[one] for one in numbers.tolist()])
+        more |= {"feature_names": list(scan.feature_names), "missing": "keep" if scan.missing == "impute" else "refuse"}
+        bags = Bags(rows.X, np.append(starts, len(rows.X)), ids, **more)._with(categories=scan.categories)
         return numbers, bags, None if known[0][0] is None else np.array([y for y, _ in known], dtype=np.float64)
 
 
-def pieces_of(chunk: Chunk, numbers: np.ndarray, *, values: bool = False) -> Pieces | None:
+def _joined(blocks: Iterable[Block]) -> Block:
+    columns = zip(*blocks, strict=True)
+    return Block(*(None if column[0] is None else np.concatenate(column) for column in columns))  # type: ignore[arg-type]
+
+
+def _pieces(chunk: Chunk, numbers: np.ndarray, values: bool = False) -> Pieces | None:
     """The rows of the bags of a chunk that have a number (of the others it is negative)."""
-    ids, codes = chunk.bags()
-    if not (numbers >= 0).any():
+    if (numbers < 0).all():
         return None
+    ids, codes = chunk.bags()
     of_bags = chunk.of_bags(ids, codes) if values else BagValues()
-    blocks: list[Block] = []
-    for block in chunk.blocks(codes=codes, covariates=True):
-        rows = numbers[block.bag] >= 0
-        blocks.append(block if rows.all() else block.select(rows))
+    blocks = [block.select(numbers[block.bag] >= 0) for block in chunk.blocks(codes=codes, covariates=True)]
     if not sum(len(block.bag) for block in blocks):
         return None
-
-    def column(name: str):
-        first = getattr(blocks[0], name)
-        return None if first is None else np.concatenate([getattr(block, name) for block in blocks])
-
-    some = np.flatnonzero(numbers >= 0).tolist()
+    rows, some = _joined(blocks), np.flatnonzero(numbers >= 0).tolist()
     known = {}
     if of_bags.y is not None:
-        known = {
-            int(numbers[k]): (float(of_bags.y[k]), None if of_bags.groups is None else of_bags.groups[k]) for k in some
-        }
-    own = {int(numbers[k]): ids[k] for k in some}
-    return Pieces(numbers[column("bag")], column("X"), column("weight"), column("covariates"), own, known)
+        groups = dict.fromkeys(some) if of_bags.groups is None else of_bags.groups
+        known = {int(numbers[k]): (float(of_bags.y[k]), groups[k]) for k in some}
+    return Pieces(rows._replace(bag=numbers[rows.bag]), {int(numbers[k]): ids[k] for k in some}, known)
 
 
 def gather_pieces(passes: Passes, column: str, why: str, *, values: bool = False) -> Pieces | None:
     """The rows of all bags that the shards give a number under that name, in this process."""
-    parts, held = [], 0
-    for part in passes.each(_pieces, values, known=(column,)):
-        if part is None:
-            continue
-        held += part.X.size
-        if held > MOST_VALUES:
+    parts: list[Pieces] = []
+    for part in filter(None, passes.each(_pieces, values, known=(column,))):
+        parts.append(part)
+        if sum(one.rows.X.size for one in parts) > MOST_VALUES:
             raise ValueError(
                 f"bag {label(next(iter(part.ids.values())))} and others {why}, and more than {MOST_VALUES:,} of their "
                 "values would be held at once; sort the table by bag, so that a bag lies in one chunk or two"
             )
-        parts.append(part)
-    return Pieces.join(parts) if parts else None
-
-
-def _pieces(chunk: Chunk, numbers: np.ndarray, values: bool) -> Pieces | None:
-    return pieces_of(chunk, numbers, values=values)
+    if not parts:
+        return None
+    rows, *known = zip(*parts, strict=True)
+    ids, of_bags = ({number: one for part in some for number, one in part.items()} for some in known)
+    return Pieces(_joined(rows), ids, of_bags)
 
 
 def keep_by_bag(passes: Passes, name: str, width: int, function: Callable, *shared) -> None:
@@ -117,9 +94,8 @@ def keep_by_bag(passes: Passes, name: str, width: int, function: Callable, *shar
 
     The passes have met their chunks.
     """
-    several = passes.by_shard(_number_several, add=np.add)
-    for _ in passes.each(_of_chunk, passes.scan, name, width, function, *shared, known=("several",)):
-        pass
+    several = passes.by_shard(_number_several)
+    passes.leave(_of_chunk, passes.scan, name, width, function, *shared, known=("several",))
     passes.by_shard(_gather, name)
     if several:
         found = gather_pieces(passes, "several", "lie in several chunks")
@@ -141,7 +117,7 @@ def _number_several(shard: Shard) -> int:
 
 def _of_chunk(chunk: Chunk, several: np.ndarray, scan: Scan, name: str, width: int, function, *shared) -> Left:
     rows = np.full((len(several), width), np.nan)
-    found = pieces_of(chunk, np.where(several < 0, np.arange(len(several)), -1))
+    found = _pieces(chunk, np.where(several < 0, np.arange(len(several)), -1))
     if found is not None:
         numbers, bags, _ = found.bags(scan)
         rows[numbers] = function(bags, *shared)
@@ -164,22 +140,11 @@ def _take(shard: Shard, name: str, numbers: np.ndarray, rows: np.ndarray) -> Non
 
 
 class SelectedChunk(DerivedChunk):
-    """The rows of another chunk that are of some bags.
+    """The rows of another chunk that are of some bags: those whose "part", which shards keep, is not that one."""
 
-    Parameters
-    ----------
-    chunk : Chunk
-    number : int
-        Of the chunk among those of the scan.
-    shards : Shards
-        Which keep the "part" of every bag.
-    without : int
-        The part that is left out.
-    """
-
-    def __init__(self, chunk: Chunk, number: int, shards: Shards, without: int):
-        super().__init__(chunk)
-        self.number, self.shards, self.without = number, shards, without
+    def __init__(self, piece: Piece, shards: Shards, without: int):
+        super().__init__(piece.chunk)
+        self.number, self.shards, self.without = piece.number, shards, without
 
     def _kept(self) -> np.ndarray:
         return self.shards.known(self.number, "part") != self.without
@@ -191,10 +156,8 @@ class SelectedChunk(DerivedChunk):
 
     def of_bags(self, ids: np.ndarray, codes: np.ndarray) -> BagValues:
         """The target, group, covariates and weight of these bags."""
-        kept = self._kept()
-        return BagValues(
-            *(None if part is None else part[kept] for part in self.chunk.of_bags(*self.chunk.bags())),
-        )
+        values, kept = self.chunk.of_bags(*self.chunk.bags()), self._kept()
+        return BagValues(*(None if part is None else part[kept] for part in values))
 
     def blocks(self, *, codes: np.ndarray | None = None, **asked) -> Iterator[Block]:
         """Those of the other chunk, without the rows of other bags."""
@@ -210,22 +173,11 @@ class SelectedChunk(DerivedChunk):
 
 
 class ImputedChunk(DerivedChunk):
-    """The rows of another chunk, missing values filled in.
+    """The rows of another chunk, missing values filled in by a fitted stage, and the "medians" that shards keep."""
 
-    Parameters
-    ----------
-    chunk : Chunk
-    number : int
-        Of the chunk among those of the scan.
-    shards : Shards
-        Which keep the "medians" of bags.
-    stage : Imputation
-        Fitted.
-    """
-
-    def __init__(self, chunk: Chunk, number: int, shards: Shards, stage: Imputation):
-        super().__init__(chunk)
-        self.number, self.shards, self.stage = number, shards, stage
+    def __init__(self, piece: Piece, shards: Shards, stage: Imputation):
+        super().__init__(piece.chunk)
+        self.number, self.shards, self.stage = piece.number, shards, stage
 
     def blocks(self, *, codes: np.ndarray | None = None, **asked) -> Iterator[Block]:
         """Those of the other chunk, without missing values."""
@@ -240,26 +192,13 @@ class ImputedChunk(DerivedChunk):
             yield block._replace(X=X)
 
 
-class _Few(NamedTuple):
-    """The medians of the bags whose names have the smallest hashes, and whether any bag has missing values."""
-
-    keys: np.ndarray
-    medians: np.ndarray
-    any_missing: bool
-
-    def merge(self, other: _Few) -> _Few:
-        keys, medians = np.concatenate([self.keys, other.keys]), np.concatenate([self.medians, other.medians])
-        order = np.argsort(keys, kind="stable")[:MOST_MEDIANS]
-        return _Few(keys[order], medians[order], self.any_missing or other.any_missing)
-
-
 def fit_imputation(stage: Imputation, passes: Passes) -> tuple[Imputation, Scan]:
     """The stage fitted as if on all instances, and the scan with missing values filled in.
 
     The scan is good as long as the passes are.
     """
-    stage, found = clone(stage), _find_medians(passes)
-    stage.fit_medians(found.medians, _columns(passes.scan), has_missing=found.any_missing)
+    stage, (sample, any_missing) = clone(stage), _find_medians(passes)
+    stage.fit_medians(sample.rows, columns_of(passes.scan), has_missing=bool(any_missing))
     return stage, _imputed(stage, passes)
 
 
@@ -270,41 +209,28 @@ def impute(stage: Imputation, passes: Passes) -> Scan:
 
 
 def _imputed(stage: Imputation, passes: Passes) -> Scan:
-    chunks = tuple(ImputedChunk(piece.chunk, piece.number, passes.shards, stage) for piece in passes.chunks)
+    chunks = tuple(ImputedChunk(piece, passes.shards, stage) for piece in passes.chunks)
     names = (*passes.scan.feature_names, *[SHARE] * stage.has_share_)
     return replace(passes.scan, chunks=chunks, feature_names=names)
 
 
-def _find_medians(passes: Passes) -> _Few:
-    """Keep the median of every column in every bag; those of some bags come back."""
+def _find_medians(passes: Passes) -> tuple[Sample, int]:
+    """Keep the median of every column in every bag; those of some bags come back, and whether any value is missing."""
     for _ in passes.meet(_look):
         pass
     keep_by_bag(passes, "medians", len(passes.scan.feature_names), bag_medians)
-    return passes.by_shard(_few, add=_Few.merge)
+    return passes.by_shard(_few)
 
 
 def _look(chunk: Chunk) -> Met:
     ids, codes = chunk.bags()
     missing = np.zeros(len(ids), dtype=bool)
     for block in chunk.blocks(codes=codes):
-        with np.errstate(invalid="ignore"):
-            wrong = (np.abs(block.X) > FLOATS[block.X.dtype]).any(axis=1)
-        if wrong.any():
-            raise ValueError(
-                f"{name_bags(ids, any_row(wrong, block.bag, ids))} infinite or huge (beyond {LARGEST:g}) feature "
-                f"values in {chunk.name}; replace them, or leave such rows out with missing='drop-instances' or where="
-            )
+        refuse_unusable(block, ids, chunk, allow_missing=True)
         missing |= any_row(np.isnan(block.X).any(axis=1), block.bag, ids)
     return Met(ids, None, {"missing": missing})
 
 
-def _few(shard: Shard) -> _Few:
-    names = np.array(shard["names"]).view(np.uint8).reshape(len(shard), -1)
-    keys = names[:, 8:16].copy().view(">u8")[:, 0]
-    few = _Few(keys, np.asarray(shard["medians"]), bool(shard.gather("missing", np.logical_or).any()))
-    return few.merge(_Few(keys[:0], few.medians[:0], False))
-
-
-def _columns(scan: Scan) -> Bags:
-    names = list(scan.feature_names)
-    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names)
+def _few(shard: Shard) -> tuple[Sample, int]:
+    sample = Sample(MOST_MEDIANS, shard.hashes[:, 1], np.asarray(shard["medians"])).smallest()
+    return sample, int(shard.gather("missing", np.logical_or).any())

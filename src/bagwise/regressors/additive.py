@@ -7,18 +7,17 @@ from numbers import Real
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import within_range
-from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.bags.validation import one_of
+from bagwise.bags import Bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import check_options, within_range
+from bagwise.bags.segments import segment_sum
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
-from bagwise.regressors.bayesian.aggregate_gp import compare_exposures, exposures, remember_exposures
+from bagwise.regressors.bayesian.aggregate_gp import ExposureMixin, exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import FittedDisplay
 
 
-class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
+class AdditiveRegressor(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A network h of the instance, ŷ_i = Σ_l s_il h(x_il), trained on a blend of the losses of bags and of instances.
 
     With s_il the share of instance l in bag i (1 / size, or by its weight), the loss of a bag is
@@ -130,7 +129,7 @@ class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         if self.aggregate == "sum":
             total = exposures(bags)
             y, weight = y / total, weight * total
-            remember_exposures(self, bags, total)
+            self._remember_exposures(bags, total)
         fold = few_folds(bags, self.folds, recipe.seed)
         seen = weight > 0
         splits = [engine.Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
@@ -150,10 +149,7 @@ class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = self._seen(bags)
-        values = self._values(bags)
-        if self.aggregate == "sum":
-            return segment_sum(_exposure(bags) * values, bags.offsets)
-        return segment_mean(values, bags.offsets, bags.weights)
+        return segment_sum(self.contributions(bags), bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """h of every instance: what it is in a mean, or one unit of its weight in a sum."""
@@ -162,27 +158,16 @@ class AdditiveRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: h times its share in the bag, or in a sum its weight."""
         bags = self._seen(bags)
-        return self._values(bags) * (_exposure(bags) if self.aggregate == "sum" else bags.shares())
-
-    def _seen(self, bags) -> Bags:
-        before = bags.compared if isinstance(bags, Bags) else False
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        if self.aggregate == "sum":
-            compare_exposures(self, bags, warned=before)
-        return bags
+        return self._values(bags) * self._weights(bags)
 
     def _values(self, bags: Bags) -> np.ndarray:
         return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
 
     def _check_choices(self) -> None:
-        one_of(self.aggregate, ("mean", "sum"), "aggregate")
+        check_options(self, aggregate=("mean", "sum"))
         blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
         if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
             raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")
-
-
-def _exposure(bags: Bags) -> np.ndarray:
-    return np.ones(bags.n_instances) if bags.weights is None else bags.weights
 
 
 def _joined(members: list, hidden, scale: Scale) -> NetworkEnsemble:

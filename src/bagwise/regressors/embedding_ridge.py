@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from copy import copy
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from scipy.optimize import nnls
@@ -16,12 +17,12 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.checks import check_options
 from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags, one_of
+from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
-from bagwise.embeddings.second_kernel import CovariatesBeside
-from bagwise.embeddings.summaries import Embedding
+from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
@@ -81,7 +82,6 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
-        self._check(bags)
         embedding = self.embedding_for({})
         fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
         return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
@@ -132,7 +132,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def _check(self, bags) -> None:
-        one_of(self.offset, ("none", "mean", "median"), "offset")
+        check_options(self, offset=("none", "mean", "median"))
         if self.offset != "none" and bags.n_features != 1:
             raise ValueError(
                 f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"
@@ -169,9 +169,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
 
     def _offset(self, bags) -> np.ndarray | float:
-        if self.offset == "none":
-            return 0.0
-        return pooled(bags, self.offset)
+        return 0.0 if self.offset == "none" else pooled(bags, self.offset)
 
     def _warn_of_extrapolation(self, bags) -> None:
         """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
@@ -274,10 +272,6 @@ def root_weights(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
-def _is_additive(self) -> bool:
-    return self.additive_
-
-
 class PredictionBlend(RegressorMixin, _BaseComposition):
     r"""Read the instance predictions of several learners in several ways, and blend what they say.
 
@@ -371,13 +365,13 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
     def additive_(self) -> bool:
         return all(model.additive_ for model in self.readings_.values())
 
-    @available_if(_is_additive)
+    @available_if(attrgetter("additive_"))
     def predict_instances(self, bags) -> np.ndarray:
         """What a bag of the instance alone is predicted to be, for every instance."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return self._blended("predict_instances", bags, np.zeros(bags.n_instances))
 
-    @available_if(_is_additive)
+    @available_if(attrgetter("additive_"))
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its share in the bag times what it alone is predicted."""
         return self.predict_instances(bags) * bags.shares()

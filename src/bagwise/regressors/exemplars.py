@@ -13,8 +13,8 @@ from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
-from bagwise.bags.validation import one_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
@@ -70,8 +70,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
-        one_of(self.relevance, ("nearest", "members", "mixture"), "relevance")
-        one_of(self.choice, ("validation", "training"), "choice")
+        check_options(self, relevance=("nearest", "members", "mixture"), choice=("validation", "training"))
         bags, y = check_fit(bags, y)
         weights = check_weights(sample_weight, bags)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
@@ -113,17 +112,13 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
             # log P(c | x), normalised inside the bag: no underflow, so never 0 / 0.
             return segment_softmax(_log_posterior(self.mixture_, bags.instances)[:, cluster], bags.offsets)
         if self.relevance == "nearest":
-            near = -_distances(bags.instances, self.centres_[[cluster]])[:, 0]
+            near = -squared_distances(bags.instances, self.centres_[[cluster]])[:, 0]
             marked = (near == bags.expand(segment_max(near, bags.offsets))).astype(np.float64)
         else:
-            marked = (_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
+            marked = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
         total = segment_sum(marked, bags.offsets)
         empty = bags.expand(total == 0)
         return np.where(empty, 1.0, marked) / bags.expand(np.where(total == 0, bags.sizes, total))
-
-
-def _distances(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    return squared_distances(X.astype(np.float64), centres)
 
 
 def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
@@ -203,7 +198,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
 
     def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
-        one_of(self.new_bags, ("learned", "uniform"), "new_bags")
+        check_options(self, new_bags=("learned", "uniform"))
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)

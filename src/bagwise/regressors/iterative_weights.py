@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.linear_model import LinearRegression
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import (
     segment_max,
     segment_mean,
@@ -26,7 +27,6 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
-from bagwise.bags.validation import one_of
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 
@@ -352,7 +352,7 @@ class Mixture(BaseEstimator):
         self.floor = floor
 
     def starts(self, task: Task, random: np.random.Generator):
-        one_of(self.mixing, ("uniform", "gated"), "mixing")
+        check_options(self, mixing=("uniform", "gated"))
         yield task.equal_weights()
 
     def step(self, task: Task, predictions, weights, last) -> Step:
@@ -501,7 +501,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)
 
     def _check(self) -> None:
-        one_of(self.rule, ("median", "mean", "prime"), "rule")
+        check_options(self, rule=("median", "mean", "prime"))
         if self.rule == "prime" and getattr(self.weighting, "mixing", None) != "gated":
             raise ValueError(
                 "rule='prime' needs a weighting that says which instance of a new bag is the primary one: "

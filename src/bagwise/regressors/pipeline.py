@@ -20,10 +20,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
-from bagwise.bags.checks import compared, remember_profile
+from bagwise.bags.checks import check_options, compared, remember_profile
 from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
-from bagwise.bags.validation import ParameterError, counted, name_bags, one_of, unmask
+from bagwise.bags.validation import ParameterError, counted, name_bags, unmask
 from bagwise.instances import EachInstance
 
 
@@ -202,10 +202,6 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-def _is_mean(self) -> bool:
-    return self.statistic == "mean"
-
-
 class PoolPredictions(RegressorMixin, BaseEstimator):
     """ŷ = mean (or median) of the instance predictions of the bag, by their weights if any; nothing is learned.
 
@@ -225,7 +221,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
         self.statistic = statistic
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
-        one_of(self.statistic, ("mean", "median"), "statistic")
+        check_options(self, statistic=("mean", "median"))
         bags, _ = check_fit(bags, y, allow_weights=True)
         check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
         if bags.n_features != 1:
@@ -246,15 +242,11 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
             return bags.shares()
         return segment_median_shares(bags.instances[:, 0].astype(np.float64), bags.shares(), bags.offsets)
 
-    @available_if(_is_mean)
+    @available_if(lambda self: self.statistic == "mean")
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to the mean: its share in the bag, times its prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64)
-
-
-def _has_intervals(self) -> bool:
-    return hasattr(self.estimator, "predict_interval")
 
 
 class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
@@ -311,7 +303,7 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return np.column_stack([model.predict(bags) for model in self.estimators_])
 
-    @available_if(_has_intervals)
+    @available_if(lambda self: hasattr(self.estimator, "predict_interval"))
     def predict_interval(self, bags, *, level: float | None = None) -> np.ndarray:
         """Lower and upper ends, of shape (bags, targets, 2)."""
         check_is_fitted(self)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
+from bagwise.bags.checks import check_options
 from bagwise.bags.folds import numbered, row_units
-from bagwise.bags.validation import one_of
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
@@ -100,7 +99,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
             residuals = _left_out(path, penalties * scale, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
-        best = self._choose(penalties, errors, partial(_gaps, (w * residuals**2)[:, w > 0]))
+        squares = (w * residuals**2)[:, w > 0]
+
+        def gaps(best: int) -> tuple[np.ndarray, np.ndarray]:
+            """By how much squares are larger than those of the best penalty, on average; the standard error of it."""
+            gap = squares - squares[best]
+            return gap.mean(axis=1), gap.std(axis=1) / np.sqrt(gap.shape[1])
+
+        best = self._choose(penalties, errors, gaps)
         self._keep(path, penalties, scale, errors, best)
         self.residuals_ = alone[best]
         out = w == 0  # the fit is the one without them
@@ -162,9 +168,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
     def _check(self) -> np.ndarray:
-        one_of(self.scaling, ("n", "none"), "scaling")
-        one_of(self.rule, ("best", "one-se"), "rule")
-        one_of(self.kernel, ("linear", "precomputed"), "kernel")
+        check_options(self, scaling=("n", "none"), rule=("best", "one-se"), kernel=("linear", "precomputed"))
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError("penalties must be above zero")
@@ -174,12 +178,6 @@ class RidgePath(RegressorMixin, BaseEstimator):
 def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
     # A dot product per row: BLAS may round a row differently in different company.
     return np.einsum("ij,j->i", Z, coef) + intercept
-
-
-def _gaps(squares: np.ndarray, best: int) -> tuple[np.ndarray, np.ndarray]:
-    """By how much squares are larger than those of the best penalty, on average, and the standard error of it."""
-    gaps = squares - squares[best]
-    return gaps.mean(axis=1), gaps.std(axis=1) / np.sqrt(gaps.shape[1])
 
 
 class _Linear:

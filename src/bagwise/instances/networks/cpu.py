@@ -15,6 +15,7 @@ used in three directions:
 
 from __future__ import annotations
 
+import math
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,8 +68,9 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LANES = 0  # numbers in a vector of the processor; none until `load_compiler`
-load = store = spread = spread_from = multiply_add = where_positive = None  # of `vector_operations`
+load = store = spread = spread_from = multiply_add = where_positive = prefetch = None  # of `vector_operations`
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
+LINE = 16  # numbers in what a cache reads at once
 LEAST = 0.1  # weight of a batch, per row: one of next to nothing must not be a step like any other
 
 # NaN and infinity must survive (divergence is detected by them), so not the whole of fastmath.
@@ -205,7 +207,21 @@ def vector_operations() -> dict:
 
         return vector(vector, vector), generate
 
-    operations = (load, store, spread, spread_from, multiply_add, where_positive)
+    @intrinsic
+    def prefetch(typing, array, row, column):
+        """Have the memory about array[row, column] brought near, without waiting for it."""
+
+        def generate(context, builder, signature, args):
+            whole, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [byte, whole, whole, whole])
+            call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+            where = builder.bitcast(item(context, builder, array, *args), byte)
+            builder.call(call, [where, whole(0), whole(2), whole(1)])  # to read; into the second cache; data
+            return context.get_dummy_value()
+
+        return types.void(array, types.intp, types.intp), generate
+
+    operations = (load, store, spread, spread_from, multiply_add, where_positive, prefetch)
     return {"LANES": LANES} | {operation._name: operation for operation in operations}
 
 
@@ -281,7 +297,7 @@ def padded(rows):
 
 @part
 def load_rows(X, rows, shift, factor, A):
-    """A = (X[rows] - shift) * factor: every network standardises in its own way, and X is never copied."""
+    """A = (X[rows] - shift) * factor: every network standardises in its own way."""
     for r in range(rows.size):
         x = X[rows[r]]
         for a in range(x.size):
@@ -307,17 +323,20 @@ def forward(parameters, plan, space, n_rows, outputs):
 
 
 @part
-def output_backward(A, V, errors, gradient, rows):
-    """Of the single output: gradient += errors^T A, then A is overwritten by (errors V) where A > 0."""
-    zero = spread(np.float32(0))
+def output_backward(A, V, errors, gradient, sums, rows):
+    """Of the single output: gradient += errors^T A, then A is overwritten by D = (errors V) where A > 0, sums += D."""
+    zero, one = spread(np.float32(0)), spread(np.float32(1))
     for i in range(0, rows, 8):
         for k in range(0, A.shape[1], LANES):
-            v, g = load(V, 0, k), load(gradient, 0, k)
+            v, g, s = load(V, 0, k), load(gradient, 0, k), load(sums, 0, k)
             for r in range(i, i + 8):
                 a, e = load(A, r, k), spread(errors[r])
                 g = multiply_add(e, a, g)
-                store(A, r, k, where_positive(a, multiply_add(e, v, zero)))
+                d = where_positive(a, multiply_add(e, v, zero))
+                s = multiply_add(one, d, s)
+                store(A, r, k, d)
             store(gradient, 0, k, g)
+            store(sums, 0, k, s)
 
 
 @part
@@ -350,13 +369,15 @@ def backward(parameters, plan, space, n_rows, errors, gradient, scratch, zeros):
         db[0, 0] += errors[r]
     for r in range(n_rows, rows):  # what fills up the last eight rows teaches nothing
         errors[r] = 0
-    output_backward(inputs(space, plan, last), W.reshape(1, W.size), errors, dW.reshape(1, W.size), rows)
+    below = layer(gradient, plan, last - 1)[1] if last > 0 else scratch[: W.size].reshape(1, W.size)
+    output_backward(inputs(space, plan, last), W.reshape(1, W.size), errors, dW.reshape(1, W.size), below, rows)
     for l in range(last - 1, -1, -1):
         A, D = inputs(space, plan, l), inputs(space, plan, l + 1)
         W, b = layer(parameters, plan, l)
         dW, db = layer(gradient, plan, l)
         multiply(A.T, D, zeros, dW, plan[l, INPUTS], n_rows, plan[l, COLUMNS], add_to)
-        add_column_sums(D, db, rows)
+        if l < last - 1:
+            add_column_sums(D, db, rows)
         if l > 0:
             T = scratch[: W.size].reshape(W.shape[1], W.shape[0])
             transpose(W, T)
@@ -396,13 +417,25 @@ def shuffle(order, state):
 
 
 @kernel
-def train_epoch(X, y, weight, order, scaling, plan, parameters, memory, batch, rate, decay, steps):
-    """One pass over the rows in ``order``, in batches; returns the weighted sum of squared errors.
+def scale_rows(X, y, weight, rows, scaling, inputs, aims):
+    """Inputs, targets and weights of some rows as a network wants them.
 
-    ``scaling`` is what to take off and to multiply by, for X and for y; ``memory`` (3, parameters) the gradient, zero
-    between calls, and the first and second moments; ``steps`` have been made before.
+    ``scaling`` is what to take off and to multiply by, for X and for y.
     """
     x_shift, x_factor, y_shift, y_factor = scaling
+    load_rows(X, rows, x_shift, x_factor, inputs)
+    for r in range(rows.size):
+        aims[r, 0] = np.float32((y[rows[r]] - y_shift) * y_factor)
+        aims[r, 1] = weight[rows[r]]
+
+
+@kernel
+def train_epoch(given, aims, order, plan, parameters, memory, batch, rate, decay, steps):
+    """One pass over rows of `scale_rows` in ``order``, in batches; returns the weighted sum of squared errors.
+
+    ``memory`` (3, parameters) holds the gradient, zero between calls, and the first and second moments; ``steps`` have
+    been made before.
+    """
     g, m, v = memory[0], memory[1], memory[2]
     p = plan[0, BIAS_AT]  # weights come before biases, which are not penalised
     width = all_widths(plan)
@@ -413,13 +446,21 @@ def train_epoch(X, y, weight, order, scaling, plan, parameters, memory, batch, r
         stop, weights = min(start + batch, order.size), 0.0
         for at in range(start, stop, CHUNK):
             rows = order[at : min(at + CHUNK, stop)]
-            load_rows(X, rows, x_shift, x_factor, inputs(space, plan, 0))
+            first = inputs(space, plan, 0)
+            for r in range(rows.size):
+                x, later = given[rows[r]], order[min(at + CHUNK + r, order.size - 1)]
+                for a in range(x.size):
+                    first[r, a] = x[a]
+                for a in range(0, x.size, LINE):
+                    prefetch(given, later, a)
+                prefetch(aims, later, 0)
             forward(parameters, plan, space, rows.size, errors)
             for r in range(rows.size):
-                miss = errors[r] - np.float32((y[rows[r]] - y_shift) * y_factor)
-                errors[r] = weight[rows[r]] * miss
+                target, weight = aims[rows[r], 0], aims[rows[r], 1]
+                miss = errors[r] - target
+                errors[r] = weight * miss
                 loss += errors[r] * miss
-                weights += weight[rows[r]]
+                weights += weight
             backward(parameters, plan, space, rows.size, errors, g, scratch, zeros)
         steps += 1
         step = np.float32(rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps))
@@ -464,9 +505,9 @@ def _compile_for(dtype: np.dtype) -> None:
     vector, table = fixed(real, 1), fixed(real, 2)
     scaling = types.Tuple((vector, vector, real, real))
     shuffle.compile((whole[::1], types.uint64[::1]))
-    train_epoch.compile(
-        (X, vector, fixed(single, 1), rows, scaling, plan, single[::1], single[:, ::1], whole, real, real, whole)
-    )
+    grid, state = single[:, ::1], (single[::1], single[:, ::1])
+    scale_rows.compile((X, vector, fixed(single, 1), rows, scaling, grid, grid))
+    train_epoch.compile((fixed(single, 2), fixed(single, 2), rows, plan, *state, whole, real, real, whole))
     predict_rows.compile((X, rows, table, table, vector, vector, plan, fixed(single, 2), real[:, ::1]))
 
 
@@ -766,14 +807,31 @@ class Learner:
     def size(self) -> int:
         return len(self.parameters)
 
-    def learn(self, X, y, weight, rows: np.ndarray, rate: float) -> bool:
-        """Go once over some rows, which are permuted in place; whether all is finite."""
-        compiled, (x_shift, x_factor, *target) = kernels(X.dtype), self.scaling
-        compiled.shuffle(rows, self.stream)
-        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target), frozen(self.plan))
-        loss = compiled.train_epoch(*data, self.parameters, self.memory, self.batch, rate, self.decay, self.steps)
-        self.steps += -(-len(rows) // self.batch)
+    def prepared(self, X, y, weight, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs of some rows, and their targets and weights, as `learn` wants them: in single precision, scaled.
+
+        Rows are visited in random order, many times. That is quicker where they take little memory and no arithmetic.
+        """
+        inputs, aims = (_on_lines(len(rows), width) for width in (X.shape[1], 2))
+        x_shift, x_factor, *target = self.scaling
+        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target))
+        kernels(X.dtype).scale_rows(*data, inputs, aims)
+        return frozen(inputs), frozen(aims)
+
+    def learn(self, inputs, aims, order: np.ndarray, rate: float) -> bool:
+        """Go once over rows that are `prepared`, in an order that is permuted in place; whether all is finite."""
+        shuffle(order, self.stream)
+        data, state = (inputs, aims, frozen(order), frozen(self.plan)), (self.parameters, self.memory)
+        loss = train_epoch(*data, *state, self.batch, rate, self.decay, self.steps)
+        self.steps += -(-len(order) // self.batch)
         return bool(np.isfinite(loss) and np.isfinite(self.parameters).all())
+
+
+def _on_lines(*shape: int) -> np.ndarray:
+    """An array of single precision that begins where a line of the cache does: fewer rows lie on two."""
+    room = np.empty(math.prod(shape) + LINE, dtype=np.float32)
+    start = -room.ctypes.data // 4 % LINE
+    return room[start : start + math.prod(shape)].reshape(shape)
 
 
 def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Trained]:
@@ -803,9 +861,9 @@ def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
     scaling = (problem.x_shift[k], inverse(problem.x_scale[k]), *target)
     decay = recipe.weight_decay * float(weight[rows].mean())
     learner = Learner.begin(plan, scaling, recipe.batch(len(rows)), decay, seed=[problem.seed, k])
-    kept = []
+    prepared, order, kept = learner.prepared(problem.X, problem.y, weight, rows), np.arange(len(rows)), []
     for epoch in range(recipe.epochs[-1]):
-        finite = learner.learn(problem.X, problem.y, weight, rows, recipe.learning_rate)
+        finite = learner.learn(*prepared, order, recipe.learning_rate)
         refuse_divergence(finite, epoch, recipe)
         if epoch + 1 in recipe.epochs:
             kept.append(learner.parameters.copy())

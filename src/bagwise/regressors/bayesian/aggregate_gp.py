@@ -15,8 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags.checks import check_options
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import Parameter, ParameterError, name_bags, one_of
+from bagwise.bags.validation import Parameter, ParameterError, name_bags
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows
@@ -55,7 +56,51 @@ LIKELIHOODS = {
 }
 
 
-class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
+def exposures(bags: Bags) -> np.ndarray:
+    """The total weight of every bag: its size where instances have none."""
+    return bags.sizes.astype(np.float64) if bags.weights is None else segment_sum(bags.weights, bags.offsets)
+
+
+class ExposureMixin:
+    """For regressors of an ``aggregate``, "mean" or "sum": exposures (instance weights), as they were in training."""
+
+    @property
+    def counts_exposure(self) -> bool:
+        return self.aggregate == "sum"
+
+    def _remember_exposures(self, bags: Bags, total: np.ndarray) -> None:
+        own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
+        self.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
+        self.with_exposure_ = bags.weights is not None
+
+    def _seen(self, bags) -> Bags:
+        """New bags, with exposures if those of training had some; totals far larger are warned of."""
+        warned = bags.compared if isinstance(bags, Bags) else False
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        if not self.counts_exposure:
+            return bags
+        if (bags.weights is not None) != self.with_exposure_:
+            lacking = "with exposures (instance weights), and these bags have none; load them with "
+            needless = "without exposures (instance weights), and these bags have some; use bags.without_weights()"
+            how = (lacking, Parameter("weights")) if self.with_exposure_ else (needless,)
+            raise ParameterError("weights", "the model was fitted ", *how)
+        total, (low, high) = exposures(bags), self.exposure_range_in_[1]
+        if not warned and (far := total > FAR * high).any():
+            warnings.warn(
+                f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
+                f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
+                stacklevel=4,
+            )
+        return bags
+
+    def _weights(self, bags: Bags) -> np.ndarray:
+        """What the value of an instance counts for: its share in the bag, or its exposure in a sum."""
+        if self.aggregate == "mean":
+            return bags.shares()
+        return np.ones(bags.n_instances) if bags.weights is None else bags.weights
+
+
+class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""y_i = Σ_l a_il f(x_il) + ε_i with f a Gaussian process: a map of the instances from totals of their bags.
 
     f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
@@ -180,7 +225,7 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
         self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
         remember_columns(self, bags)
-        remember_exposures(self, bags, total)
+        self._remember_exposures(bags, total)
         return self
 
     def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
@@ -202,7 +247,7 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
         posteriors = Parallel(n_jobs=self.n_jobs)(delayed(_posterior)(rows, y, weight) for _, _, rows in embedded)
         self.keep_best((*one[:2], posterior) for one, posterior in zip(embedded, posteriors, strict=True))
         remember_columns(self, bags)
-        remember_exposures(self, bags, exposure)
+        self._remember_exposures(bags, exposure)
         return self
 
     def keep_best(self, fitted) -> AggregateGP:
@@ -305,16 +350,10 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
         own = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
         return np.maximum(own, 0.0) / exposures(bags)
 
-    def _weights(self, bags: Bags) -> np.ndarray:
-        if self.aggregate == "mean":
-            return bags.shares()
-        return np.ones(bags.n_instances) if bags.weights is None else bags.weights
-
     # What is accepted ------------------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        one_of(self.aggregate, ("mean", "sum"), "aggregate")
-        one_of(self.likelihood, ("gaussian", *LIKELIHOODS), "likelihood")
+        check_options(self, aggregate=("mean", "sum"), likelihood=("gaussian", *LIKELIHOODS))
 
     @property
     def counts_exposure(self) -> bool:
@@ -349,40 +388,6 @@ class AggregateGP(FittedDisplay, RegressorMixin, BaseEstimator):
                 stacklevel=3,
             )
         return rates
-
-    def _seen(self, bags) -> Bags:
-        before = bags.compared if isinstance(bags, Bags) else False
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        if self.counts_exposure:
-            compare_exposures(self, bags, warned=before)
-        return bags
-
-
-def exposures(bags: Bags) -> np.ndarray:
-    """The total weight of every bag: its size where instances have none."""
-    return bags.sizes.astype(np.float64) if bags.weights is None else segment_sum(bags.weights, bags.offsets)
-
-
-def remember_exposures(fitted, bags: Bags, total: np.ndarray) -> None:
-    """Note on the estimator the exposures it is fitted on: ``total`` of every bag."""
-    own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
-    fitted.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
-    fitted.with_exposure_ = bags.weights is not None
-
-
-def compare_exposures(fitted, bags: Bags, *, warned: bool) -> None:
-    """Refuse bags with exposures where those of training had none, or the reverse; warn of totals far larger."""
-    if (bags.weights is not None) != fitted.with_exposure_:
-        lacking = ("with exposures (instance weights), and these bags have none; load them with ", Parameter("weights"))
-        needless = ("without exposures (instance weights), and these bags have some; use bags.without_weights()",)
-        raise ParameterError("weights", "the model was fitted ", *(lacking if fitted.with_exposure_ else needless))
-    total, (low, high) = exposures(bags), fitted.exposure_range_in_[1]
-    if not warned and (far := total > FAR * high).any():
-        warnings.warn(
-            f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
-            f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
-            stacklevel=5,
-        )
 
 
 class Aggregates(NamedTuple):

@@ -9,7 +9,7 @@ from scipy.linalg import block_diag, polar
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import compared
+from bagwise.bags.checks import compared, whole_number
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
 from bagwise.regressors.pipeline import FittedDisplay
@@ -225,7 +225,8 @@ class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> SampledShrinkage:
         bags, y = check_fit(bags, y, allow_weights=True)
-        self._check()
+        for name, least in (("chains", 1), ("warmup", 1), ("draws", 4)):
+            whole_number(getattr(self, name), name, least=least)
         weight = weights_or_ones(sample_weight, bags)
         shrinkage = clone(self.shrinkage if self.shrinkage is not None else Shrinkage())
         self.shrinkage_ = shrinkage.fit(compared(bags), y, weight)
@@ -256,12 +257,6 @@ class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         bags = check_bags(bags, fitted=self, allow_weights=True)
         given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         return self.target_.restored(*predictive(*given, self.square_), return_std)
-
-    def _check(self) -> None:
-        for name, least in (("chains", 1), ("warmup", 1), ("draws", 4)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 class Posterior:

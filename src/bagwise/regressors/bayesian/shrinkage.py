@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.validation import one_of
+from bagwise.bags.checks import check_options
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
@@ -335,7 +335,7 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
     def _check(self) -> np.ndarray:
-        one_of(self.prior, PRIORS, "prior")
+        check_options(self, prior=PRIORS)
         penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
         if penalties.size == 0 or not (penalties > 0).all():
             raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
