@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bagwise.bags import Bags, check_fit
-from bagwise.bags.checks import compared
+from bagwise.bags.checks import compared, one_of
 from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
-from bagwise.bags.validation import one_of
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
 from bagwise.evaluation.plan import Folder, Memory, Plan, as_entries, make_plan, on_device

@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
-from bagwise.bags.validation import name_bags, one_of
+from bagwise.bags.checks import one_of
+from bagwise.bags.validation import name_bags
 from bagwise.evaluation.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.evaluation.selection import (
     LABELS,

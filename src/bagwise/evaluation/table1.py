@@ -16,8 +16,8 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import one_of
 from bagwise.bags.frames import ArrayColumns
-from bagwise.bags.validation import one_of
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.metrics import spread
 from bagwise.evaluation.plan import Entry, as_entries
