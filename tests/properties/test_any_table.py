@@ -44,7 +44,7 @@ def naive(columns, features):
     for i, bag in enumerate(columns["bag"]):
         row = [columns[name][i] for name in features]
         y = columns["y"][i]
-        if bag is None or not all(abs(value) <= 1e100 for value in [y, *row]):  # False for NaN
+        if bag in (None, "") or not all(abs(value) <= 1e100 for value in [y, *row]):  # False for NaN
             return None
         known, rows = found.setdefault(bag, (y, []))
         if known != y:
