@@ -77,7 +77,7 @@ def append(file: Path, text: str) -> None:
         "evaluation/metrics",
         *[
             pytest.param(one, marks=pytest.mark.slow)
-            for one in ("evaluation/selection", "evaluation/plan", "evaluation/splits", "execution/threads")
+            for one in ("evaluation/selection", "evaluation/plan", "evaluation/splits", "execution/resources")
         ],
     ],
 )

@@ -122,7 +122,9 @@ def test_no_flipped_bit_of_a_cell_goes_unnoticed(tmp_path, ran):
     first = run(tmp_path)
     path = sorted((tmp_path / "cells").glob("*.json"))[0]
     whole = path.read_bytes()
-    for at in np.random.default_rng(0).integers(0, 8 * len(whole), 20):
+    # 1e-05 and 1E-05 are the same number
+    bits = [at for at in range(8 * len(whole)) if at % 8 != 5 or whole[at // 8] not in b"eE"]
+    for at in np.random.default_rng(0).choice(bits, 20, replace=False):
         flipped = bytearray(whole)
         flipped[at // 8] ^= 1 << at % 8
         path.write_bytes(flipped)

@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
-from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
+from bagwise.instances.networks.cpu import Learner, initial_parameters, kernels, layers, layout
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import CrossFitting
 
@@ -203,6 +203,18 @@ def test_one_compiled_version_per_dtype():
     )
     compiled = kernels(np.dtype(np.float64))
     assert [len(f.signatures) for f in (compiled.shuffle, compiled.train_epoch, compiled.predict_rows)] == [1, 1, 2]
+
+
+def test_rows_to_learn_from_are_scaled_once():
+    X, y, _ = problem()
+    rng, rows = np.random.default_rng(4), np.array([7, 3, 3, 20])
+    weight = rng.uniform(size=len(X)).astype(np.float32)
+    shift, factor = rng.normal(size=(2, X.shape[1]))
+    learner = Learner.begin(layout((X.shape[1], 8, 1)), (shift, factor, 0.5, 3.0), 20, 0.1, seed=0)
+    inputs, aims = learner.prepared(X, y, weight, rows)
+    assert_array_equal(inputs, ((X[rows] - shift) * factor).astype(np.float32))
+    assert_array_equal(aims, np.stack([((y[rows] - 0.5) * 3.0).astype(np.float32), weight[rows]], axis=1))
+    assert inputs.ctypes.data % 64 == aims.ctypes.data % 64 == 0
 
 
 # --- how many epochs

@@ -181,9 +181,11 @@ def as_names(names) -> list[str]:
 
 def workers(scheduler: str | None):
     """A context in which the workers of a cluster run tasks, if one was named."""
+    if scheduler is None:
+        return nullcontext()
     from bagwise.execution import cluster
 
-    return nullcontext() if scheduler is None else cluster(scheduler)
+    return cluster(scheduler)
 
 
 def refuse_no_target(y) -> None:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -423,10 +424,6 @@ def _surface(rng, n_bags: int, corner=LOWER_LEFT, deviation: float = 0.12):
     return Bags(points, offsets), segment_mean(values, offsets) + rng.normal(0, 0.02, n_bags), values
 
 
-def _shifted(rng, n_bags: int):
-    return _surface(rng, n_bags, UPPER_RIGHT, 0.06)
-
-
 def _counts(rng, n_bags: int):
     points, offsets = _points(rng, n_bags, corner=LOWER_LEFT, deviation=0.12)
     elevation = np.sin(5 * points[:, 0]) + np.cos(4 * points[:, 1]) + 0.5 * rng.standard_normal(len(points))
@@ -454,7 +451,9 @@ def _swiss_roll(rng, n_bags: int):
     return Bags(roll @ rotation[:3], offsets), rng.poisson(segment_sum(rate, offsets)).astype(np.float64), rate
 
 
-INSTANCE_MAPS = {"surface": _surface, "shifted": _shifted, "counts": _counts, "swiss-roll": _swiss_roll}
+INSTANCE_MAPS: dict[str, Callable] = {"surface": _surface}
+INSTANCE_MAPS |= {"shifted": partial(_surface, corner=UPPER_RIGHT, deviation=0.06)}
+INSTANCE_MAPS |= {"counts": _counts, "swiss-roll": _swiss_roll}
 
 
 SIMULATIONS = {

@@ -13,9 +13,9 @@ from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import islice
-from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 from joblib import cpu_count, parallel_config
 from joblib.parallel import ParallelBackendBase, get_active_backend
 
@@ -284,7 +284,7 @@ def _in_window(client, more: Callable[[], _Step | None], *, alike: bool = False,
         single = [one for one in flying if one.copies < 2] if took and alike else []
         last = bool(single) and len(flying) < most  # no other waits to be sent
         for one in single if last else ():
-            if one.seconds > LATE * max(median(took), SOON):
+            if one.seconds > LATE * max(np.median(took), SOON):
                 one.submit(client)
         found = ended(client, [future for one in flying for future in one.futures], SOON if last else PATIENCE)
         arrived = [(one, future) for one in flying for future in one.futures if future in found]

@@ -166,7 +166,8 @@ class Grid:
 
     def __init__(self, data, variables=None, *, time=None, x=None, y=None, crs=None):
         self.x, self.y = _dimension(data, x, _ACROSS, "x"), _dimension(data, y, _DOWN, "y")
-        self.transform = _transform(data, self.x, self.y)
+        (left, across), (top, down) = (_steps(data, name) for name in (self.x, self.y))
+        self.transform = Affine(across, 0, left - across / 2, 0, down, top - down / 2)  # from columns and rows
         self.shape = data.sizes[self.y], data.sizes[self.x]
         self.time, self.labels, self.label_of_step = _times(data, time, {self.x, self.y})
         self.arrays = _choose(data, variables, self.x, self.y, self.time)
@@ -234,13 +235,8 @@ def _dimension(data, given, usual, what: str) -> str:
     return found[0]
 
 
-def _transform(data, x, y):
-    """The affine transform from columns and rows to coordinates, of centres in equal steps."""
-    (left, across), (top, down) = (_steps(data, name) for name in (x, y))
-    return Affine(across, 0, left - across / 2, 0, down, top - down / 2)
-
-
 def _steps(data, name) -> tuple[float, float]:
+    """The first centre along a dimension, and the step between centres, which is the same for all."""
     if name not in data.coords:
         raise ValueError(f"dimension {name!r} has no coordinates; add them by cube.assign_coords({name}=...)")
     values = data[name].to_numpy().astype(np.float64)

@@ -422,15 +422,15 @@ def find_parts(source) -> tuple[Part, ...]:
                 names.setdefault(name if is_url(name) else os.path.abspath(name), name)
     texts = [_texts(name) for name in names.values()]
     columns = {column for values in texts for column in values}
-    whole = {c for c in columns if _name_whole_numbers({text for values in texts if (text := values.get(c))})}
+    whole = set()
+    for column in columns:
+        known = {text for values in texts if (text := values.get(column))}
+        if all(re.fullmatch("-?[0-9]{1,18}", text) for text in known) and len(set(map(int, known))) == len(known):
+            whole.add(column)
     return tuple(
         Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()))
         for (path, name), values in zip(names.items(), texts, strict=True)
     )
-
-
-def _name_whole_numbers(values: set[str]) -> bool:
-    return all(re.fullmatch("-?[0-9]{1,18}", value) for value in values) and len(set(map(int, values))) == len(values)
 
 
 def is_data_set(source) -> bool:

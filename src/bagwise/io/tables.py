@@ -41,7 +41,9 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     a format allows it.
     """
     asked, parts = roles.asked(), find_parts(source)
-    if is_data_set(source) or _is_partitioned(parts, asked):
+    partitions = {value.column for part in parts for value in part.values}
+    partitioned = not partitions.isdisjoint(asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
+    if is_data_set(source) or partitioned:
         refuse_other_formats(parts)
         return stack([_read_part(part, asked, only) for part in parts], [part.name for part in parts])
     paths = find_files(source)
@@ -64,12 +66,6 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
         return frames[0]
     written = [ending.startswith((".csv", ".tsv")) for ending in endings]
     return stack(agree_on_ids(frames, paths, written, roles.ids()), paths)
-
-
-def _is_partitioned(parts: tuple[Part, ...], asked: list) -> bool:
-    """Whether these are Parquet files in folders that have a column which is asked for."""
-    columns = {value.column for part in parts for value in part.values}
-    return any(name in columns for name in asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
 
 
 def _read_part(part: Part, asked: list, only: bool) -> nw.DataFrame:
@@ -193,18 +189,17 @@ def _agree(columns: list[nw.Series], paths: list[Path], written: list[bool]) -> 
     typed = [k for k, text in enumerate(written) if not text]
     if not all(columns[k].dtype.is_numeric() for k in typed):
         return columns
-    kind, beside = _common([columns[k].dtype for k in typed]), f"as {columns[typed[0]].dtype} in {paths[typed[0]]}"
+    kinds = [columns[k].dtype for k in typed]
+    # The type in which ids of text are equal to those of the files with types; 0.1 is another number in Float32.
+    if all(one.is_integer() for one in kinds):
+        kind: type = nw.Int64
+    else:
+        kind = nw.Float32 if all(one == nw.Float32 for one in kinds) else nw.Float64
+    beside = f"as {kinds[0]} in {paths[typed[0]]}"
     return [
         _as_numbers(column, path, kind, beside) if text and column.dtype == nw.String else column
         for column, path, text in zip(columns, paths, written, strict=True)
     ]
-
-
-def _common(kinds: list):
-    """The type in which ids of text are equal to those of the files with types; 0.1 is another number in Float32."""
-    if all(kind.is_integer() for kind in kinds):
-        return nw.Int64
-    return nw.Float32 if all(kind == nw.Float32 for kind in kinds) else nw.Float64
 
 
 def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:

@@ -179,7 +179,9 @@ LEFT_OUT = ("compared", "kept", "id_name", "target_name", "categories")  # of ne
 PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
 
 
-def make_bags(*parts) -> Bags:
+def make_bags(
+    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names
+) -> Bags:
     """Bags from the parts of Bags, in the order of their slots, each checked again.
 
     Examples
@@ -189,8 +191,9 @@ def make_bags(*parts) -> Bags:
     >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
     True
     """
-    given = dict(zip(PARTS, parts, strict=True))
-    return Bags(missing="keep" if given.pop("has_missing") else "refuse", **given)
+    known = {"groups": groups, "feature_names": feature_names, "missing": "keep" if has_missing else "refuse"}
+    beside = {"weights": weights, "covariates": covariates, "covariate_names": covariate_names}
+    return Bags(instances, offsets, ids, **known, **beside)
 
 
 PACKAGES = (

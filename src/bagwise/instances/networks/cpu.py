@@ -838,8 +838,8 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
     """All networks of a problem.
 
     The arithmetic of a network is sequential and its random stream is its own, so ``n_jobs`` (how many threads, each
-    training one network without the interpreter's lock) changes the time and nothing else. Nor does a backend of
-    joblib's that somebody chose: processes, or the workers of a cluster.
+    training one network without the interpreter's lock, on its own copy of the rows in single precision) changes the
+    time and nothing else. Nor does a backend of joblib's that somebody chose: processes, or the workers of a cluster.
     """
     kernels(problem.X.dtype)  # compiled or loaded here, before there are threads
     # effective_n_jobs: with None, joblib's context counts, also where it is about processes and we take threads

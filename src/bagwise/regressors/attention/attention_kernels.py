@@ -269,19 +269,13 @@ def backward(
 
 
 @cpu.part
-def small_to_zero(x):
-    """Zero for what is next to it: moments of idle units shrink for ever, and processors are slow below 1e-38."""
-    return np.float32(0) if abs(x) < np.float32(1e-30) else x
-
-
-@cpu.part
 def adam(w, g, m, v, rate, decay, steps):
     """A step of Adam with decoupled weight decay along the gradient, which is then set to zero."""
     kept = np.float32(1 - rate * decay)
     step, share = np.float32(rate / (1 - 0.9**steps)), np.float32(1 / (1 - 0.999**steps))
     for i in range(w.size):
-        m[i] = small_to_zero(np.float32(0.9) * m[i] + np.float32(0.1) * g[i])
-        v[i] = small_to_zero(np.float32(0.999) * v[i] + np.float32(0.001) * g[i] * g[i])
+        m[i] = cpu.flushed(np.float32(0.9) * m[i] + np.float32(0.1) * g[i])
+        v[i] = cpu.flushed(np.float32(0.999) * v[i] + np.float32(0.001) * g[i] * g[i])
         w[i] = kept * w[i] - step * m[i] / (np.sqrt(v[i] * share) + np.float32(1e-8))
         g[i] = 0
 
