@@ -50,12 +50,14 @@ def test_links_lead_somewhere(page):
 
 def test_dates_and_commits_are_in_the_evidence_only():
     evidence = {"evidence", *entries(PAGES["evidence"])}
+    told = 0
     for page, text in PAGES.items():
         prose = re.sub(r"^ *```.*?^ *```$|`[^`]*`", "", text, flags=re.DOTALL | re.MULTILINE)
         commits = [word for word in re.findall(r"\b[0-9a-f]{7,40}\b", prose) if re.search("[a-f]", word)]
         found = [*commits, *re.findall(r"\b20\d\d-\d\d-\d\d\b", prose)]
         assert page in evidence or not found, f"{page}.md: {found}"
-    assert "91e0886" in PAGES["benchmarks"]
+        told += len(found)
+    assert told
 
 
 def test_a_broken_anchor_would_be_noticed():

@@ -27,7 +27,7 @@ from sklearn.utils.validation import has_fit_parameter
 from bagwise.auto.blend import losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
-from bagwise.auto.shared_embedding import SharedEmbeddings, Task
+from bagwise.auto.shared_embeddings import SharedEmbeddings, Task
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.embedding_ridge import blend_weights

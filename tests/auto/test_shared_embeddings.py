@@ -6,7 +6,7 @@ from sklearn.base import clone
 from tests.helpers.toy_members import Column
 
 import bagwise as bw
-from bagwise.auto import shared_embedding
+from bagwise.auto import shared_embeddings
 from bagwise.auto.cross_validation import Clock, CrossValidation, fit_some, transformed
 from bagwise.auto.members import Member, plan
 from bagwise.embeddings.second_kernel import SecondKernel
@@ -84,8 +84,8 @@ def test_no_target_of_a_held_out_bag_is_looked_at():
 
 
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
-    monkeypatch.setattr(shared_embedding, "MANY_BAGS", 20)
-    monkeypatch.setattr(shared_embedding, "COMPARED", 15)
+    monkeypatch.setattr(shared_embeddings, "MANY_BAGS", 20)
+    monkeypatch.setattr(shared_embeddings, "COMPARED", 15)
     bags, y = problem()
     cv = cross_validation(bags, y)
     seen = cv.fold != 0
