@@ -1,5 +1,9 @@
+import tracemalloc
+from typing import ClassVar
+
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 import bagwise as bw
 from bagwise.intervals import BagScale, Intervals
@@ -71,6 +75,19 @@ def test_bags_of_one_size_say_nothing_of_others():
     assert np.ptp(scale.predict(BAGS[:5])) == 0.0
 
 
+class HeldMemory(BaseEstimator):
+    """A scale of one that notes how many bytes are held when it is fitted."""
+
+    seen: ClassVar[list[int]] = []
+
+    def fit(self, bags, residuals):
+        self.seen.append(tracemalloc.get_traced_memory()[0])
+        return self
+
+    def predict(self, bags):
+        return np.ones(len(bags))
+
+
 class TestOfFolds:
     bags, y = bw.datasets.make_problem("mean", 40, random_state=3)
 
@@ -91,6 +108,16 @@ class TestOfFolds:
         seen_by_third = model.fold_ % 10 != 3
         again = BagScale().fit(self.bags[seen_by_third], model.residuals_[seen_by_third])
         np.testing.assert_array_equal(model.scale_.scales[3].coef_, again.coef_)
+
+    def test_parts_of_the_bags_are_in_memory_one_at_a_time(self):
+        bags = bw.Bags(np.random.default_rng(0).normal(size=(5000, 40)), np.arange(0, 5001, 50))
+        HeldMemory.seen.clear()
+        tracemalloc.start()
+        try:
+            Intervals("aggregated", folds=10, scale=HeldMemory()).fit(bags, np.arange(100.0))
+        finally:
+            tracemalloc.stop()
+        assert len(HeldMemory.seen) == 10 and max(HeldMemory.seen) < 4 * bags.instances.nbytes
 
     def test_the_scale_of_a_split_does_not_know_the_held_out_targets(self):
         model = Intervals("aggregated", kind="split").fit(self.bags, self.y)

@@ -266,9 +266,9 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         else:
             held_out, residuals, part = found.held_out, self.residuals_, found.fold % MOST_SCALES
             outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-        predicted = [held_out] if isinstance(model, BagQuantiles) else []
-        parts = [(bags[rows], residuals[rows], *[one[rows] for one in predicted]) for rows in outside]
-        return [clone(model).fit(*part) for part in parts], bags, held_out
+        known = [residuals, held_out] if isinstance(model, BagQuantiles) else [residuals]
+        # One part of the bags at a time: each is a copy of nearly all instances.
+        return [clone(model).fit(bags[rows], *[one[rows] for one in known]) for rows in outside], bags, held_out
 
     def predict(self, bags) -> np.ndarray:
         """The prediction of ``method_`` for every bag."""
