@@ -55,6 +55,11 @@ def test_one_target_of_a_second_table(folder):
     expected = model.predict(read("yield")[0])
     np.testing.assert_allclose([float(line.split(",")[1]) for line in lines[1:]], expected, rtol=1e-12)
     assert pd.read_csv("i.csv", dtype={"plot": str})["plot"].tolist() == np.repeat(PLOTS, 3).tolist()
+    known = ["--targets", "yields.csv", "--target", "protein"]
+    found = run("predict", "m", "pixels.csv", *known, "--quantile", 0.5, "--json")  # one bag has no protein
+    assert found.exit_code == 0 and np.isfinite(json.loads(found.stdout)["scores"]["crps"]), found.output
+    found = run("predict", "m", "pixels.csv", *known, "--target", "yield")
+    assert found.exit_code == 1 and "the model has one target, not 2; name the one to compare it with" in found.stderr
     found = run("predict", "m", "pixels.csv")
     assert found.exit_code == 1 and "no column 'rain'" in found.stderr and "give one with --targets" in found.stderr
 
@@ -79,6 +84,14 @@ def test_several_targets(folder):
     ends = [row[name] for name in ("yield_lower", "yield_upper", "protein_lower", "protein_upper")]
     np.testing.assert_allclose(ends, model.predict_interval(bags)[5].ravel(), rtol=1e-12)
     assert row["protein"] is None and list(told["scores"]) == ["yield", "protein"]
+    for some in (["protein"], ["protein", "yield"]):  # one of them, or in another order
+        asked = [part for name in some for part in ("--target", name)]
+        found = run("predict", "m2", "pixels.csv", "--targets", "yields.csv", *asked, "--json")
+        assert found.exit_code == 0, found.output
+        assert json.loads(found.stdout)["scores"] == {name: told["scores"][name] for name in some}
+    found = run("predict", "m2", "pixels.csv", "--targets", "yields.csv", "--target", "rain", "--out", "p2.csv")
+    assert found.exit_code == 1 and "has no target 'rain'; --target takes those it has: yield, protein" in found.stderr
+    assert not (folder / "p2.csv").exists()
     rows = pd.read_csv("i2.csv")
     assert list(rows)[:4] == ["plot", "instance", "row", "barcode"]
     sums = rows.groupby("plot", sort=False)["protein_contribution"].sum()

@@ -120,7 +120,7 @@ def predict(
         given = {"bag": bag, "missing": missing, "fill_values": list(fill_value) if fill_value else None}
         given |= {"keep": list(keep) if keep else None, "decimal": decimal}
         new = {name: value for name, value in given.items() if value is not None}
-        how, rows, y, crps = columns_at_fit(header, table) | new, None, None, None
+        how, rows, scored = columns_at_fit(header, table) | new, None, None
         if engine != "memory":
             in_memory = ("instances", "novelty", "quantile", "target", "targets", "keep", "decimal")
             o.refuse_options(context, *in_memory)
@@ -136,7 +136,9 @@ def predict(
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
-                crps = None if y is None or not quantile else fitted.predict_distribution(bags).crps(y).mean()
+                scored = None if y is None else scores(columns, y, fitted, o.as_names(bags.target_name))
+                if scored is not None and quantile:
+                    scored["crps"] = float(np.nanmean(fitted.predict_distribution(bags).crps(y)))  # of known targets
             if novelty or has_profile(fitted):
                 found = bw.novelty(fitted, bags)
                 messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
@@ -164,14 +166,13 @@ def predict(
             else:
                 write_table(instances, rows, spreadsheet_safe=spreadsheet_safe)
             messages.show(f"Wrote {instances}")
-    found = None if y is None else scores(columns, y, fitted) | ({} if crps is None else {"crps": float(crps)})
     if as_json:
-        typer.echo(json.dumps({"predictions": to_rows(columns), "scores": found}, indent=1))
+        typer.echo(json.dumps({"predictions": to_rows(columns), "scores": scored}, indent=1))
         return
     if out is None:
         _print(without_formulas(columns) if spreadsheet_safe else columns)
-    several = {"the known targets": found} if found is None or "rmse" in found else found
-    for what, one in several.items() if found is not None else ():  # a result, printed even when quiet
+    several = scored if hasattr(fitted, "target_names_") else {"the known targets": scored}
+    for what, one in several.items() if scored is not None else ():  # a result, printed even when quiet
         text = f"Against {what}: RMSE {one['rmse']:.4g}, MAE {one['mae']:.4g}"
         text += f", CRPS {one['crps']:.4g}" if "crps" in one else ""
         inside = f"; {one['coverage']:.0%} of them inside their intervals" if "coverage" in one else ""
@@ -278,13 +279,22 @@ def no_intervals(model, level: float | None) -> str | None:
     return model.lacking_ if level is None else None
 
 
-def scores(columns: dict, y: np.ndarray, model) -> dict:
-    """The predictions against known targets; ``coverage`` is the share of targets inside their intervals."""
+def scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
+    """The predictions against known targets; ``coverage`` is the share of targets inside their intervals.
+
+    Of a model of several targets, those of ``names`` have scores, in any order.
+    """
     from bagwise.evaluation.metrics import mae, rmse
     from bagwise.intervals import coverage
 
-    found = {}
-    for prefix, column in zip(by_target(model), np.reshape(y, (len(y), -1)).T, strict=True):
+    own = getattr(model, "target_names_", None)
+    if own is None and y.ndim == 2:
+        raise ValueError(f"the model has one target, not {y.shape[1]}; name the one to compare it with: --target")
+    unknown = [name for name in names if own is not None and name not in own]
+    if unknown:
+        raise ValueError(f"the model has no target {unknown[0]!r}; --target takes those it has: {', '.join(own)}")
+    found, prefixes = {}, [""] if own is None else [f"{name}_" for name in names or own]
+    for prefix, column in zip(prefixes, np.reshape(y, (len(y), -1)).T, strict=True):
         known = ~np.isnan(column)
         target, predicted = column[known], np.asarray(columns[f"{prefix}prediction"])[known]
         one = {"rmse": rmse(target, predicted), "mae": mae(target, predicted)}
