@@ -129,3 +129,5 @@ def test_refusals():
         SalienceRegressor(new_bags="none").fit(BAGS, Y)
     with pytest.raises(ValueError, match="smoothness must not be negative"):
         SalienceRegressor(smoothness=-1.0).fit(BAGS, Y)
+    with pytest.raises(ValueError, match="rounds must be a whole number above zero, not 0"):
+        SalienceRegressor(rounds=0).fit(BAGS, Y)

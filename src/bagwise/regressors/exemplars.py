@@ -13,7 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
-from bagwise.bags.checks import check_options
+from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
@@ -199,6 +199,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
         check_options(self, new_bags=("learned", "uniform"))
+        whole_number(self.rounds, "rounds")
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y)
