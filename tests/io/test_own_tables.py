@@ -349,3 +349,9 @@ def test_the_report_of_several_targets_wants_a_column_for_each(tmp_path):
     with pytest.raises(ValueError, match=r"y has shape \(12, 1\); give a row per bag and a column for each of"):
         write_model_report(tmp_path / "r.html", model, bags, y[:, :1])
     assert "in sample" in write_model_report(tmp_path / "r.html", model, bags, y).read_text().lower()
+
+
+def test_weights_of_several_targets_are_one_per_bag():
+    bags, y = bw.datasets.make_gaussian(12, instances=3)
+    with pytest.raises(ValueError, match=r"sample_weight must have one entry per bag \(12\), not shape \(5,\)"):
+        bw.MultiTarget(bw.method("aggregated")).fit(bags, np.column_stack([y, -y]), sample_weight=np.ones(5))

@@ -284,7 +284,7 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         """Fit a model to every column of ``y``, an array or data frame of shape (bags, targets); NaN is missing."""
         bags = bags if isinstance(bags, Bags) else check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
         columns, self.target_names_ = _as_targets(y, bags)
-        weights = None if sample_weight is None else np.asarray(sample_weight)
+        weights = check_weights(sample_weight, bags)
         self.estimators_ = []
         for name, column in zip(self.target_names_, columns.T, strict=True):
             known = ~np.isnan(column)
