@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import Ridge
 from tests.helpers.toy_members import Column
 
 import bagwise as bw
@@ -11,6 +13,7 @@ from bagwise.auto.cross_validation import Clock, CrossValidation, fit_some, tran
 from bagwise.auto.members import Member, plan
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import Statistics
+from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 NAMES = ("aggregated", "statistics:linear", "statistics", "sliced-wasserstein")
 
@@ -138,3 +141,41 @@ def test_what_embeds_by_the_targets_is_fitted_apart():
         (member,) = members(bags, name)
         assert cv.fit_shared(member, [~mask], [mask]) == []
     assert cv.fit_shared(Member.of(("own", Column(0))), [~mask], [mask]) == []
+
+
+def on_statistics(*options, **named):
+    return BagPipeline([("rows", Statistics(*options, **named)), ("head", Ridge())])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_statistics_as_a_step_are_not_those_of_a_ridge(first):
+    """Both are kept for other members: one with all columns and covariates, one with columns that vary alone."""
+    bags, y = problem(covariates=True)
+    bags = bags.replace(np.column_stack([np.zeros(bags.n_instances), bags.instances]), feature_names=None)
+    cv, seen = cross_validation(bags, y), np.arange(40) < 30
+    models = [("step", on_statistics()), ("ridge", EmbeddingRidge(Statistics()))]
+    for name, model in (models[first], models[1 - first]):
+        ((fitted, predictions, *_),) = cv.fit_shared(Member.of((name, model)), [seen], [~seen])
+        np.testing.assert_allclose(fitted.predict(bags[~seen]), predictions, rtol=1e-8)
+
+
+def test_a_function_of_the_targets_is_fitted_apart():
+    """One without a transformer made the member fail."""
+    bags, y = problem()
+    model = TransformedTargetRegressor(on_statistics(), func=np.log, inverse_func=np.exp)
+    cv, mask = cross_validation(bags, np.exp(y)), np.arange(40) < 10
+    assert cv.fit_shared(Member.of(("own", model)), [~mask], [mask]) == []
+    trial = cv.try_member(Member.of(("own", model)))
+    itself = clone(model).fit(bags[cv.fold != 0], np.exp(y)[cv.fold != 0]).predict(bags[cv.fold == 0])
+    low, high = cv.limits(cv.fold != 0)
+    np.testing.assert_allclose(trial.held_out[cv.fold == 0], np.clip(itself, low, high), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"statistics": ("mode",)}, "statistics must be a tuple"), ({"missing": "drop"}, "missing must")],
+)
+def test_options_of_statistics_are_checked(options, why):
+    bags, y = problem()
+    trial = cross_validation(bags, y).try_member(Member.of(("own", on_statistics(**options))))
+    assert trial.status == "failed" and trial.why.startswith(why)

@@ -91,7 +91,7 @@ class SharedEmbeddings:
     def _heads(self, model, bags: Bags, path: str):
         """``bags`` as the model sees them; ``path`` names what they went through."""
         if isinstance(model, TransformedTargetRegressor):
-            inner = self._heads(model.regressor, bags, path)
+            inner = None if model.transformer is None else self._heads(model.regressor, bags, path)
             return None if inner is None else _TargetHeads(model, inner)
         if isinstance(model, EmbeddingRidge):
             return _RidgeHeads(model, self, bags, path) if _is_blind(model) else None
@@ -128,7 +128,7 @@ class SharedEmbeddings:
             fitted.remember_levels(bags if self.counted.all() else bags[self.counted])
             return fitted, fitted.all_columns(bags)
 
-        return self._once(f"{path}{describe(stage)}", make)
+        return self._once(f"{path}all columns of {describe(stage)}", make)
 
     def rows(self, embedding, bags: Bags, path: str) -> tuple:
         """An embedding fitted to the bags that count, and the rows of all."""
@@ -207,12 +207,15 @@ class _RowHeads:
 
     def fits(self, tasks: Sequence[Task], parallel: Parallel) -> list[Fit]:
         stages = [copy(self.stage) for _ in tasks]
-        rows = [stage.keep_varying(self.rows[task.seen]) for stage, task in zip(stages, tasks, strict=True)]
         found = parallel(
             delayed(_fit_rest)(
-                self.rest, Z, task.y[task.seen], task.weight_seen, self.rows[task.predicted][:, stage.varies_]
+                self.rest,
+                stage.keep_varying(self.rows[task.seen]),
+                task.y[task.seen],
+                task.weight_seen,
+                self.rows[task.predicted][:, stage.varies_],
             )
-            for Z, stage, task in zip(rows, stages, tasks, strict=True)
+            for stage, task in zip(stages, tasks, strict=True)  # one after the other: a copy of the rows for each
         )
         for fit, stage, task in zip(found, stages, tasks, strict=True):
             stage.n_bags_in_ = len(task.seen)
