@@ -1,5 +1,7 @@
 """Bags embedded once for all folds: the same as members whose embedding is fitted to all bags, and heads to some."""
 
+import time
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -179,3 +181,21 @@ def test_options_of_statistics_are_checked(options, why):
     bags, y = problem()
     trial = cross_validation(bags, y).try_member(Member.of(("own", on_statistics(**options))))
     assert trial.status == "failed" and trial.why.startswith(why)
+
+
+def test_what_is_embedded_once_is_not_awaited_for_every_fold(monkeypatch):
+    """The seconds of the first fold, with the embedding of all bags, were taken for those of each."""
+    bags, y = problem()
+    real, slept = time.perf_counter, [0.0]
+    staged = shared_embeddings.SharedEmbeddings._staged
+
+    def slow(self, *args):
+        slept[0] += 10.0
+        return staged(self, *args)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: real() + slept[0])
+    monkeypatch.setattr(shared_embeddings.SharedEmbeddings, "_staged", slow)
+    fold = bw.bags.bag_folds(bags, 5, random_state=0)
+    (member,) = members(bags, "sliced-wasserstein")  # its scale and its slices: 20 seconds; five times that is too long
+    trial = CrossValidation(bags, y, fold[None], None, 0, None, Clock(90.0)).try_member(member)
+    assert trial.status == "tried", trial.why

@@ -254,9 +254,9 @@ class CrossValidation:
         the others, and the fit to all bags, will be done in time."""
         step = len(pairs) if self.clock.budget is None else self._at_once
         for at in range(0, len(pairs), step):
-            started = self.clock.passed
+            started = self.clock.passed - self.shared.seconds
             found = self._fit_pairs(trial, pairs[at : at + step])
-            took, left = self.clock.passed - started, len(pairs) - at - step
+            took, left = self.clock.passed - self.shared.seconds - started, len(pairs) - at - step
             if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
                 return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
         trial.held_out = found[0]

@@ -77,6 +77,7 @@ class SharedEmbeddings:
     counted: np.ndarray
     known: dict[str, Any] = field(default_factory=dict)
     second: dict[str, SecondKernel] = field(default_factory=dict)  # so that all models of a member hold the same one
+    seconds: float = 0.0  # of what was made once and is kept: further folds do not take them again
 
     def fits(self, model, tasks: Sequence[Task], parallel: Parallel) -> list[Fit] | None:
         """The model fitted to every task; None if it has no part that can be shared."""
@@ -110,10 +111,11 @@ class SharedEmbeddings:
         """What ``make`` gives, kept if it is not too large."""
         if key in self.known:
             return self.known[key]
-        made = make()
+        started, made = time.perf_counter(), make()
         held = sum(_numbers(one) for one in self.known.values())
         if held + _numbers(made) <= KEPT_NUMBERS:
             self.known[key] = made
+            self.seconds += time.perf_counter() - started
         return made
 
     def _staged(self, stage, bags: Bags) -> tuple:
