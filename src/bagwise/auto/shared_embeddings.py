@@ -22,6 +22,7 @@ from sklearn.compose import TransformedTargetRegressor
 
 from bagwise.auto.preparation import Components
 from bagwise.bags import Bags
+from bagwise.bags.folds import unit_hash
 from bagwise.embeddings import NystroemMean, Pool
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import SlicedQuantiles, Statistics
@@ -289,6 +290,7 @@ class _RidgeHeads:
         if all(small):
             return [every] * len(tasks)
         firsts = [self._first(setting)[1] for setting in self.settings]
+        keys = np.array([int.from_bytes(unit_hash(one, 0)) for one in self.bags.ids.tolist()], dtype=np.uint64)
         best = parallel(
             delayed(_best_settings)(
                 self.model,
@@ -299,7 +301,7 @@ class _RidgeHeads:
                 [Z[some] for Z in firsts],
             )
             for task in tasks
-            for some in [_spread_out(task.seen, COMPARED)]
+            for some in [_drawn(task.seen, keys, COMPARED)]
         )
         return [every if few else some for few, some in zip(small, best, strict=True)]
 
@@ -349,9 +351,9 @@ def _of(weight, some: np.ndarray):
     return None if weight is None else weight[some]
 
 
-def _spread_out(seen: np.ndarray, n: int) -> np.ndarray:
-    """So many of the bags, drawn evenly from their order."""
-    return seen[np.unique(np.linspace(0, len(seen) - 1, min(n, len(seen))).astype(np.int64))]
+def _drawn(seen: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
+    """So many of the bags, those of the smallest keys: a hash of their ids, whatever their order."""
+    return np.sort(seen[np.argsort(keys[seen], kind="stable")[:n]])
 
 
 def _widen(head, place: np.ndarray, n: int) -> None:
