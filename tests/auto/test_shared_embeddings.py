@@ -48,6 +48,13 @@ def test_a_fit_to_all_bags_is_that_of_the_member_itself(kind):
         np.testing.assert_allclose(model.predict(bags), itself.predict(bags), rtol=1e-8, atol=1e-8)
 
 
+def test_too_many_bags_are_embedded_by_every_fold(monkeypatch):
+    monkeypatch.setattr(shared_embeddings, "MOST_BAGS", 39)
+    bags, y = problem()
+    cv, every, none = cross_validation(bags, y), np.ones(40, dtype=bool), np.zeros(40, dtype=bool)
+    assert [cv.fit_shared(member, [every], [none]) for member in members(bags)] == [[]] * len(NAMES)
+
+
 @pytest.mark.parametrize("kind", ["plain", "covariates", "weights", "log"])
 def test_predictions_of_held_out_bags_are_those_of_the_models(kind):
     bags, y = problem(covariates=kind == "covariates")

@@ -36,6 +36,7 @@ MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
 COMPARED = 800  # of them
 GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
+MOST_BAGS = 20_000  # with more, the rows of all settings at once would take gigabytes: every fold embeds its own
 
 Parallel = Callable[[Any], list]
 
@@ -81,7 +82,9 @@ class SharedEmbeddings:
     seconds: float = 0.0  # of what was made once and is kept: further folds do not take them again
 
     def fits(self, model, tasks: Sequence[Task], parallel: Parallel) -> list[Fit] | None:
-        """The model fitted to every task; None if it has no part that can be shared."""
+        """The model fitted to every task; None if it has no part that can be shared, or the bags are too many."""
+        if len(self.bags) > MOST_BAGS:
+            return None
         started, heads = time.perf_counter(), self._heads(model, self.bags, "")
         if heads is None:
             return None
