@@ -1,16 +1,22 @@
 """Bags embedded once for all folds: the same as members whose embedding is fitted to all bags, and heads to some."""
 
+import time
+
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import Ridge
 from tests.helpers.toy_members import Column
 
 import bagwise as bw
 from bagwise.auto import shared_embeddings
 from bagwise.auto.cross_validation import Clock, CrossValidation, fit_some, transformed
 from bagwise.auto.members import Member, plan
+from bagwise.bags.folds import unit_hash
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import Statistics
+from bagwise.regressors import BagPipeline, EmbeddingRidge
 
 NAMES = ("aggregated", "statistics:linear", "statistics", "sliced-wasserstein")
 
@@ -40,6 +46,13 @@ def test_a_fit_to_all_bags_is_that_of_the_member_itself(kind):
         ((model, *_),) = cv.fit_shared(member, [every], [none])
         itself, *_ = fit_some(member, bags, y, every, none, weight, 0)
         np.testing.assert_allclose(model.predict(bags), itself.predict(bags), rtol=1e-8, atol=1e-8)
+
+
+def test_too_many_bags_are_embedded_by_every_fold(monkeypatch):
+    monkeypatch.setattr(shared_embeddings, "MOST_BAGS", 39)
+    bags, y = problem()
+    cv, every, none = cross_validation(bags, y), np.ones(40, dtype=bool), np.zeros(40, dtype=bool)
+    assert [cv.fit_shared(member, [every], [none]) for member in members(bags)] == [[]] * len(NAMES)
 
 
 @pytest.mark.parametrize("kind", ["plain", "covariates", "weights", "log"])
@@ -91,7 +104,7 @@ def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
     seen = cv.fold != 0
     (member,) = members(bags, "input-kme")
     ((model, predictions, *_),) = cv.fit_shared(member, [seen], [~seen])
-    some = np.flatnonzero(seen)[np.unique(np.linspace(0, seen.sum() - 1, 15).astype(int))]
+    some = sorted(np.flatnonzero(seen), key=lambda at: unit_hash(bags.ids[at], 0))[:15]
     scaled, head = model[0].transform(bags), member.make(0)[1]
     errors = []
     for setting in head.settings():
@@ -104,6 +117,9 @@ def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
     assert [setting for setting, *_ in model[1].search_] == [head.settings()[at] for at in best]
     assert model[1].error_ == min(error for *_, error in model[1].search_)
     np.testing.assert_allclose(model.predict(bags[~seen]), predictions, rtol=1e-8)
+    turned = cross_validation(bags[::-1], y[::-1])  # another order of the bags, the same settings
+    ((other, *_),) = turned.fit_shared(member, [seen[::-1]], [~seen[::-1]])
+    assert [setting for setting, *_ in other[1].search_] == [setting for setting, *_ in model[1].search_]
 
 
 class _Known(Statistics):
@@ -138,3 +154,59 @@ def test_what_embeds_by_the_targets_is_fitted_apart():
         (member,) = members(bags, name)
         assert cv.fit_shared(member, [~mask], [mask]) == []
     assert cv.fit_shared(Member.of(("own", Column(0))), [~mask], [mask]) == []
+
+
+def on_statistics(*options, **named):
+    return BagPipeline([("rows", Statistics(*options, **named)), ("head", Ridge())])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_statistics_as_a_step_are_not_those_of_a_ridge(first):
+    """Both are kept for other members: one with all columns and covariates, one with columns that vary alone."""
+    bags, y = problem(covariates=True)
+    bags = bags.replace(np.column_stack([np.zeros(bags.n_instances), bags.instances]), feature_names=None)
+    cv, seen = cross_validation(bags, y), np.arange(40) < 30
+    models = [("step", on_statistics()), ("ridge", EmbeddingRidge(Statistics()))]
+    for name, model in (models[first], models[1 - first]):
+        ((fitted, predictions, *_),) = cv.fit_shared(Member.of((name, model)), [seen], [~seen])
+        np.testing.assert_allclose(fitted.predict(bags[~seen]), predictions, rtol=1e-8)
+
+
+def test_a_function_of_the_targets_is_fitted_apart():
+    """One without a transformer made the member fail."""
+    bags, y = problem()
+    model = TransformedTargetRegressor(on_statistics(), func=np.log, inverse_func=np.exp)
+    cv, mask = cross_validation(bags, np.exp(y)), np.arange(40) < 10
+    assert cv.fit_shared(Member.of(("own", model)), [~mask], [mask]) == []
+    trial = cv.try_member(Member.of(("own", model)))
+    itself = clone(model).fit(bags[cv.fold != 0], np.exp(y)[cv.fold != 0]).predict(bags[cv.fold == 0])
+    low, high = cv.limits(cv.fold != 0)
+    np.testing.assert_allclose(trial.held_out[cv.fold == 0], np.clip(itself, low, high), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"statistics": ("mode",)}, "statistics must be a tuple"), ({"missing": "drop"}, "missing must")],
+)
+def test_options_of_statistics_are_checked(options, why):
+    bags, y = problem()
+    trial = cross_validation(bags, y).try_member(Member.of(("own", on_statistics(**options))))
+    assert trial.status == "failed" and trial.why.startswith(why)
+
+
+def test_what_is_embedded_once_is_not_awaited_for_every_fold(monkeypatch):
+    """The seconds of the first fold, with the embedding of all bags, were taken for those of each."""
+    bags, y = problem()
+    real, slept = time.perf_counter, [0.0]
+    staged = shared_embeddings.SharedEmbeddings._staged
+
+    def slow(self, *args):
+        slept[0] += 10.0
+        return staged(self, *args)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: real() + slept[0])
+    monkeypatch.setattr(shared_embeddings.SharedEmbeddings, "_staged", slow)
+    fold = bw.bags.bag_folds(bags, 5, random_state=0)
+    (member,) = members(bags, "sliced-wasserstein")  # its scale and its slices: 20 seconds; five times that is too long
+    trial = CrossValidation(bags, y, fold[None], None, 0, None, Clock(90.0)).try_member(member)
+    assert trial.status == "tried", trial.why

@@ -107,3 +107,13 @@ def test_explaining_sees_the_bags_as_predicting_does():
     equal = bags.with_weights(np.full(bags.n_instances, 2.0))
     model = AutoRegressor(["em"], folds=3, transforms=False).fit(equal, y)
     assert len(bw.explain(model, equal[:3]).values) == equal[:3].n_instances
+
+
+def test_bags_of_weight_zero_do_not_tell_how_long_a_member_takes():
+    """With a time budget a member was fitted to a few bags first; if none of them weighed anything, it failed."""
+    bags, y = problem()
+    weight = np.ones(60)
+    weight[np.argsort(bw.bags.bag_folds(bags, 4, random_state=0), kind="stable")[::3]] = 0.0
+    model = AutoRegressor(["aggregated"], folds=4, transforms=False, time_budget=1000)
+    rows = model.fit(bags, y, sample_weight=weight).trials_
+    assert {row["member"]: row["why"] for row in rows} == {"mean": "", "aggregated": ""}

@@ -255,6 +255,8 @@ def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatc
     assert written.column_names == ["bag", "prediction", "instances"]
     assert written["bag"].to_pylist() == found.ids.tolist()
     assert (written["prediction"].to_numpy() == found.values).all()
+    (tmp_path / "parts" / "README.txt").write_text("a note beside the parts")
+    assert (written["prediction"].to_numpy() == found.values).all()
     with pytest.raises(FileExistsError, match="parts is there already; give the name of a new folder"):
         predict_scan(model, source, out=tmp_path / "parts")
     monkeypatch.setattr(pq, "write_table", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))

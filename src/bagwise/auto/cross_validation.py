@@ -254,9 +254,9 @@ class CrossValidation:
         the others, and the fit to all bags, will be done in time."""
         step = len(pairs) if self.clock.budget is None else self._at_once
         for at in range(0, len(pairs), step):
-            started = self.clock.passed
+            started = self.clock.passed - self.shared.seconds
             found = self._fit_pairs(trial, pairs[at : at + step])
-            took, left = self.clock.passed - started, len(pairs) - at - step
+            took, left = self.clock.passed - self.shared.seconds - started, len(pairs) - at - step
             if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
                 return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
         trial.held_out = found[0]
@@ -430,7 +430,7 @@ class CrossValidation:
             each = self._seconds_by(member, few)
             if self._all_fits(each, fits) > self.clock.left - reserve and len(some) > len(few):
                 # More bags tell more than the least number, which overrates what every fit costs, if there is time.
-                if 2 * each * len(some) / len(self.y) > self.clock.left - reserve:
+                if 2 * each * len(some) / len(self.weight) > self.clock.left - reserve:
                     return self._shortage(self._all_fits(each, fits), reserve)
                 each = self._seconds_by(member, some)
         guess = self._all_fits(each, fits)
@@ -442,8 +442,9 @@ class CrossValidation:
 
     def _probes(self) -> tuple[np.ndarray, np.ndarray]:
         """The least number of bags to judge by, and one in eight if those are more: some of every fold, and so of
-        several groups."""
+        several groups; of the bags that count."""
         order = np.argsort(self.fold, kind="stable")
+        order = order[self.counted[order]]
         few, some = (max(1, len(order) // number) for number in (FEWEST, max(FEWEST, len(order) // PROBE)))
         return np.sort(order[::few]), np.sort(order[::some])
 
@@ -455,7 +456,7 @@ class CrossValidation:
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
         took = time.perf_counter() - started
         self.clock.longest_probe = max(self.clock.longest_probe, took)
-        return took * len(self.y) / len(some) * (1 - 1 / self.folds)
+        return took * len(self.weight) / len(some) * (1 - 1 / self.folds)
 
 
 def fit_some(

@@ -22,6 +22,7 @@ from sklearn.compose import TransformedTargetRegressor
 
 from bagwise.auto.preparation import Components
 from bagwise.bags import Bags
+from bagwise.bags.folds import unit_hash
 from bagwise.embeddings import NystroemMean, Pool
 from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import SlicedQuantiles, Statistics
@@ -35,6 +36,7 @@ MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
 COMPARED = 800  # of them
 GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
+MOST_BAGS = 20_000  # with more, the rows of all settings at once would take gigabytes: every fold embeds its own
 
 Parallel = Callable[[Any], list]
 
@@ -77,9 +79,12 @@ class SharedEmbeddings:
     counted: np.ndarray
     known: dict[str, Any] = field(default_factory=dict)
     second: dict[str, SecondKernel] = field(default_factory=dict)  # so that all models of a member hold the same one
+    seconds: float = 0.0  # of what was made once and is kept: further folds do not take them again
 
     def fits(self, model, tasks: Sequence[Task], parallel: Parallel) -> list[Fit] | None:
-        """The model fitted to every task; None if it has no part that can be shared."""
+        """The model fitted to every task; None if it has no part that can be shared, or the bags are too many."""
+        if len(self.bags) > MOST_BAGS:
+            return None
         started, heads = time.perf_counter(), self._heads(model, self.bags, "")
         if heads is None:
             return None
@@ -91,7 +96,7 @@ class SharedEmbeddings:
     def _heads(self, model, bags: Bags, path: str):
         """``bags`` as the model sees them; ``path`` names what they went through."""
         if isinstance(model, TransformedTargetRegressor):
-            inner = self._heads(model.regressor, bags, path)
+            inner = None if model.transformer is None else self._heads(model.regressor, bags, path)
             return None if inner is None else _TargetHeads(model, inner)
         if isinstance(model, EmbeddingRidge):
             return _RidgeHeads(model, self, bags, path) if _is_blind(model) else None
@@ -110,10 +115,11 @@ class SharedEmbeddings:
         """What ``make`` gives, kept if it is not too large."""
         if key in self.known:
             return self.known[key]
-        made = make()
+        started, made = time.perf_counter(), make()
         held = sum(_numbers(one) for one in self.known.values())
         if held + _numbers(made) <= KEPT_NUMBERS:
             self.known[key] = made
+            self.seconds += time.perf_counter() - started
         return made
 
     def _staged(self, stage, bags: Bags) -> tuple:
@@ -128,7 +134,7 @@ class SharedEmbeddings:
             fitted.remember_levels(bags if self.counted.all() else bags[self.counted])
             return fitted, fitted.all_columns(bags)
 
-        return self._once(f"{path}{describe(stage)}", make)
+        return self._once(f"{path}all columns of {describe(stage)}", make)
 
     def rows(self, embedding, bags: Bags, path: str) -> tuple:
         """An embedding fitted to the bags that count, and the rows of all."""
@@ -207,12 +213,15 @@ class _RowHeads:
 
     def fits(self, tasks: Sequence[Task], parallel: Parallel) -> list[Fit]:
         stages = [copy(self.stage) for _ in tasks]
-        rows = [stage.keep_varying(self.rows[task.seen]) for stage, task in zip(stages, tasks, strict=True)]
         found = parallel(
             delayed(_fit_rest)(
-                self.rest, Z, task.y[task.seen], task.weight_seen, self.rows[task.predicted][:, stage.varies_]
+                self.rest,
+                stage.keep_varying(self.rows[task.seen]),
+                task.y[task.seen],
+                task.weight_seen,
+                self.rows[task.predicted][:, stage.varies_],
             )
-            for Z, stage, task in zip(rows, stages, tasks, strict=True)
+            for stage, task in zip(stages, tasks, strict=True)  # one after the other: a copy of the rows for each
         )
         for fit, stage, task in zip(found, stages, tasks, strict=True):
             stage.n_bags_in_ = len(task.seen)
@@ -284,6 +293,7 @@ class _RidgeHeads:
         if all(small):
             return [every] * len(tasks)
         firsts = [self._first(setting)[1] for setting in self.settings]
+        keys = np.array([int.from_bytes(unit_hash(one, 0)) for one in self.bags.ids.tolist()], dtype=np.uint64)
         best = parallel(
             delayed(_best_settings)(
                 self.model,
@@ -294,7 +304,7 @@ class _RidgeHeads:
                 [Z[some] for Z in firsts],
             )
             for task in tasks
-            for some in [_spread_out(task.seen, COMPARED)]
+            for some in [_drawn(task.seen, keys, COMPARED)]
         )
         return [every if few else some for few, some in zip(small, best, strict=True)]
 
@@ -344,9 +354,9 @@ def _of(weight, some: np.ndarray):
     return None if weight is None else weight[some]
 
 
-def _spread_out(seen: np.ndarray, n: int) -> np.ndarray:
-    """So many of the bags, drawn evenly from their order."""
-    return seen[np.unique(np.linspace(0, len(seen) - 1, min(n, len(seen))).astype(np.int64))]
+def _drawn(seen: np.ndarray, keys: np.ndarray, n: int) -> np.ndarray:
+    """So many of the bags, those of the smallest keys: a hash of their ids, whatever their order."""
+    return np.sort(seen[np.argsort(keys[seen], kind="stable")[:n]])
 
 
 def _widen(head, place: np.ndarray, n: int) -> None:

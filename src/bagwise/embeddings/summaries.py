@@ -251,15 +251,19 @@ class Statistics(Pool):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        check_options(self, missing=("refuse", "keep"))
+        self._check()
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
-        self._check()
         self.remember_levels(bags)
         return self.keep_varying(self._rows(bags))
 
+    def _check(self) -> None:
+        check_options(self, missing=("refuse", "keep"))
+        super()._check()
+
     def remember_levels(self, bags) -> None:
         """Learn the columns, and which of them stand for levels of a category."""
+        self._check()
         remember_columns(self, bags)
         names = {name: j for j, name in enumerate(bags.feature_names or ())}
         levels = [names[one] for some in (bags.categories or {}).values() for one in some if one in names]

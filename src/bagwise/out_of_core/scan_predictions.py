@@ -64,7 +64,9 @@ class WrittenPredictions:
     def _column(self, name: str) -> np.ndarray:
         import pyarrow.parquet as pq
 
-        return pq.read_table(self.folder, columns=[name], partitioning=None)[name].to_numpy()
+        parts = sorted(self.folder.glob("part-*.parquet"))  # a note beside them is none
+        read = [pq.read_table(path, columns=[name], partitioning=None)[name].to_numpy() for path in parts]
+        return np.concatenate(read)
 
     @property
     def ids(self) -> np.ndarray:
