@@ -20,7 +20,7 @@ FOLDS = ["deal", "_weigh", "_fold_sums", "_chunk_predictions", "_candidate_error
 PASSES = {
     "instance-kme:ridge": [*BAGS, *FOLDS, "_sum_polynomials", "_gather_means", *RIDGE],
     "statistics:moments": [*BAGS, "_first", "_keep_first", "_second", "_keep_statistics", *RIDGE],
-    "blr:rows": [*BAGS, "deal", "_weigh_landmarks", "_sum_landmarks", "_gather_landmarks", *SCORES],
+    "blr:rows": [*BAGS, "_target_sums", "deal", "_weigh_landmarks", "_sum_landmarks", "_gather_landmarks", *SCORES],
     "input-kme:fourier": [*BAGS, "_sum_features", "_gather_means", *RIDGE],
     "aggregated": [*BAGS, "_scale_means", *RIDGE],
 }
