@@ -119,6 +119,12 @@ def test_styles_of_our_own_still_reach_the_terminal():
     assert stream.getvalue() == "\x1b[31ma\\x1b[5m\x1b[0m\n"
 
 
+def test_names_between_colons_are_no_signs():
+    console = Terminal(file=io.StringIO())
+    console.print("bag :warning: of :a:")
+    assert console.file.getvalue() == "bag :warning: of :a:\n"
+
+
 def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text("site,x,y\n1,2,3\n")
     monkeypatch.setattr("bagwise.check_table", lambda *_, **__: (_ for _ in ()).throw(TimeoutError))

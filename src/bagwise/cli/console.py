@@ -29,7 +29,10 @@ OPTIONS = {"label_column": "by", "features": "feature", "bag_features": "bag-fea
 
 
 class Terminal(Console):
-    """A console that shows control characters of names and ids instead of sending them."""
+    """A console that shows control characters of names and ids instead of sending them, and ":a:" as it stands."""
+
+    def __init__(self, **options):
+        super().__init__(emoji=False, **options)
 
     def render(self, renderable, options=None):
         for segment in super().render(renderable, options):
