@@ -64,7 +64,8 @@ def test_the_code_runs_and_prints_what_stands_under_it(page, page_module, tmp_pa
         pytest.importorskip(library, reason=f"{page}.md needs {library}")
     monkeypatch.chdir(tmp_path)
     for command in commands(page):
-        assert CliRunner().invoke(app, command).exit_code == 0, command
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 0, f"{command}: {done.output} {done.exception!r}"
     found = [*blocks(page), ("", "")]
     for (language, code), (following, shown) in zip(found[:-1], found[1:], strict=True):
         if language == "python":
