@@ -18,7 +18,7 @@ import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
-from bagwise.intervals import Intervals
+from bagwise.intervals import Intervals, calibration
 from bagwise.model_files import load_model, save_model
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.testing import bag_estimator_checks
@@ -110,7 +110,8 @@ def test_it_is_a_bag_estimator(name, check):
 
 
 @pytest.mark.slow
-def test_n_jobs_changes_no_interval():
+def test_n_jobs_changes_no_interval(monkeypatch):
+    monkeypatch.setattr(calibration, "WORKERS_START", 0.0)
     one, two = (Intervals(n_jobs=n).fit(BAGS, Y).predict_interval(NEW) for n in (1, 2))
     np.testing.assert_array_equal(one, two)
 

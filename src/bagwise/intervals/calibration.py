@@ -7,6 +7,7 @@ first fold; `by_ridge` has leave-one-bag-out ridge regression in closed form, at
 from __future__ import annotations
 
 import inspect
+import time
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
 from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
+
+WORKERS_START = 3.0  # seconds of fits that are not worth worker processes, which first import what they need
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,13 @@ class Calibration:
 
 def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
     """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
+    started = time.perf_counter()
     fitted = fit_once(method, bags, y, weights)
+    quick = (fold.max() + 1) * (time.perf_counter() - started) < WORKERS_START
     everything = np.arange(len(bags))
     if kept and keeps_folds(fitted, bags):
         return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
-    models = fit_without_folds(method, bags, y, fold, weights, n_jobs)
+    models = fit_without_folds(method, bags, y, fold, weights, 1 if quick else n_jobs)
     return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
 
 
