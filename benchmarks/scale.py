@@ -66,9 +66,9 @@ class Timed:
 
 
 class TimedDask(Timed):
-    def add_up(self, function, tasks, shared, add):
+    def add_up(self, function, tasks, shared, *tree):
         with self._timing(shared) as found:
-            total = self.executor.add_up(function, self._weighed(tasks, found), shared, add)
+            total = self.executor.add_up(function, self._weighed(tasks, found), shared, *tree)
             found["received"] += sizeof(total)
         return total
 

@@ -1,5 +1,6 @@
 """A fit whose process has ended goes on from its work folder, and gives the same bits."""
 
+import contextlib
 import gc
 import os
 import re
@@ -21,7 +22,7 @@ from tests.helpers.cut_tables import SHARED, cut, scanned, small
 from tests.helpers.killed_fits import Ended, Ending
 
 import bagwise as bw
-from bagwise.execution import Processes
+from bagwise.execution import Processes, Serial
 from bagwise.out_of_core import checkpoints, fit_scan
 from bagwise.out_of_core.survey import ColumnSums, Sample
 
@@ -110,6 +111,27 @@ def test_a_fit_that_had_ended_reads_nothing_again(source, bags, begun, tmp_path)
     again = Ending()
     assert (fit_scan(source, small(RIDGE), executor=again, work=work).predict(bags) == model.predict(bags)).all()
     assert not again.tasks
+    assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
+
+
+class Elsewhere(Serial):
+    """Tasks that run in another folder than that of the caller, as workers do that were started there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def run(self, function, tasks, shared=()):
+        def there(task, *rest):
+            with contextlib.chdir(self.folder):
+                return function(task, *rest)
+
+        return super().run(there, tasks, shared)
+
+
+def test_workers_may_have_been_started_in_another_folder(source, bags, begun, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    model = fit_scan(source, small(RIDGE), executor=Elsewhere(tmp_path / "there"), work="work")
     assert (model.predict(bags) == begun(RIDGE)[1].predict(bags)).all()
 
 

@@ -94,7 +94,7 @@ class Passes:
             folder = Path(self._temporary.name)
         else:
             folder = kept.new_shards()
-        self.shards = Shards(folder, seed)
+        self.shards = Shards(folder.absolute(), seed)  # a worker may have been started in another folder
 
     def __enter__(self) -> Passes:
         return self
