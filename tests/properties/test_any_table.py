@@ -13,7 +13,9 @@ from tests.helpers.generating import effort, finite, numbers, told, try_all
 import bagwise as bw
 
 # What is told on the way is tested in tests/io/test_nothing_unsaid.py.
-told_on_the_way = pytest.mark.filterwarnings("ignore:.*(left out|and were dropped|differ only by blanks|looks like a fill value)")
+told_on_the_way = pytest.mark.filterwarnings(
+    "ignore:.*(left out|and were dropped|differ only by blanks|looks like a fill value)"
+)
 
 ids = st.one_of(
     st.sampled_from(["a", "b", "c", "", " a", "é", "<script>", "2020-01-01", "1"]).map(lambda x: x),
