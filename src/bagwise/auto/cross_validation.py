@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
-from joblib.parallel import LokyBackend, get_active_backend
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
@@ -30,6 +29,7 @@ from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.auto.shared_embeddings import SharedEmbeddings, Task
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.resources import one_thread
+from bagwise.execution.tasks import starts_processes
 from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ FEW_SECONDS = 2.0  # of work that is not worth sending to a worker
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
 WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
+LEAST_SHARE = 1e-9  # a weight in a blend that is not rounding: beside a member that is exactly right it decides
 BEGUN = "begun"  # status of a member of which only the first fold is known
 BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
 
@@ -168,7 +169,7 @@ class CrossValidation:
         if number == 1:
             return
         tasks = [delayed(_ready)(k) for k in range(number)]
-        if self.clock.budget is None or not isinstance(get_active_backend()[0], LokyBackend):
+        if self.clock.budget is None or not starts_processes():
             self._parallel(tasks)  # of a cluster another thread would not know
             return
         self.starting.append(Thread(target=Parallel(n_jobs=self.n_jobs), args=(tasks,), daemon=True))
@@ -300,10 +301,8 @@ class CrossValidation:
         weights = blend_weights(columns, self.y[at], weight / weight.mean(), self.metric)
         best, *own = (self._mean_error(column, at, weight) for column in (columns @ weights, *columns[:, 1:].T))
         name = self.metric.upper()
-        return [
-            "" if share > 0 else f"of no use on the first fold: {name} {error:.4g} there, {best:.4g} for a blend of all"
-            for share, error in zip(weights[1:], own, strict=True)
-        ]
+        of_no_use = (f"of no use on the first fold: {name} {e:.4g} there, {best:.4g} for a blend of all" for e in own)
+        return ["" if share > LEAST_SHARE else why for share, why in zip(weights[1:], of_no_use, strict=True)]
 
     def _mean_error(self, predictions: np.ndarray, at: np.ndarray, weight: np.ndarray) -> float:
         mean = float(np.average(losses(predictions, self.y[at], self.metric), weights=weight))

@@ -18,6 +18,7 @@ from threading import Thread
 from typing import Any
 
 from joblib import Parallel, delayed
+from joblib.parallel import LokyBackend, get_active_backend
 
 PATIENCE = 1.0  # seconds between two looks whether a parent is alive
 
@@ -153,6 +154,11 @@ def _alone(function, task, shared):
         return Parallel(2, "loky")([delayed(function)(task, *shared)])[0]
     except BrokenProcessPool as error:
         return Lost(f"the process running it died, twice ({str(error).strip().splitlines()[0]})")
+
+
+def starts_processes() -> bool:
+    """Whether joblib's jobs would go to worker processes of this machine, which must start, and not to a cluster."""
+    return isinstance(get_active_backend()[0], LokyBackend)
 
 
 def end_with(parent: int) -> None:

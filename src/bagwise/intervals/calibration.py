@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, weights_or_ones
 from bagwise.bags.folds import some_of, units_of
+from bagwise.execution.tasks import starts_processes
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
@@ -55,7 +56,7 @@ def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Cal
     everything = np.arange(len(bags))
     if kept and keeps_folds(fitted, bags):
         return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
-    models = fit_without_folds(method, bags, y, fold, weights, 1 if quick else n_jobs)
+    models = fit_without_folds(method, bags, y, fold, weights, 1 if quick and starts_processes() else n_jobs)
     return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
 
 
