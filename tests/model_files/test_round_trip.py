@@ -23,6 +23,7 @@ from tests.helpers.saved_files import small_model
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.cross_validation import Curve
+from bagwise.auto.members import plan
 from bagwise.embeddings import KernelMean
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian
@@ -223,3 +224,14 @@ def test_what_a_blend_says_of_more_bags_is_kept(tmp_path):
     model = small_model()
     model[-1].curve_ = Curve("aggregated", {"bags": 0.2}, {"bags": 0.04})
     assert opened(model, tmp_path / "m")[-1].curve_ == model[-1].curve_
+
+
+@pytest.mark.parametrize("name", ["statistics:linear", "statistics:forest", "statistics", "input-kme"])
+def test_what_auto_fits_to_many_columns_can_be_saved(name, tmp_path):
+    """Boosted trees see the columns that go with the target most, and the file names the score that chose them."""
+    rng = np.random.default_rng(0)
+    bags, y = bw.from_arrays(list(rng.normal(size=(40, 3, 150)))), rng.normal(size=40)
+    (make,) = [member.make for member in plan(bags) if member.name == name]
+    model = make(0).fit(bags, y)
+    save_model(model, tmp_path / "model.bagwise")
+    np.testing.assert_array_equal(load_model(tmp_path / "model.bagwise").predict(bags), model.predict(bags))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.ensemble._hist_gradient_boosting import binning
 
 import bagwise as bw
 from bagwise.model_files import load_model, save_model
@@ -63,3 +64,17 @@ def test_a_saved_model_of_few_bags_predicts_the_same(tmp_path):
     found = load_model(tmp_path / "m.bagwise").predict(bags)
     np.testing.assert_array_equal(found, model.predict(bags))
     assert np.ptp(found) > 0
+
+
+def test_columns_are_binned_in_one_thread(monkeypatch):
+    """Several threads of scikit-learn reset the filters of warnings at a time: a warning by luck, filters lost."""
+    seen = []
+
+    class Counted(binning.Parallel):
+        def __init__(self, n_jobs, **options):
+            seen.append(n_jobs)
+            super().__init__(n_jobs, **options)
+
+    monkeypatch.setattr(binning, "Parallel", Counted)
+    BoostedTrees(**OPTIONS).fit(Z, Y)
+    assert seen == [1]

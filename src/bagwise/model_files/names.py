@@ -203,6 +203,7 @@ PACKAGES = (
 )
 LOSSES = ("HalfSquaredError", "AbsoluteError", "HuberLoss", "PinballLoss", "HalfPoissonLoss", "HalfGammaLoss")
 METRICS = ("r2_score", "mean_squared_error", "root_mean_squared_error", "mean_absolute_error", "median_absolute_error")
+SCORES = ("f_regression", "r_regression")  # by which columns are selected
 # Inner parts of boosted trees, networks and grid searches: no estimators, but fitted ones hold them.
 INNER = {
     "sklearn.metrics._scorer._PassthroughScorer",
@@ -282,7 +283,8 @@ def is_allowed(loader: str, module: str, name: str) -> bool:
 def _is_allowed_function(module: str, name: str) -> bool:
     if module in UFUNCS:
         return isinstance(getattr(np, name, None), np.ufunc)
-    return module == "sklearn.metrics._regression" and name in METRICS
+    known = {"sklearn.metrics._regression": METRICS, "sklearn.feature_selection._univariate_selection": SCORES}
+    return name in known.get(module, ())
 
 
 def _is_allowed_class(module: str, name: str) -> bool:

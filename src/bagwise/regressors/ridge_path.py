@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import lapack
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -421,9 +422,11 @@ def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.nda
     """One system of the size of the group for every penalty."""
     out = np.full_like(residual, np.nan)
     for p, d in enumerate(kept):
-        gap = np.eye(len(V)) - (V * d) @ V.T
-        if _is_apart(gap):
-            out[:, p] = np.linalg.solve(gap, residual[:, p])
+        half = V * np.sqrt(np.abs(d))  # numpy sees that a product with its own transpose is symmetric: half the work
+        signed = half * np.sign(d) if (d < 0).any() else half
+        solved = _solve_apart(np.eye(len(V)) - signed @ half.T, residual[:, p])
+        if solved is not None:
+            out[:, p] = solved
     return out
 
 
@@ -431,16 +434,14 @@ def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.
     """The same by systems of the number of columns: (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept)."""
     out, inner, along = np.full_like(residual, np.nan), V.T @ V, V.T @ residual
     for p, root in enumerate(np.sqrt(kept)):
-        gap = np.eye(len(inner)) - root[:, None] * inner * root
-        if _is_apart(gap):
-            out[:, p] = residual[:, p] + V @ (root * np.linalg.solve(gap, root * along[:, p]))
+        solved = _solve_apart(np.eye(len(inner)) - root[:, None] * inner * root, root * along[:, p])
+        if solved is not None:
+            out[:, p] = residual[:, p] + V @ (root * solved)
     return out
 
 
-def _is_apart(gap: np.ndarray) -> bool:
-    """Whether the fit does not interpolate the group: no eigenvalue of I - H_g is almost zero."""
-    try:
-        np.linalg.cholesky(gap - SMALLEST_GAP * np.eye(len(gap)))
-    except np.linalg.LinAlgError:
-        return False
-    return True
+def _solve_apart(gap: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution with the matrix I - H_g; None where the fit interpolates the group: an eigenvalue is almost zero."""
+    smaller = gap - SMALLEST_GAP * np.eye(len(gap))
+    _, failed = lapack.dpotrf(smaller.T, lower=1, overwrite_a=1)
+    return None if failed else lapack.dposv(gap.T, right, lower=1, overwrite_a=1)[1]

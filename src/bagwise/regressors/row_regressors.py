@@ -15,6 +15,7 @@ from sklearn.linear_model import lasso_path
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
+from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import row_keys
 
 
@@ -163,7 +164,9 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
         leaf = min(LEAF, max(FEWEST, n // LEAVES)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
         options = self.get_params(deep=False) | {"min_samples_leaf": leaf, "early_stopping": False}
-        self.trees_ = HistGradientBoostingRegressor(**options).fit(Z, y, sample_weight=sample_weight)
+        # Threads of scikit-learn that bin columns reset the filters of warnings under each other's hands.
+        with one_thread():
+            self.trees_ = HistGradientBoostingRegressor(**options).fit(Z, y, sample_weight=sample_weight)
         return self
 
     def predict(self, Z) -> np.ndarray:
