@@ -31,7 +31,7 @@ from bagwise.first_use import once
 
 # Columns of the table of layers: true sizes, padded sizes, and where things start in the flat vectors.
 INPUTS, UNITS, ROWS, COLUMNS, WEIGHT_AT, BIAS_AT, SPACE_AT = range(7)
-_PADDING = 16  # the same on every machine, so that a saved network can be loaded on another
+_PADDING = 16  # a multiple of LANES, the same on every machine: a saved network can be loaded on another
 
 
 def layout(sizes) -> np.ndarray:
@@ -68,6 +68,7 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LANES = 0  # numbers in a vector of the processor; none until `load_compiler`
+REGISTERS = 0  # of vectors
 load = store = spread = spread_from = multiply_add = where_positive = prefetch = None  # of `vector_operations`
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
 LINE = 16  # numbers in what a cache reads at once
@@ -123,7 +124,7 @@ def vector_operations() -> dict:
     from numba.core import cgutils
     from numba.extending import intrinsic, models, register_model
 
-    LANES = 16 if binding.get_host_cpu_features().get("avx512f", False) else 8  # divides the padding
+    LANES, REGISTERS = (16, 32) if binding.get_host_cpu_features().get("avx512f", False) else (8, 16)
     floats = ir.VectorType(ir.FloatType(), LANES)
     zero = ir.Constant(floats, [0.0] * LANES)
 
@@ -222,7 +223,7 @@ def vector_operations() -> dict:
         return types.void(array, types.intp, types.intp), generate
 
     operations = (load, store, spread, spread_from, multiply_add, where_positive, prefetch)
-    return {"LANES": LANES} | {operation._name: operation for operation in operations}
+    return {"LANES": LANES, "REGISTERS": REGISTERS} | {operation._name: operation for operation in operations}
 
 
 # Kernels --------------------------------------------------------------------------------------------------------------
@@ -245,9 +246,51 @@ def pass_back(C, row, column, total):
 
 @part
 def multiply(A, B, start, C, rows, inner, columns, finish):
-    """finish(C, A B + start), eight rows by one vector of columns at a time, the sums in registers."""
+    """finish(C, A B + start), eight rows by one vector of columns at a time, the sums in registers.
+
+    By two vectors where there are registers for the sums of both: every number of A is then read half as often. Each
+    sum runs over the same terms in the same order, so the digits are the same.
+    """
+    paired = columns - columns % (2 * LANES) if REGISTERS == 32 else 0
     for i in range(0, rows, 8):
-        for k in range(0, columns, LANES):
+        for k in range(0, paired, 2 * LANES):
+            c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = load(start, 0, k)
+            d0 = d1 = d2 = d3 = d4 = d5 = d6 = d7 = load(start, 0, k + LANES)
+            for j in range(inner):
+                b, e = load(B, j, k), load(B, j, k + LANES)
+                a = spread_from(A, i, j)
+                c0, d0 = multiply_add(a, b, c0), multiply_add(a, e, d0)
+                a = spread_from(A, i + 1, j)
+                c1, d1 = multiply_add(a, b, c1), multiply_add(a, e, d1)
+                a = spread_from(A, i + 2, j)
+                c2, d2 = multiply_add(a, b, c2), multiply_add(a, e, d2)
+                a = spread_from(A, i + 3, j)
+                c3, d3 = multiply_add(a, b, c3), multiply_add(a, e, d3)
+                a = spread_from(A, i + 4, j)
+                c4, d4 = multiply_add(a, b, c4), multiply_add(a, e, d4)
+                a = spread_from(A, i + 5, j)
+                c5, d5 = multiply_add(a, b, c5), multiply_add(a, e, d5)
+                a = spread_from(A, i + 6, j)
+                c6, d6 = multiply_add(a, b, c6), multiply_add(a, e, d6)
+                a = spread_from(A, i + 7, j)
+                c7, d7 = multiply_add(a, b, c7), multiply_add(a, e, d7)
+            finish(C, i, k, c0)
+            finish(C, i, k + LANES, d0)
+            finish(C, i + 1, k, c1)
+            finish(C, i + 1, k + LANES, d1)
+            finish(C, i + 2, k, c2)
+            finish(C, i + 2, k + LANES, d2)
+            finish(C, i + 3, k, c3)
+            finish(C, i + 3, k + LANES, d3)
+            finish(C, i + 4, k, c4)
+            finish(C, i + 4, k + LANES, d4)
+            finish(C, i + 5, k, c5)
+            finish(C, i + 5, k + LANES, d5)
+            finish(C, i + 6, k, c6)
+            finish(C, i + 6, k + LANES, d6)
+            finish(C, i + 7, k, c7)
+            finish(C, i + 7, k + LANES, d7)
+        for k in range(paired, columns, LANES):
             c0 = c1 = c2 = c3 = c4 = c5 = c6 = c7 = load(start, 0, k)
             for j in range(inner):
                 b = load(B, j, k)
