@@ -63,7 +63,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     time_budget : float, optional
         Seconds. Two linear models always run; any other member if a fit to a few bags says that it, and a fit to all
         bags of every member that may be chosen, will be done in time. A fit is never cut off. None: all of them, and
-        the same seed gives the same model.
+        the same seed gives the same model on the same kind of CPU.
     folds : int or "auto"
         "auto" is 5, 3 from 10,000 bags on, and no more than there are bags (groups).
     repeats : int

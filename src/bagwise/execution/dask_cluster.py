@@ -480,7 +480,8 @@ def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
 
     These are the networks behind a method, the members and folds of auto, the folds of intervals, the cells of
     `evaluate`, and all else that runs through joblib, such as scikit-learn's searches. The same seed gives the same
-    numbers as without, and a worker that dies changes nothing: what it did is done again by another.
+    numbers as without, on workers whose CPUs are of the kind of this one, and a worker that dies changes nothing: what
+    it did is done again by another.
 
     Of jobs within jobs the outer ones are spread. ``n_jobs=1`` keeps the work of an estimator in this process; any
     other number, and None, means all workers.

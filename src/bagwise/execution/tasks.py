@@ -1,7 +1,8 @@
 """Independent tasks on this machine, in one process or several; the results of tasks in order, and their sum.
 
 Sums are made by pairs, pairs of pairs and so on, in the order of the tasks. So the numbers are the same to the last
-bit, whoever runs the tasks. A task that fails comes back as a value; `Watch` measures what one costs.
+bit, whoever runs the tasks, on CPUs of one kind. A task that fails comes back as a value; `Watch` measures what one
+costs.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def method(
         (``statistics`` reads them as they are: trees can), or they are filled in by `bagwise.instances.Imputation`,
         which becomes the first step of the estimator and learns from training bags only.
     random_state : int
-        The same seed gives the same answer, whatever ``n_jobs``.
+        The same seed gives the same answer on the same kind of CPU, whatever ``n_jobs``.
     n_jobs : int, optional
         How many cores may work at once; -1 for all.
     **options

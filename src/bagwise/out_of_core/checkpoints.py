@@ -1,8 +1,8 @@
 """Checkpoints of a fit: what its passes have found so far, in a folder, so that it goes on where its process ended.
 
-A pass is deterministic: the same data, method and version give the same results to the last bit. So a fit that finds
-the results of a pass, or of some of its chunks, takes them as they are. What is found is arrays, numbers and texts,
-and tuples, lists, dicts and dataclasses of them; nothing is pickled.
+A pass is deterministic: the same data, method and version give the same results, on the same kind of CPU to the last
+bit. So a fit that finds the results of a pass, or of some of its chunks, takes them as they are. What is found is
+arrays, numbers and texts, and tuples, lists, dicts and dataclasses of them; nothing is pickled.
 """
 
 from __future__ import annotations

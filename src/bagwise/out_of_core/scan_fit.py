@@ -108,9 +108,9 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
 
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
     same data in memory to rounding. However the rows are cut into files, row groups and chunks, in whatever order,
-    bags cut in two included, the answer is the same to rounding; for the same chunks it is the same to the last bit
-    whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and `statistics` in memory are
-    not.)
+    bags cut in two included, the answer is the same to rounding; for the same chunks, on CPUs of one kind, it is the
+    same to the last bit whoever runs the passes. (Sums are in double precision; of float32 data `aggregated` and
+    `statistics` in memory are not.)
 
     What is held at once: by whoever runs a pass, a block of rows and the sums of the bags of one chunk, or of a shard
     of bags; in this process, nothing that grows with the number of bags or rows. The sums of all bags lie in a folder,
@@ -136,10 +136,11 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         For a method by name; an estimator has its own.
     work : path of a folder, optional
         Where the fit keeps what its passes have found, after every pass and twice a minute within one; all workers must
-        reach it. A fit that was ended goes on from there when it is started again, and gives the same model to the last
-        bit. A folder of other data, another method or another version is refused. When the model is saved, the folder
-        can be removed. It holds at most 8 bytes for every column of a bag's row, 192 of them for `instance-kme:ridge`,
-        twice. By default they are put in the system's folder for temporary files, and removed at the end.
+        reach it. A fit that was ended goes on from there when it is started again, and gives the same model, on the
+        same kind of CPU to the last bit. A folder of other data, another method or another version is refused. When the
+        model is saved, the folder can be removed. It holds at most 8 bytes for every column of a bag's row, 192 of them
+        for `instance-kme:ridge`, twice. By default they are put in the system's folder for temporary files, and removed
+        at the end.
     progress : bool, or a function of a `PassStep`
         Show in the terminal how far a pass is, with rows per second and the time left; or call the function.
 

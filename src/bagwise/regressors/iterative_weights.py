@@ -425,10 +425,11 @@ class Reweighting(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    The fits of a run follow each other, and networks learn in single precision: where CPUs round these differently, a
-    prediction may differ in the seventh digit, and more where the median of a bag is then another instance. Under other
-    kernels of linear algebra alone, and with a linear function, differences stay in the last digits. The same seed on
-    the same machine gives the same digits.
+    The fits of a run follow each other, and networks learn in single precision. Where the instruction set of another
+    CPU rounds these differently, the runs part: on 80 bags of pixels, with compiled kernels for a CPU without AVX, a
+    prediction of `em` or `pruning` moved by 0.05 standard deviations of y in the median, and by 0.6 and 0.2 at most.
+    Under other kernels of linear algebra alone, and with a linear function, differences stay in the last digits. The
+    same seed on the same kind of CPU gives the same digits.
 
     References
     ----------
