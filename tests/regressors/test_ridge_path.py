@@ -81,6 +81,21 @@ def test_a_large_group_that_is_fitted_exactly_is_no_candidate():
     assert np.isinf(head.errors_[0]) and np.isfinite(head.errors_[1])
 
 
+@pytest.mark.parametrize("kernel", ["linear", "precomputed", "indefinite"])
+@pytest.mark.parametrize("groups", [GROUPS, LARGE_GROUPS], ids=["groups", "large groups"])
+def test_groups_are_left_out_at_every_penalty_as_at_that_penalty_alone(kernel, groups):
+    """Whether a fit interpolates a group is asked from the lightest penalty on, until one does not."""
+    own = np.column_stack([groups == 0, Z])  # without its own group the first column is unknown
+    K = own @ own.T if kernel != "indefinite" else own @ np.diag([1.0, 1, -1, 1, 1, -1]) @ own.T
+    columns, kernel = (own, "linear") if kernel == "linear" else (K, "precomputed")
+    options = {"scaling": "none", "fit_intercept": False, "kernel": kernel}
+    penalties = [1e-2, 10.0, 1e-13, 0.3, 1e-14]
+    alone = [RidgePath((one,), **options).fit(columns, y, groups=groups).errors_[0] for one in penalties]
+    found = RidgePath(penalties, **options).fit(columns, y, groups=groups).errors_
+    np.testing.assert_allclose(found, alone, rtol=1e-10)
+    assert kernel == "precomputed" or np.isinf(found).tolist() == [False, False, True, False, True]
+
+
 def test_weighted_left_out_residuals_equal_weighted_refits():
     total = w / w.mean()
 

@@ -420,28 +420,41 @@ def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndar
 
 def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """One system of the size of the group for every penalty."""
-    out = np.full_like(residual, np.nan)
-    for p, d in enumerate(kept):
-        half = V * np.sqrt(np.abs(d))  # numpy sees that a product with its own transpose is symmetric: half the work
-        signed = half * np.sign(d) if (d < 0).any() else half
-        solved = _solve_apart(np.eye(len(V)) - signed @ half.T, residual[:, p])
+    out, negative, apart = np.full_like(residual, np.nan), (kept < 0).any(), False
+    for p in _lightest_first(kept):
+        # numpy sees that a product with its own transpose is symmetric: half the work
+        half = V * np.sqrt(np.abs(kept[p]))
+        signed = half * np.sign(kept[p]) if negative else half
+        solved = _solve_apart(signed @ half.T, residual[:, p], apart)
         if solved is not None:
-            out[:, p] = solved
+            out[:, p], apart = solved, not negative
     return out
 
 
 def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """The same by systems of the number of columns: (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept)."""
-    out, inner, along = np.full_like(residual, np.nan), V.T @ V, V.T @ residual
-    for p, root in enumerate(np.sqrt(kept)):
-        solved = _solve_apart(np.eye(len(inner)) - root[:, None] * inner * root, root * along[:, p])
+    out, inner, along, apart = np.full_like(residual, np.nan), V.T @ V, V.T @ residual, False
+    for p in _lightest_first(kept):
+        root = np.sqrt(kept[p])
+        solved = _solve_apart(root[:, None] * inner * root, root * along[:, p], apart)
         if solved is not None:
-            out[:, p] = residual[:, p] + V @ (root * solved)
+            out[:, p], apart = residual[:, p] + V @ (root * solved), True
     return out
 
 
-def _solve_apart(gap: np.ndarray, right: np.ndarray) -> np.ndarray | None:
-    """The solution with the matrix I - H_g; None where the fit interpolates the group: an eigenvalue is almost zero."""
-    smaller = gap - SMALLEST_GAP * np.eye(len(gap))
-    _, failed = lapack.dpotrf(smaller.T, lower=1, overwrite_a=1)
-    return None if failed else lapack.dposv(gap.T, right, lower=1, overwrite_a=1)[1]
+def _lightest_first(kept: np.ndarray) -> np.ndarray:
+    """The penalties, from the lightest on: if its fit does not interpolate a group, that of a heavier one does not."""
+    return np.argsort(-kept.sum(axis=1), kind="stable")
+
+
+def _solve_apart(H: np.ndarray, right: np.ndarray, apart: bool) -> np.ndarray | None:
+    """(I - H)⁻¹ r; None where the fit interpolates the group: an eigenvalue of I - H is almost zero.
+
+    ``apart`` says that none is.
+    """
+    gap = np.eye(len(H)) - H
+    if not apart:
+        smaller = gap - SMALLEST_GAP * np.eye(len(H))
+        if lapack.dpotrf(smaller.T, lower=1, overwrite_a=1)[1]:
+            return None
+    return lapack.dposv(gap.T, right, lower=1, overwrite_a=1)[1]
