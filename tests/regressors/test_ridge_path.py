@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
 from bagwise import testing
-from bagwise.regressors import RidgePath
+from bagwise.regressors import RidgePath, ridge_path
 
 pytestmark = pytest.mark.kernels
 
@@ -94,6 +95,29 @@ def test_groups_are_left_out_at_every_penalty_as_at_that_penalty_alone(kernel, g
     found = RidgePath(penalties, **options).fit(columns, y, groups=groups).errors_
     np.testing.assert_allclose(found, alone, rtol=1e-10)
     assert kernel == "precomputed" or np.isinf(found).tolist() == [False, False, True, False, True]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_large_groups_are_left_out_by_a_fit_to_the_others(monkeypatch, weighted):
+    """By a decomposition without each, and by the formula that needs none."""
+    rows = np.random.default_rng(1).normal(size=(240, 4))
+    K, target = np.exp(-((rows[:, None] - rows) ** 2).sum(axis=2) / 8), rows[:, 0] + np.sin(3 * rows[:, 1])
+    groups, weight = np.arange(240) % 3, np.tile([1.0, 0.0, 2.5, 0.4], 60) if weighted else None
+    head = RidgePath(np.logspace(-5, 1, 13), kernel="precomputed")
+    found = clone(head).fit(K, target, sample_weight=weight, groups=groups)
+    monkeypatch.setattr(ridge_path, "FEW_GROUPS", 0)
+    formula = clone(head).fit(K, target, sample_weight=weight, groups=groups)
+    assert found.penalty_ == formula.penalty_
+    # The lightest penalty, 240 x 1e-5, is some 1e-5 of the largest eigenvalue: five of sixteen digits go.
+    np.testing.assert_allclose(found.errors_, formula.errors_, rtol=1e-9)
+    np.testing.assert_allclose(found.residuals_, formula.residuals_, atol=1e-9)
+
+
+def test_a_group_that_has_all_the_weight_cannot_be_left_out():
+    weight = (np.arange(240) % 3 == 0).astype(float)
+    head = RidgePath(np.logspace(-5, 1, 13), kernel="precomputed")
+    head.fit(np.eye(240), np.arange(240.0), sample_weight=weight, groups=np.arange(240) % 3)
+    assert np.isinf(head.errors_).all() and head.penalty_ == 10.0
 
 
 def test_weighted_left_out_residuals_equal_weighted_refits():

@@ -20,6 +20,8 @@ from bagwise.bags.folds import numbered, row_units
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
 SMALLEST_GAP = 1e-10
+# Up to so many groups, from so many rows and penalties on, a Gram matrix is decomposed once more without each group.
+FEW_GROUPS, MANY_ROWS, MANY_PENALTIES = 5, 200, 8
 
 
 class RidgePath(RegressorMixin, BaseEstimator):
@@ -27,7 +29,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
     One decomposition Z = U S Vᵀ of the (centred) rows gives every penalty λ: the fit is U diag(s²/(s²+λ)) Uᵀ y, and the
     residual of bag i had it been left out is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
-    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components that rounding has swallowed are dropped, so a
+    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G; of few large groups and a Gram matrix, by a decomposition
+    without each, which is quicker. Components that rounding has swallowed are dropped, so a
     penalty of 1e-16 is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out
     residual is then noise divided by noise) is never chosen.
 
@@ -95,7 +98,10 @@ class RidgePath(RegressorMixin, BaseEstimator):
         w = weights_or_ones(sample_weight, y)
         path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
         scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
-        alone = residuals = _left_out(path, penalties * scale, w, groups).T
+        if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
+            alone = residuals = _without_each(Z, y, w, self.fit_intercept, penalties * scale, numbered(groups)).T
+        else:
+            alone = residuals = _left_out(path, penalties * scale, w, groups).T
         if groups is None and len(penalties) > 1 and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
             residuals = _left_out(path, penalties * scale, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
@@ -402,6 +408,24 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
         else:
             left_out = _groups_left_out(path, residual, 1.0 - shrunk, unit)
         return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
+
+
+def _are_few_and_large(groups, penalties: np.ndarray) -> bool:
+    if groups is None or len(groups) < MANY_ROWS or len(penalties) < MANY_PENALTIES:
+        return False
+    return int(numbered(groups).max()) < FEW_GROUPS
+
+
+def _without_each(K, y, w, intercept: bool, penalties: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """As `_left_out`, each group by a fit to the others; NaN if these weigh nothing."""
+    left_out = np.full((len(y), len(penalties)), np.nan)
+    for g in range(unit.max() + 1):
+        own, rest = unit == g, (unit != g) & (w > 0)
+        if rest.any():
+            path = _GramPath(K[np.ix_(rest, rest)], y[rest], w[rest], intercept)
+            coefficients, intercepts = zip(*map(path.coefficients, penalties), strict=True)
+            left_out[own] = y[own, None] - K[np.ix_(own, rest)] @ np.column_stack(coefficients) - intercepts
+    return np.where(w[:, None] > 0, left_out, 0.0)
 
 
 def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndarray) -> np.ndarray:
