@@ -35,6 +35,7 @@ BLIND = (Pool, Statistics, NystroemMean, SlicedQuantiles)  # embeddings that loo
 MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
 COMPARED = 800  # of them
 GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
+NEAR = 30.0  # with penalties that are at most so many times as heavy or light as the best there
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
 MOST_BAGS = 20_000  # with more, the rows of all settings at once would take gigabytes: every fold embeds its own
 
@@ -264,11 +265,11 @@ class _RidgeHeads:
     def fits(self, tasks: Sequence[Task], parallel: Parallel) -> list[Fit]:
         started = time.perf_counter()
         tried = self._compared(tasks, parallel)
-        columns = {at: self._columns(at) for at in dict.fromkeys(at for some in tried for at in some)}
+        columns = {at: self._columns(at) for at in dict.fromkeys(at for some, _ in tried for at in some)}
         shared = time.perf_counter() - started
         found = parallel(
             delayed(_fit_ridge)(
-                self.model,
+                model,
                 self.standing[task.seen],
                 task.y[task.seen],
                 task.weight_seen,
@@ -277,17 +278,18 @@ class _RidgeHeads:
                 if self.standing.covariates is None
                 else self.standing.covariates[task.predicted],
             )
-            for task, some in zip(tasks, tried, strict=True)
+            for task, (some, model) in zip(tasks, tried, strict=True)
         )
         for fit, task in zip(found, tasks, strict=True):
             self._complete(fit.model, columns, task)
         found[0].fit_seconds += shared
         return found
 
-    def _compared(self, tasks: Sequence[Task], parallel: Parallel) -> list[list[int]]:
-        """The settings worth a fit to all bags of each task: all of them, or of many bags the best on some of them."""
-        every = list(range(len(self.settings)))
-        if len(every) == 1 or not isinstance(self.model.embedding, SecondKernel):
+    def _compared(self, tasks: Sequence[Task], parallel: Parallel) -> list[tuple[list[int], EmbeddingRidge]]:
+        """The settings worth a fit to all bags of each task, and the model with the penalties worth it: all of them, or
+        of many bags the best on some of them."""
+        every = list(range(len(self.settings))), self.model
+        if len(self.settings) == 1 or not isinstance(self.model.embedding, SecondKernel):
             return [every] * len(tasks)
         small = [len(task.seen) <= MANY_BAGS for task in tasks]
         if all(small):
@@ -369,10 +371,11 @@ def _widen(head, place: np.ndarray, n: int) -> None:
 
 def _best_settings(
     model: EmbeddingRidge, settings: list[dict], bags: Bags, y: np.ndarray, weight, rows: list[np.ndarray]
-) -> list[int]:
-    """The numbers of the settings of least left-out error on some bags, whose rows are known for each.
+) -> tuple[list[int], EmbeddingRidge]:
+    """The numbers of the settings of least left-out error on some bags, whose rows are known for each; and the model
+    with penalties near theirs.
 
-    Every second penalty will do: near the best one the error hardly changes.
+    To compare settings every second penalty will do: near the best one the error hardly changes.
     """
 
     def embedded():
@@ -380,10 +383,14 @@ def _best_settings(
             embedding = model.embedding_for(setting)
             yield setting, embedding, embedding.fit_rows(bags, _NoEmbedding(), Z)
 
-    coarse = clone(model).set_params(head__penalties=model.head.penalties[::2])
+    penalties = np.array(model.head.penalties)
+    coarse = clone(model).set_params(head__penalties=penalties[::2])
     with _quiet():
-        errors = [error for *_, error in coarse.fit_rows(bags, y, embedded(), weight).search_]
-    return sorted(np.argsort(errors, kind="stable")[: -(-len(errors) // GOES_ON)].tolist())
+        search = coarse.fit_rows(bags, y, embedded(), weight).search_
+    best = np.argsort([error for *_, error in search], kind="stable")[: -(-len(search) // GOES_ON)]
+    theirs = [search[at][1] for at in best]
+    near = penalties[(penalties >= min(theirs) / NEAR) & (penalties <= max(theirs) * NEAR)]
+    return sorted(best.tolist()), clone(model).set_params(head__penalties=tuple(near.tolist()))
 
 
 class _NoEmbedding:

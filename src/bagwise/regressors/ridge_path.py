@@ -476,9 +476,11 @@ def _solve_apart(H: np.ndarray, right: np.ndarray, apart: bool) -> np.ndarray | 
 
     ``apart`` says that none is.
     """
-    gap = np.eye(len(H)) - H
+    gap = np.negative(H)
+    gap.flat[:: len(H) + 1] += 1.0
     if not apart:
-        smaller = gap - SMALLEST_GAP * np.eye(len(H))
+        smaller = gap.copy()
+        smaller.flat[:: len(H) + 1] -= SMALLEST_GAP
         if lapack.dpotrf(smaller.T, lower=1, overwrite_a=1)[1]:
             return None
     return lapack.dposv(gap.T, right, lower=1, overwrite_a=1)[1]
