@@ -71,11 +71,19 @@ def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
     assert report.words("members", "member") == ["<b>aggregated ★ best", "slow", "prime"]  # by error, the unknown last
-    assert report.values("members", "typical error") == [0.5, 0.75, None] and "Tried <two> members." in report.text
+    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None] and "Tried <two> members." in report.text
     assert report.words("members", "weight") == ["100\xa0%", "–", "–"]
     assert report.words("members", "outcome") == ["in the blend", "compared", "given up early: <of> no use"]
     assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
     assert "RMSE 0.500 on bags it never saw" in report.text
+
+
+def test_the_members_of_auto_have_the_error_of_its_metric(tmp_path):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    model = bw.auto.AutoRegressor(["aggregated"], folds=3, metric="mae", transforms=False).fit(bags, y)
+    write_model_report(tmp_path / "page.html", model, bags, y, held_out=model.held_out_)
+    found = Report(tmp_path / "page.html").values("members", "typical error (MAE)")
+    np.testing.assert_allclose(min(found), model.scores_["error"], rtol=0.01)
 
 
 @pytest.mark.parametrize("kind", ["cv+", "split"])

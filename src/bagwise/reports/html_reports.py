@@ -503,7 +503,7 @@ def _summary(model) -> dict | None:
         if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
             # its error is of blends that were decided without the fold
             rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
-        columns = members_table(rows)
+        columns = members_table(rows, getattr(model, "metric", "rmse"))
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
 
 
@@ -522,8 +522,8 @@ MEMBERS = {
 OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "no time left"}
 
 
-def members_table(rows: list[dict]) -> list[Column]:
-    """The members by error, the best first and marked; weights as bars."""
+def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
+    """The members by error, the best first and marked; weights as bars. ``metric`` is what their error is."""
     first = rows[0]
     error = next((key for key in ("error", "rmse") if key in first), None)
     if error:
@@ -531,6 +531,9 @@ def members_table(rows: list[dict]) -> list[Column]:
     known = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
     others = [key for key in first if key not in {*MEMBERS, "error_se", "rmse_se", "difference_se", "why"}]
     made = [_member_column(key, rows) for key in known + others]
+    if error:
+        at = known.index(error)
+        made[at] = replace(made[at], head=f"{made[at].head} ({metric.upper()})")
     if error and is_known(rows[0].get(error)):
         made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
     return [column for column in filled(*made) if column.values is not None or any(column.texts)]
