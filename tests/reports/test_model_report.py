@@ -71,7 +71,8 @@ def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
     assert report.words("members", "member") == ["<b>aggregated ★ best", "slow", "prime"]  # by error, the unknown last
-    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None] and "Tried <two> members." in report.text
+    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None]
+    assert "Tried <two> members." in report.text
     assert report.words("members", "weight") == ["100\xa0%", "–", "–"]
     assert report.words("members", "outcome") == ["in the blend", "compared", "given up early: <of> no use"]
     assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
