@@ -79,12 +79,33 @@ def test_the_trials_of_an_automatic_method(tmp_path):
     assert "RMSE 0.500 on bags it never saw" in report.text
 
 
-def test_the_members_of_auto_have_the_error_of_its_metric(tmp_path):
+@pytest.mark.parametrize(("metric", "name", "other"), [("mae", "MAE", "RMSE"), ("rmse", "RMSE", "MAE")])
+def test_all_errors_of_a_page_on_auto_are_those_of_its_metric(tmp_path, metric, name, other):
     bags, y = bw.datasets.make_problem("mean", 40)
-    model = bw.auto.AutoRegressor(["aggregated"], folds=3, metric="mae", transforms=False).fit(bags, y)
-    write_model_report(tmp_path / "page.html", model, bags, y, held_out=model.held_out_)
-    found = Report(tmp_path / "page.html").values("members", "typical error (MAE)")
+    model = bw.auto.AutoRegressor(["aggregated"], folds=3, metric=metric, transforms=False).fit(bags, y)
+    report = write(tmp_path, model, bags, y, method="auto")
+    found = report.values("members", f"typical error ({name})")
     np.testing.assert_allclose(min(found), model.scores_["error"], rtol=0.01)
+    error, of_mean = (shown(model.scores_[one]) for one in ("error", "mean_error"))
+    for text in (
+        f"{name} {error} on bags it never saw",
+        f"Always predicting the mean target has {name} {of_mean}",
+        f"{name} of the mean target {of_mean}",
+        f"{name} of auto {error}",
+        f"Typical error ({name}) {error}",
+        f"By how much the {name} on held-out bags",
+        f"{'Mean absolute' if metric == 'mae' else 'Root mean squared'} residual, the shaded steps",
+    ):
+        assert text in report.text
+    assert len(report.values("verdicts", name)) == 3
+    assert other not in report.text
+
+
+def test_a_metric_that_is_no_error_of_a_page_leaves_the_rmse(tmp_path):
+    bags, y = sample(30)
+    model = Automatic().fit(bags, y)
+    model.metric = "euclidean"  # of an estimator of one's own
+    assert "RMSE 0.500 on bags it never saw" in write(tmp_path, model, bags, y).text
 
 
 @pytest.mark.parametrize("kind", ["cv+", "split"])

@@ -51,7 +51,7 @@ from bagwise.reports.explorer import (
     instances_section,
     values_section,
 )
-from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
+from bagwise.reports.findings import ERRORS, METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The sections that a page can have, and their titles.
@@ -304,7 +304,7 @@ def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
     said = findings.verdict(results, ranked)
     found = worth(best) if best is not None and said["best"] is not None else None
     judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
-    if found is not None and results.metric == "rmse":
+    if found is not None and results.metric == found.metric:
         said["sentences"] += judged["sentences"][:1]
     return {
         "verdict": said | {"status": judged["status"], "badge": judged["badge"]},
@@ -400,7 +400,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
         "coverage": findings.coverage_table(held, bags.groups),
-        "importance": findings.importance_section(model, bags, y),
+        "importance": findings.importance_section(model, bags, y, held.metric),
         "novelty": findings.novelty_section(bags, held),
         "bags": listed,
         "function": function_section(label, model, bags),
@@ -445,6 +445,7 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
         unit=units_of(bags),
         target_name=own_name(bags.target_name, "target", ()),
         bounds=bounds,
+        metric=findings.error_of(inner),
     )
 
 
@@ -468,9 +469,8 @@ def _verdict(held: HeldOut, found: Worth | None) -> dict:
         headline = f"predicts new bags with {percent(found.gain)} less error than the mean"
     else:
         headline = "does not predict new bags better than the mean"
-    text = (
-        f"RMSE {shown(found.error)} on bags it never saw: each of the {n} was predicted by a model fitted without it."
-    )
+    error = f"{METRIC_NAMES[found.metric]} {shown(found.error)}"
+    text = f"{error} on bags it never saw: each of the {n} was predicted by a model fitted without it."
     return said | {"best": held.label, "headline": headline, "sentences": [text, *said["sentences"]]}
 
 
@@ -479,10 +479,13 @@ def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
     tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
     if found is not None:
         scores = score(held.target, held.prediction, held.std)
+        other, weight = (
+            ("mae", "large errors count less") if found.metric == "rmse" else ("rmse", "large errors count more")
+        )
         near = f"± {shown(2 * found.error_se, 2)}; same unit as the target"
         tiles = [
-            {"name": "Typical error (RMSE)", "value": shown(found.error), "note": near},
-            {"name": "Mean absolute error", "value": shown(scores["mae"]), "note": "large errors count less"},
+            {"name": f"Typical error ({METRIC_NAMES[found.metric]})", "value": shown(found.error), "note": near},
+            {"name": f"{ERRORS[other].capitalize()} error", "value": shown(scores[other]), "note": weight},
             {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
             *tiles,
         ]
@@ -503,7 +506,7 @@ def _summary(model) -> dict | None:
         if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
             # its error is of blends that were decided without the fold
             rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
-        columns = members_table(rows, getattr(model, "metric", "rmse"))
+        columns = members_table(rows, findings.error_of(model))
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
 
 
