@@ -36,6 +36,7 @@ from bagwise.io.table_output import (
     shortened,
     shown,
     texts,
+    without_controls,
 )
 from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
@@ -76,8 +77,9 @@ def write_page(path, content: dict) -> Path:
 def render(content: dict) -> str:
     """The page; what the content lacks is left out. Every text is escaped, unless `charts.tag` did so already.
 
-    Beside escaping, the page carries a policy that lets the browser run our own script, known by its hash, and nothing
-    else, and load nothing from anywhere.
+    Control characters of names and ids, which could turn the text around them, are written out. Beside escaping, the
+    page carries a policy that lets the browser run our own script, known by its hash, and nothing else, and load
+    nothing from anywhere.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -92,7 +94,7 @@ def render(content: dict) -> str:
     shown = [part for part in SECTIONS if content[part] or part == "predictions"]
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html").render(
+    page = environment.get_template("report.html").render(
         **content,
         sections=[(SECTIONS[part], "run" if part == "facts" else part) for part in shown],
         script=script,
@@ -100,20 +102,30 @@ def render(content: dict) -> str:
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
         as_json=as_json,
     )
+    return without_controls(page)
 
 
 def as_json(value) -> str:
-    """JSON that can stand inside a <script> element: no character of it can end the element.
+    """JSON that can stand inside a <script> element: no character of it can end the element, or is a control character.
 
     Examples
     --------
     >>> as_json({"bag": "</script>&"})
     '{"bag":"\\\\u003c/script\\\\u003e\\\\u0026"}'
     """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _visible(value):
+    """Plain data with all its texts `without_controls`: the page's script shows them as they are."""
+    if isinstance(value, str):
+        return without_controls(value)
+    if isinstance(value, dict):
+        return {_visible(name): _visible(one) for name, one in value.items()}
+    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
