@@ -1,6 +1,7 @@
 """Finished fits that are kept in a folder: a fit that was stopped goes on, and gives the same model."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -101,6 +102,8 @@ def test_a_folder_of_something_else_is_refused(data, tmp_path):
         AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
     with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; finished work is kept in a folder"):
         AutoRegressor(["aggregated"], work=tmp_path / "notes.txt").fit(*data)
+    with pytest.raises(NotADirectoryError, match=r"notes\.txt/w cannot be written \(Not a directory\); give a place"):
+        AutoRegressor(["aggregated"], work=tmp_path / "notes.txt" / "w").fit(*data)
     assert (tmp_path / "notes.txt").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "work.json").write_text(
@@ -133,6 +136,28 @@ def test_damaged_entries_are_named_and_run_again(data, plain, fits, tmp_path):
     ):
         assert f"{file} {what}" in texts
     same(again, plain, bags)
+
+
+@pytest.mark.parametrize("name", ["work", "data", "about", "library", "digest"])
+def test_a_record_that_was_changed_is_named_and_written_again(data, fits, tmp_path, name):
+    AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
+    file = tmp_path / "work.json"
+    whole = file.read_text()
+    file.write_text(json.dumps(json.loads(whole) | {name: "4@ bags"}))
+    fits.clear()
+    with pytest.warns(UserWarning, match=r"work\.json is damaged or cut short; it is written again"):
+        AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
+    assert file.read_text() == whole and fits == []
+
+
+def test_a_record_without_a_digest_is_one_of_an_earlier_version(data, tmp_path):
+    AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
+    record = json.loads((tmp_path / "work.json").read_text())
+    del record["digest"]
+    (tmp_path / "work.json").write_text(json.dumps(record))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
 
 
 def test_a_larger_budget_tries_what_the_first_left_out(data, fits, tmp_path):

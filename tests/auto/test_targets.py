@@ -4,6 +4,8 @@ from tests.helpers.toy_members import Column
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
+from bagwise.auto.cross_validation import Clock, CrossValidation, choose_transform
+from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, worth_trying
 
 
@@ -39,6 +41,29 @@ def test_what_is_tried_and_does_not_help_is_not_kept():
     model = AutoRegressor(MEMBERS, folds=5).fit(bags, x + 0.1 + 0.05 * rng.uniform(size=120))
     assert model.transform_ is None and [row["transform"] for row in model.transforms_] == ["log"]
     assert "log: not used" in model.summary()
+
+
+@pytest.mark.parametrize(("budget", "tried"), [(None, True), (500.0, True), (200.0, False), (60.0, False)])
+def test_a_transform_takes_a_third_of_the_budget_that_is_left_at_most(budget, tried):
+    """Two members that run always took 100 s; they ran again, where nothing of the budget was left."""
+    bags, y = problem(lambda t: np.exp(1.5 * t))
+    cv = CrossValidation(bags, y, (np.arange(120) % 5)[None], None, 0, None, Clock(budget))
+    plain = [cv.try_member(Member(name, lambda seed: Column(0), always=True)) for name in ("first", "second")]
+    for trial in plain:
+        trial.fit_seconds = 50.0
+    cv.clock.advance(100.0)
+    choice = choose_transform(cv, plain)
+    assert choice.formula == ("log" if tried else None)
+    if not tried:
+        left = max(budget - 100.0, 0.0)
+        assert choice.trials == plain and choice.rows[0]["why"] == f"about 125 s, and {left:.0f} s were left"
+
+
+def test_the_summary_tells_of_a_transform_for_which_there_was_no_time():
+    bags, y = problem(lambda t: np.exp(1.5 * t))
+    model = AutoRegressor(time_budget=1e-3).fit(bags, y)
+    assert model.transform_ is None
+    assert "Transform of the targets, log: not tried (about 0 s, and 0 s were left)." in model.summary()
 
 
 def test_weights_reach_a_member_behind_a_transform():

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.cli.console import Terminal, without_controls
+from bagwise.cli.console import Terminal
+from bagwise.io.table_output import without_controls
 
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 HOSTILE = "\x1b]0;owned\x07"

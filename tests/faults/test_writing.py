@@ -205,6 +205,8 @@ def test_two_processes_write_one_file(tmp_path):
         ("m.bagwise", ("fit", "none.csv", "--out")),
         ("m.html", ("fit", "none.csv", "--report")),
         ("m.bagwise", ("fit", "none.parquet", "--engine", "stream", "--out")),
+        ("work", ("fit", "none.csv", "--work")),
+        ("work", ("fit", "none.parquet", "--engine", "stream", "--work")),
         ("p.csv", ("predict", "none.bagwise", "none.csv", "--out")),
         ("i.csv", ("predict", "none.bagwise", "none.csv", "--instances")),
         ("parts", ("predict", "none.bagwise", "none.parquet", "--engine", "stream", "--out")),
@@ -234,10 +236,18 @@ def test_a_report_beside_its_run_is_tried_first():
         assert found.exit_code == 1 and "report.html cannot be written (Permission denied)" in found.stderr
 
 
-def test_a_folder_of_results_is_no_file(tmp_path):
+@pytest.mark.parametrize(
+    "arguments", [("evaluate", "none.csv", "--method", "aggregated", "--out"), ("fit", "none.csv", "--work")]
+)
+def test_a_folder_of_results_is_no_file(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").write_text("")
-    found = CliRunner().invoke(app, ["evaluate", "none.csv", "--method", "aggregated", "--out", str(tmp_path / "runs")])
-    assert found.exit_code == 1 and "runs is a file; give the name of a folder" in found.stderr
+    found = CliRunner().invoke(app, [*arguments, "runs"])
+    assert found.exit_code == 1
+    assert found.stderr == f"bagwise {arguments[0]}: runs is a file; give the name of a folder\n"
+    below = CliRunner().invoke(app, [*arguments, "runs/below"])
+    said = f"bagwise {arguments[0]}: runs/below cannot be written (Not a directory); give a place that can be\n"
+    assert below.exit_code == 1 and below.stderr == said
 
 
 def test_trying_a_place_leaves_it_as_it_was(tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import root_mean_squared_error
+from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from tests.helpers.page_reading import Report
 
 import bagwise as bw
@@ -21,19 +21,28 @@ def held(noise, n=60, *, folds=5, unit=None, std=None):
     return HeldOut("toy", np.arange(n), np.full(n, 3), target, prediction, np.arange(n) % folds, std, unit=unit)
 
 
+@pytest.mark.parametrize("metric", ["rmse", "mae"])
 @pytest.mark.parametrize(("folds", "unit"), [(5, None), (1, None), (1, np.arange(60) % 20)])
-def test_worth_is_that_of_a_naive_calculation(folds, unit):
-    one = held(0.5, folds=folds, unit=unit)
+def test_worth_is_that_of_a_naive_calculation(folds, unit, metric):
+    error, loss = (root_mean_squared_error, np.square) if metric == "rmse" else (mean_absolute_error, np.abs)
+    one = replace(held(0.5, folds=folds, unit=unit), metric=metric)
     part = one.fold if folds > 1 else np.arange(60) if unit is None else unit
     mean = [one.target[part != mine].mean() for mine in part]
     found = worth(one)
-    assert found.error == pytest.approx(root_mean_squared_error(one.target, one.prediction))
-    assert found.mean_error == pytest.approx(root_mean_squared_error(one.target, mean))
+    assert found.error == pytest.approx(error(one.target, one.prediction))
+    assert found.mean_error == pytest.approx(error(one.target, mean))
     units = np.arange(60) if unit is None else unit
-    gained = (one.target - mean) ** 2 - one.residual**2
+    gained = loss(one.target - mean) - loss(one.residual)
     sums = np.array([gained[units == u].sum() for u in np.unique(units)])
     assert found.gain_z == pytest.approx(sums.mean() / (sums.std() / np.sqrt(len(sums))))
     assert found.n_units == len(sums) and found.covered == one.covered().mean()
+
+
+@pytest.mark.parametrize("metric", ["rmse", "mae"])
+def test_the_standard_error_of_the_error_is_that_of_resampled_bags(metric):
+    one, rng = replace(held(0.5, n=400), metric=metric), np.random.default_rng(0)
+    errors = [one.error(rng.integers(400, size=400)) for _ in range(2000)]
+    assert worth(one).error_se == pytest.approx(np.std(errors), rel=0.1)
 
 
 def test_the_intervals_of_the_model_itself_come_first():
@@ -88,5 +97,5 @@ def test_the_first_screen_says_it(tmp_path):
     labels = [
         attributes["aria-label"] for tag, attributes in report.tags if tag == "svg" and "aria-label" in attributes
     ]
-    assert f"typical error of the mean target: {shown(found.mean_error)}" in labels
+    assert f"RMSE of the mean target: {shown(found.mean_error)}" in labels
     assert "Prediction" in report.text and "a bag, where this report was written" in report.text

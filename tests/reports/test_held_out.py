@@ -81,6 +81,6 @@ def test_fifths_of_the_sizes_hold_every_bag_once(sizes):
     one = HeldOut("toy", one.bag, sizes.astype(int), one.target, one.prediction, one.fold)
     parts = size_fifths(one)
     assert sum(part["bags"] for part in parts) == 60 and len(parts) <= 5
-    total = sum(part["bags"] * part["rmse"] ** 2 for part in parts)
+    total = sum(part["bags"] * part["error"] ** 2 for part in parts)
     assert total == pytest.approx((one.residual**2).sum())
     assert all(a["high"] < b["low"] for a, b in zip(parts, parts[1:], strict=False))

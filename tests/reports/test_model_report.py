@@ -71,11 +71,41 @@ def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
     assert report.words("members", "member") == ["<b>aggregated ★ best", "slow", "prime"]  # by error, the unknown last
-    assert report.values("members", "typical error") == [0.5, 0.75, None] and "Tried <two> members." in report.text
+    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None]
+    assert "Tried <two> members." in report.text
     assert report.words("members", "weight") == ["100\xa0%", "–", "–"]
     assert report.words("members", "outcome") == ["in the blend", "compared", "given up early: <of> no use"]
     assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
     assert "RMSE 0.500 on bags it never saw" in report.text
+
+
+@pytest.mark.parametrize(("metric", "name", "other"), [("mae", "MAE", "RMSE"), ("rmse", "RMSE", "MAE")])
+def test_all_errors_of_a_page_on_auto_are_those_of_its_metric(tmp_path, metric, name, other):
+    bags, y = bw.datasets.make_problem("mean", 40)
+    model = bw.auto.AutoRegressor(["aggregated"], folds=3, metric=metric, transforms=False).fit(bags, y)
+    report = write(tmp_path, model, bags, y, method="auto")
+    found = report.values("members", f"typical error ({name})")
+    np.testing.assert_allclose(min(found), model.scores_["error"], rtol=0.01)
+    error, of_mean = (shown(model.scores_[one]) for one in ("error", "mean_error"))
+    for text in (
+        f"{name} {error} on bags it never saw",
+        f"Always predicting the mean target has {name} {of_mean}",
+        f"{name} of the mean target {of_mean}",
+        f"{name} of auto {error}",
+        f"Typical error ({name}) {error}",
+        f"By how much the {name} on held-out bags",
+        f"{'Mean absolute' if metric == 'mae' else 'Root mean squared'} residual, the shaded steps",
+    ):
+        assert text in report.text
+    assert len(report.values("verdicts", name)) == 3
+    assert other not in report.text
+
+
+def test_a_metric_that_is_no_error_of_a_page_leaves_the_rmse(tmp_path):
+    bags, y = sample(30)
+    model = Automatic().fit(bags, y)
+    model.metric = "euclidean"  # of an estimator of one's own
+    assert "RMSE 0.500 on bags it never saw" in write(tmp_path, model, bags, y).text
 
 
 @pytest.mark.parametrize("kind", ["cv+", "split"])

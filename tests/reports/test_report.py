@@ -11,7 +11,7 @@ from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hos
 
 import bagwise as bw
 from bagwise.io.table_output import shown, shown_p
-from bagwise.reports import write_report
+from bagwise.reports import write_model_report, write_report
 from bagwise.testing.contract_checks import sample
 
 METHODS = ["aggregated", ("by hand", MeanOfFirst()), ("poor", MeanOfFirst(slope=-1.0))]
@@ -114,6 +114,21 @@ def test_no_name_is_markup(tmp_path):
     assert not any(tag == "img" or any(key.startswith("on") for key in attributes) for tag, attributes in report.tags)
     assert {SCRIPT, IMAGE, END} <= set(report.words("bag-table", "bag"))
     assert report.explorer["features"] == [SCRIPT, IMAGE, END]
+
+
+def test_control_characters_of_names_are_written_out(tmp_path):
+    raw, written = "a\x1b[31m\u202eb", r"a\x1b[31m\u202eb"
+    bags, y = sample(40, ids=[raw, *(f"bag {i}" for i in range(39))], feature_names=[raw, "x", "y"])
+    bags = bags._with(target_name=raw)
+    model = bw.method("aggregated").fit(bags, y)
+    results = bw.evaluate(bags, y, [("aggregated" + raw, MeanOfFirst())], repeats=1, folds=4, name=raw)
+    about = {"name": raw, "method": raw, "command": raw}
+    of_model = Report(write_model_report(tmp_path / "model.html", model, bags, y, **about))
+    for report in (of_model, write(results, tmp_path, bags=bags, y=y, model=model)):
+        assert not {"\x1b", "\u202e"} & set(report.html)
+        assert written in report.words("bag-table", "bag")
+        assert report.explorer["features"] == [written, "x", "y"]
+        assert any(written in attributes.get("aria-label", "") for tag, attributes in report.tags if tag == "svg")
 
 
 def test_nothing_is_loaded_from_anywhere(report):

@@ -40,6 +40,7 @@ FEWEST = 16  # bags to judge anything by
 FEW_SECONDS = 2.0  # of work that is not worth sending to a worker
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
+TRANSFORM_SHARE = 1 / 3  # of what is left of the budget: what a transform of the targets may take, at most
 WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
 LEAST_SHARE = 1e-9  # a weight in a blend that is not rounding: beside a member that is exactly right it decides
 BEGUN = "begun"  # status of a member of which only the first fold is known
@@ -435,6 +436,13 @@ class CrossValidation:
         guess = self._all_fits(each, fits)
         return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
 
+    def too_long_again(self, trials: Sequence[Trial], members: Sequence[Member]) -> str:
+        """Why members are not tried that take as long as these trials did: the budget has other uses."""
+        if self.clock.budget is None or all(self._is_kept(member, begun=True) for member in members):
+            return ""
+        seconds = sum(self._all_fits(trial.seconds_of_a_fit, trial.fits + 1) for trial in trials)
+        return self._shortage(seconds, 0.0) if seconds > TRANSFORM_SHARE * self.clock.left else ""
+
     def _all_fits(self, each: float, fits: int) -> float:
         """Seconds of so many fits, the last of them to all bags, for which nobody shares the work."""
         return each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
@@ -615,11 +623,16 @@ def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     """Fit a few quick members once more, to transformed targets, on the same folds.
 
     A transform is kept if it lowers the squared (absolute) error, in the unit of the target, of the best of them by
-    more than `SURE` standard errors of the difference, paired by bag.
+    more than `SURE` standard errors of the difference, paired by bag. One that would take more than a third of what is
+    left of the time budget is not tried: members that run always would overrun it.
     """
     choice, before = Choice(None, [], plain), _best_losses(plain, cv)
     for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
-        trials = [cv.try_member(transformed(trial.member, formula)) for trial in plain]
+        members = [transformed(trial.member, formula) for trial in plain]
+        if why := cv.too_long_again(plain, members):
+            choice = replace(choice, rows=[*choice.rows, {"transform": formula, "kept": False, "why": why}])
+            continue
+        trials = [cv.try_member(member) for member in members]
         after = _best_losses(trials, cv)
         if after is not None:
             gain = (before - after) / before.mean()

@@ -214,6 +214,8 @@ def _choice(model) -> str:
 
 
 def _transform_line(row: dict) -> str:
+    if "why" in row:
+        return f"Transform of the targets, {row['transform']}: not tried ({row['why']})."
     what = "kept" if row["kept"] else "not used"
     change = f"{-100 * row['gain']:+.1f} % (± {100 * row['se']:.1f} %)"
     return f"Transform of the targets, {row['transform']}: {what}; it changed the loss by {change}."

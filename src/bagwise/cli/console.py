@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import unicodedata
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -39,25 +38,11 @@ class Terminal(Console):
             yield segment if segment.control else Segment(self._shown(segment.text), segment.style)
 
     def _shown(self, text: str) -> str:
-        text = without_controls(text)
+        if not text.replace("\n", "").isprintable():  # rarely: most commands print without the imports of io
+            from bagwise.io.table_output import without_controls
+
+            text = without_controls(text)
         return text if self.encoding.startswith("utf") or text.isascii() else text.translate(ASCII)
-
-
-def without_controls(text: str) -> str:
-    r"""The text, with an escape for every sign that steers a terminal or cannot be seen; line breaks and tabs stay.
-
-    Examples
-    --------
-    >>> print(without_controls("a\x1b[31mb\u202ec"))
-    a\x1b[31mb\u202ec
-    """
-
-    def escaped(sign: str) -> str:
-        if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Cs", "Zl", "Zp"):
-            return sign
-        return sign.encode("ascii", "backslashreplace").decode() if ord(sign) > 127 else f"\\x{ord(sign):02x}"
-
-    return text if text.isprintable() else "".join(map(escaped, text))
 
 
 def escape_unencodable() -> None:

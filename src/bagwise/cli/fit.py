@@ -66,6 +66,8 @@ def fit(
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
+        if work is not None:
+            o.refuse_folder(work)
         if scores != "absolute" and not intervals:
             raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
         if engine != "memory":

@@ -365,8 +365,7 @@ def _load(header: dict, tables: list[str], how: dict, path: Path | None, target)
 
 
 def _print(columns: dict) -> None:
-    from bagwise.cli.console import without_controls
-    from bagwise.io.table_output import write_csv
+    from bagwise.io.table_output import without_controls, write_csv
 
     if sys.stdout.isatty():  # elsewhere a program reads the ids again
         bag = next(iter(columns))

@@ -1,4 +1,4 @@
-"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML; numbers as text.
+"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML; numbers and names as text.
 
 Numbers have as many digits as mean something, the same for a whole column.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +16,7 @@ from pathlib import Path
 from bagwise.io.atomic_files import replace_file
 
 NONE = "–"
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories of control and format signs, surrogates, separators
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
 
 
@@ -31,6 +33,18 @@ def own_name(name, generic: str, taken) -> str:
     while generic in taken:
         generic += "_"
     return generic
+
+
+def without_controls(text: str) -> str:
+    r"""The text, with an escape for every sign that steers a terminal or cannot be seen; line breaks and tabs stay.
+
+    Examples
+    --------
+    >>> print(without_controls("a\x1b[31mb\u202ec"))
+    a\x1b[31mb\u202ec
+    """
+    hidden = [sign for sign in set(text) - {"\n", "\t"} if unicodedata.category(sign) in HIDDEN]
+    return text.translate({ord(sign): sign.encode("unicode_escape").decode() for sign in hidden}) if hidden else text
 
 
 def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:

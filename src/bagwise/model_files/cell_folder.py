@@ -6,7 +6,7 @@ import json
 import warnings
 from pathlib import Path
 
-from bagwise.io.atomic_files import replace_file
+from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.model_files.fingerprint import digest
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)  # the last for JSON nested too deeply
@@ -77,7 +77,10 @@ def sealed(result: dict) -> str:
 
 
 def claim(path: Path, work: str, *, data: str, about: str, library: str) -> None:
-    """Take a folder for some work, or refuse it by name if it holds other work, other data, or that of other versions.
+    """Take a folder for some work, or refuse it by name: other work, other data, other versions, or not to be written.
+
+    The record of the work lies in it with its digest. One that is damaged is named in a warning and written again: the
+    keys of cells tell other data and versions, too.
 
     Parameters
     ----------
@@ -91,9 +94,12 @@ def claim(path: Path, work: str, *, data: str, about: str, library: str) -> None
     file, way_out = path / RECORD, "give another folder to --work (work=), or delete this one"
     if path.exists() and not path.is_dir():
         raise NotADirectoryError(f"{path} is a file; finished work is kept in a folder")
+    refuse_unwritable(path)
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         there = {name: str(found[name]) for name in mine}
+        if found.get("digest") not in (None, sealed(there)):  # earlier versions wrote none
+            raise ValueError(DAMAGED)
     except FileNotFoundError:
         if path.exists() and any(path.iterdir()):
             raise ValueError(f"{path} holds other files, and none of a {work}; {way_out}") from None
@@ -110,5 +116,5 @@ def claim(path: Path, work: str, *, data: str, about: str, library: str) -> None
                 f"{way_out}"
             )
     path.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(mine, indent=1)
+    text = json.dumps(mine | {"digest": sealed(mine)}, indent=1)
     replace_file(file, lambda whole: whole.write_text(text, encoding="utf-8"))

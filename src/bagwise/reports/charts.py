@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
 from bagwise.io.table_output import NONE, aligned, counted, percent, shown
-from bagwise.reports.findings import LEVEL, HeldOut, Worth, size_fifths
+from bagwise.reports.findings import ERRORS, LEVEL, METRIC_NAMES, HeldOut, Worth, size_fifths
 
 try:
     from markupsafe import Markup, escape
@@ -191,12 +191,13 @@ def draw_worth(label: str, found: Worth) -> list[dict]:
     """The chart of the first screen: errors of the mean and of the model as bars, and the share of targets covered."""
     top = max(found.mean_error, found.error + 2 * found.error_se) or 1.0
     low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
-    of_mean, of_model = "error of the mean target", f"error of {label}"
-    title = f"typical {of_model}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
-    drawn = bar(found.mean_error / top, f"typical {of_mean}: {shown(found.mean_error)}", class_="plain")
+    name = METRIC_NAMES[found.metric]
+    of_mean, of_model = f"{name} of the mean target", f"{name} of {label}"
+    title = f"{of_model}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
+    drawn = bar(found.mean_error / top, f"{of_mean}: {shown(found.mean_error)}", class_="plain")
     rows = [
-        (f"Typical {of_mean}", shown(found.mean_error), drawn),
-        (f"Typical {of_model}", shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))),
+        (of_mean, shown(found.mean_error), drawn),
+        (of_model, shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))),
     ]
     if found.covered is not None:
         text = f"Targets inside their {percent(LEVEL)} intervals"
@@ -330,7 +331,7 @@ def predicted_against_true(held: HeldOut) -> Markup:
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
-    """Residuals over bag sizes, and ± their root mean square in fifths of the sizes."""
+    """Residuals over bag sizes, and ± the error in fifths of the sizes."""
     kept = _thinned(len(held.target))
     low, high = int(held.size.min()), int(held.size.max())
     log = high >= 10 * low
@@ -340,8 +341,8 @@ def residuals_against_size(held: HeldOut) -> Markup:
     boxes = []
     for part in size_fifths(held):
         left, right = float(x(part["low"])), float(x(part["high"]))
-        box = {"x": left - 1.5, "width": right - left + 3, "y": float(y(part["rmse"])), "class_": "band"}
-        boxes.append(tag("rect", **box, height=float(y(-part["rmse"]) - y(part["rmse"]))))
+        box = {"x": left - 1.5, "width": right - left + 3, "y": float(y(part["error"])), "class_": "band"}
+        boxes.append(tag("rect", **box, height=float(y(-part["error"]) - y(part["error"]))))
     zero = line(x([x.low, x.high]), y([0, 0]), class_="reference")
     points = dots(x(held.size[kept]), y(held.residual[kept]))
     label = "instances in the bag" + (" (log)" if log else "")
@@ -480,8 +481,8 @@ def _size_text(held: HeldOut) -> str:
     texts = []
     for part in (parts[0], parts[-1]):
         sizes = f"{part['low']:,}" if part["low"] == part["high"] else f"{part['low']:,} to {part['high']:,}"
-        texts.append(f"{shown(part['rmse'], 2)} for bags of {sizes}")
-    return f"Root mean squared residual, the shaded steps: {texts[0]}, {texts[1]}."
+        texts.append(f"{shown(part['error'], 2)} for bags of {sizes}")
+    return f"{ERRORS[held.metric].capitalize()} residual, the shaded steps: {texts[0]}, {texts[1]}."
 
 
 def draw_function(label: str, found: dict) -> dict:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
+from bagwise.auto.blend import losses
 from bagwise.bags import bag_folds
 from bagwise.evaluation.metrics import METRICS
 from bagwise.evaluation.selection import EXPLANATIONS
@@ -34,7 +35,15 @@ from bagwise.io.table_output import (
 )
 
 LEVEL = 0.9  # of the intervals that are drawn
+# The errors that a page can be about, and what they are of.
+ERRORS = {"rmse": "root mean squared", "mae": "mean absolute"}
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+
+
+def error_of(subject) -> str:
+    """The error of the page on a run or a model: its ``metric``, if that is one of `ERRORS`; else RMSE."""
+    metric = getattr(subject, "metric", None)
+    return metric if metric in list(ERRORS) else "rmse"
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class HeldOut:
     ``unit`` is the group of the bag (0, 1, ...); None where every bag is on its own, or groups are not known.
     ``target_name`` is what the user's table calls the target.
     ``bounds`` are the lower and upper end of the model's own interval, made without the bag; None if it has none.
+    ``metric`` is the error of the page, "rmse" or "mae": whatever is called an error of several bags is that.
     """
 
     label: str
@@ -60,10 +70,15 @@ class HeldOut:
     unit: np.ndarray | None = None
     target_name: str = "target"
     bounds: np.ndarray | None = None
+    metric: str = "rmse"
 
     @property
     def residual(self) -> np.ndarray:
         return self.target - self.prediction
+
+    def error(self, part: np.ndarray | slice = slice(None)) -> float:
+        """The error of all bags, or of some."""
+        return METRICS[self.metric].of(self.target[part], self.prediction[part])
 
     def half_widths(self, level: float = LEVEL) -> np.ndarray:
         """Half the width of the central interval of every bag; infinite where there are too few bags.
@@ -202,18 +217,20 @@ def held_out(results, method: str) -> HeldOut | None:
         repeat=int(repeat),
         target_name=target,
         bounds=bounds,
+        metric=error_of(results),
     )
 
 
 def size_fifths(held: HeldOut) -> list[dict]:
-    """The root mean squared residual of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
+    """The error of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
     edges = np.unique(np.quantile(held.size, np.linspace(0, 1, 6), method="nearest"))
     part = np.clip(np.searchsorted(edges, held.size, side="right") - 1, 0, max(len(edges) - 2, 0))
     rows = []
     for k in np.unique(part).tolist():
         inside = held.size[part == k]
-        error = float(np.sqrt(np.mean(held.residual[part == k] ** 2)))
-        rows.append({"low": int(inside.min()), "high": int(inside.max()), "bags": len(inside), "rmse": error})
+        rows.append(
+            {"low": int(inside.min()), "high": int(inside.max()), "bags": len(inside), "error": held.error(part == k)}
+        )
     return rows
 
 
@@ -223,8 +240,8 @@ class Worth:
 
     ``mean_error`` is that of predicting a bag by the mean target of the other folds (of the other bags or groups, where
     there is one fold only). ``error_se`` and ``gain_z`` take the bags of one group as one observation: ``gain_z`` is
-    the difference of the summed squared errors over its standard error. ``covered`` is None without intervals;
-    ``expected`` are the bounds of the share covered that 95 % of right intervals would keep.
+    the difference of the summed losses (squared errors, absolute ones for "mae") over its standard error. ``covered``
+    is None without intervals; ``expected`` are the bounds of the share covered that 95 % of right intervals would keep.
     """
 
     error: float
@@ -236,6 +253,7 @@ class Worth:
     half_width: float
     n_bags: int
     n_units: int
+    metric: str = "rmse"
 
     @property
     def gain(self) -> float:
@@ -259,21 +277,24 @@ def worth(held: HeldOut) -> Worth | None:
         return None
     unit = _numbered(np.arange(len(held.target)) if held.unit is None else held.unit)
     fold = _numbered(held.fold)
-    loss, mean_loss = held.residual**2, (held.target - _mean_of_others(held.target, fold if fold.any() else unit)) ** 2
-    n_units, error = int(unit.max()) + 1, float(np.sqrt(loss.mean()))
+    mean = _mean_of_others(held.target, fold if fold.any() else unit)
+    loss, mean_loss = (losses(one, held.target, held.metric) for one in (held.prediction, mean))
+    n_units, error = int(unit.max()) + 1, held.error()
+    slope = 1.0 if held.metric == "mae" else 1 / (2 * error or 1.0)  # of the error over the mean loss
     low, high = held.ends().T
     gained = np.bincount(unit, mean_loss - loss)
     spread = np.bincount(unit, loss - loss.mean())
     return Worth(
         error=error,
-        error_se=float(np.sqrt((spread**2).sum()) / len(loss) / (2 * error or 1.0)),
-        mean_error=float(np.sqrt(mean_loss.mean())),
+        error_se=float(np.sqrt((spread**2).sum()) / len(loss) * slope),
+        mean_error=replace(held, prediction=mean).error(),
         gain_z=float(gained.sum() / (np.sqrt(((gained - gained.mean()) ** 2).sum()) or 1.0)),
         covered=float(held.inside().mean()) if np.isfinite(high - low).all() else None,
         expected=tuple((binom.ppf([0.025, 0.975], n_units, LEVEL) / n_units).tolist()),
         half_width=float((high - low).mean() / 2),
         n_bags=len(loss),
         n_units=n_units,
+        metric=held.metric,
     )
 
 
@@ -304,7 +325,8 @@ def judgement(found: Worth | None) -> dict:
     gain = "the difference may be chance"
     if found.better:
         gain = f"{percent(found.gain)} of that error is saved, which is more than chance"
-    sentences = [f"Always predicting the mean target errs by {shown(found.mean_error)}: {gain}."]
+    of_mean = f"{METRIC_NAMES[found.metric]} {shown(found.mean_error)}"
+    sentences = [f"Always predicting the mean target has {of_mean}: {gain}."]
     if found.covered is not None:
         low, high = (percent(bound) for bound in found.expected)
         text = f"Its {percent(LEVEL)} intervals (±\u00a0{shown(found.half_width, 2)}) hold {percent(found.covered)}"
@@ -528,7 +550,7 @@ MOST_FEATURES, MOST_UNUSUAL = 30, 10  # rows of tables
 MOST_BLOCKS = 10  # of bags that are compared with the others at a time
 
 
-def importance_section(model, bags, y) -> dict | None:
+def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
     """Which features matter on held-out bags, in as much detail as `PATIENCE` allows; None without fold models."""
     predict, _, held_out = predictor_of(model, bags)
     if not held_out:
@@ -541,7 +563,7 @@ def importance_section(model, bags, y) -> dict | None:
         return {"columns": None, "lead": why + "`bagwise importance` does, also for groups of features."}
     options = {"repeats": 3} if 9 * each < PATIENCE else {"repeats": 1, "parts": "whole"}
     try:
-        found = importance(model, bags, y, **options, progress=False)
+        found = importance(model, bags, y, metric=metric, **options, progress=False)
     except ValueError as error:  # too few bags
         return {"columns": None, "lead": f"Not measured: {error}."}
     table = {name: column[:MOST_FEATURES] for name, column in found.as_dict().items()}
@@ -570,7 +592,7 @@ def novelty_section(bags, held: HeldOut) -> dict | None:
     of_verdict = [found["verdict"] == one for one in VERDICTS]
     rank = np.argmax(of_verdict, axis=0)
     worst = [i for i in np.lexsort((-found["percentile"], -found["share_outside"], -rank))[:MOST_UNUSUAL] if rank[i]]
-    errors = [METRICS["rmse"].of(held.target[m], held.prediction[m]) if m.any() else None for m in of_verdict]
+    errors = [held.error(m) if m.any() else None for m in of_verdict]
     lead = (
         "Every bag compared with those of the other folds. Where all are of one kind, 5 % are at the edge or outside."
     )
@@ -584,6 +606,6 @@ def novelty_section(bags, held: HeldOut) -> dict | None:
     ]
     return {
         "lead": f"{lead} New bags are judged so by bw.novelty and `bagwise predict`.",
-        "errors": columns if held.in_sample else [*columns, numbers("RMSE", errors)],
+        "errors": columns if held.in_sample else [*columns, numbers(METRIC_NAMES[held.metric], errors)],
         "bags": unusual if worst else None,
     }

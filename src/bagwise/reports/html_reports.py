@@ -36,6 +36,7 @@ from bagwise.io.table_output import (
     shortened,
     shown,
     texts,
+    without_controls,
 )
 from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
@@ -51,7 +52,7 @@ from bagwise.reports.explorer import (
     instances_section,
     values_section,
 )
-from bagwise.reports.findings import METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
+from bagwise.reports.findings import ERRORS, METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The sections that a page can have, and their titles.
@@ -76,8 +77,9 @@ def write_page(path, content: dict) -> Path:
 def render(content: dict) -> str:
     """The page; what the content lacks is left out. Every text is escaped, unless `charts.tag` did so already.
 
-    Beside escaping, the page carries a policy that lets the browser run our own script, known by its hash, and nothing
-    else, and load nothing from anywhere.
+    Control characters of names and ids, which could turn the text around them, are written out. Beside escaping, the
+    page carries a policy that lets the browser run our own script, known by its hash, and nothing else, and load
+    nothing from anywhere.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -92,7 +94,7 @@ def render(content: dict) -> str:
     shown = [part for part in SECTIONS if content[part] or part == "predictions"]
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html").render(
+    page = environment.get_template("report.html").render(
         **content,
         sections=[(SECTIONS[part], "run" if part == "facts" else part) for part in shown],
         script=script,
@@ -100,20 +102,30 @@ def render(content: dict) -> str:
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
         as_json=as_json,
     )
+    return without_controls(page)
 
 
 def as_json(value) -> str:
-    """JSON that can stand inside a <script> element: no character of it can end the element.
+    """JSON that can stand inside a <script> element: no character of it can end the element, or is a control character.
 
     Examples
     --------
     >>> as_json({"bag": "</script>&"})
     '{"bag":"\\\\u003c/script\\\\u003e\\\\u0026"}'
     """
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _visible(value):
+    """Plain data with all its texts `without_controls`: the page's script shows them as they are."""
+    if isinstance(value, str):
+        return without_controls(value)
+    if isinstance(value, dict):
+        return {_visible(name): _visible(one) for name, one in value.items()}
+    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
@@ -304,7 +316,7 @@ def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
     said = findings.verdict(results, ranked)
     found = worth(best) if best is not None and said["best"] is not None else None
     judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
-    if found is not None and results.metric == "rmse":
+    if found is not None and results.metric == found.metric:
         said["sentences"] += judged["sentences"][:1]
     return {
         "verdict": said | {"status": judged["status"], "badge": judged["badge"]},
@@ -400,7 +412,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it.",
         "coverage": findings.coverage_table(held, bags.groups),
-        "importance": findings.importance_section(model, bags, y),
+        "importance": findings.importance_section(model, bags, y, held.metric),
         "novelty": findings.novelty_section(bags, held),
         "bags": listed,
         "function": function_section(label, model, bags),
@@ -445,6 +457,7 @@ def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
         unit=units_of(bags),
         target_name=own_name(bags.target_name, "target", ()),
         bounds=bounds,
+        metric=findings.error_of(inner),
     )
 
 
@@ -468,9 +481,8 @@ def _verdict(held: HeldOut, found: Worth | None) -> dict:
         headline = f"predicts new bags with {percent(found.gain)} less error than the mean"
     else:
         headline = "does not predict new bags better than the mean"
-    text = (
-        f"RMSE {shown(found.error)} on bags it never saw: each of the {n} was predicted by a model fitted without it."
-    )
+    error = f"{METRIC_NAMES[found.metric]} {shown(found.error)}"
+    text = f"{error} on bags it never saw: each of the {n} was predicted by a model fitted without it."
     return said | {"best": held.label, "headline": headline, "sentences": [text, *said["sentences"]]}
 
 
@@ -479,10 +491,13 @@ def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
     tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
     if found is not None:
         scores = score(held.target, held.prediction, held.std)
+        other, weight = (
+            ("mae", "large errors count less") if found.metric == "rmse" else ("rmse", "large errors count more")
+        )
         near = f"± {shown(2 * found.error_se, 2)}; same unit as the target"
         tiles = [
-            {"name": "Typical error (RMSE)", "value": shown(found.error), "note": near},
-            {"name": "Mean absolute error", "value": shown(scores["mae"]), "note": "large errors count less"},
+            {"name": f"Typical error ({METRIC_NAMES[found.metric]})", "value": shown(found.error), "note": near},
+            {"name": f"{ERRORS[other].capitalize()} error", "value": shown(scores[other]), "note": weight},
             {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
             *tiles,
         ]
@@ -503,7 +518,7 @@ def _summary(model) -> dict | None:
         if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
             # its error is of blends that were decided without the fold
             rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
-        columns = members_table(rows)
+        columns = members_table(rows, findings.error_of(model))
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
 
 
@@ -522,8 +537,8 @@ MEMBERS = {
 OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "no time left"}
 
 
-def members_table(rows: list[dict]) -> list[Column]:
-    """The members by error, the best first and marked; weights as bars."""
+def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
+    """The members by error, the best first and marked; weights as bars. ``metric`` is what their error is."""
     first = rows[0]
     error = next((key for key in ("error", "rmse") if key in first), None)
     if error:
@@ -531,6 +546,9 @@ def members_table(rows: list[dict]) -> list[Column]:
     known = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
     others = [key for key in first if key not in {*MEMBERS, "error_se", "rmse_se", "difference_se", "why"}]
     made = [_member_column(key, rows) for key in known + others]
+    if error:
+        at = known.index(error)
+        made[at] = replace(made[at], head=f"{made[at].head} ({metric.upper()})")
     if error and is_known(rows[0].get(error)):
         made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
     return [column for column in filled(*made) if column.values is not None or any(column.texts)]
