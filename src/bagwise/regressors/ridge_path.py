@@ -436,8 +436,9 @@ def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndar
     if path.ones is not None:
         V, kept = np.column_stack([V, path.ones]), np.column_stack([kept, np.ones(len(kept))])
     for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
-        # A negative eigenvalue, of an indefinite kernel, has no root.
-        few = len(rows) <= V.shape[1] or (kept < 0).any()
+        # By the number of operations for a penalty. A negative eigenvalue, of an indefinite kernel, has no root.
+        n, columns = len(rows), V.shape[1]
+        few = n**2 * columns + n**3 / 3 <= columns**3 / 3 or (kept < 0).any()
         left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], kept, residual[rows])
     return left_out
 
