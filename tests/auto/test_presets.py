@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression
 from tests.helpers.toy_members import Broken, Column, Wild
 
 import bagwise as bw
-from bagwise.auto import AutoRegressor
+from bagwise.auto import AutoRegressor, cross_validation
 from bagwise.auto.cross_validation import BEGUN, Clock, CrossValidation, Trial
 from bagwise.auto.members import Member, mean_member, plan
 
@@ -256,6 +256,23 @@ def test_a_member_that_falls_behind_is_given_up(budget, done):
     if done < 5:
         assert trial.status == "skipped"
         assert trial.why == "about 120 s, and 100 s were left; given up after 1 of 5 folds"
+
+
+def test_compiling_is_not_taken_for_a_long_fit(monkeypatch):
+    """It is once; a member of networks would be skipped for it in the first fit of all."""
+    bags, y = problem(100)
+    now = iter([0.0, 60.5])  # before and after a fit to a few bags
+    monkeypatch.setattr(cross_validation.time, "perf_counter", lambda: 0.0)
+    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(100.0))
+
+    class Compiled(Column):
+        def fit(self, bags, y):
+            cross_validation.spent["compiling"] += 60.0
+            return super().fit(bags, y)
+
+    monkeypatch.setitem(cross_validation.spent, "compiling", 5.0)
+    monkeypatch.setattr(cross_validation.time, "perf_counter", lambda: next(now))
+    assert cv._seconds_by(Member("compiled", lambda seed: Compiled(0)), np.arange(0, 100, 5)) == 0.5 * 5 * 0.8
 
 
 def test_until_workers_have_started_this_process_works():

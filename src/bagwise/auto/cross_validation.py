@@ -30,6 +30,7 @@ from bagwise.auto.shared_embeddings import SharedEmbeddings, Task
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import starts_processes
+from bagwise.instances.networks.cpu import spent
 from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
@@ -456,12 +457,15 @@ class CrossValidation:
         return np.sort(order[::few]), np.sort(order[::some])
 
     def _seconds_by(self, member: Member, some: np.ndarray) -> float:
-        """Seconds of a fit without a fold, from a fit to some bags: at least linear in the bags."""
-        started = time.perf_counter()
+        """Seconds of a fit without a fold, from a fit to some bags: at least linear in the bags.
+
+        Those of compiling, once in a process, are not among them.
+        """
+        started, compiling = time.perf_counter(), spent["compiling"]
         weight = None if self.sample_weight is None else self.sample_weight[some]
         with parallel_config(backend="sequential"):  # as in a worker
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
-        took = time.perf_counter() - started
+        took = time.perf_counter() - started - (spent["compiling"] - compiling)
         self.clock.longest_probe = max(self.clock.longest_probe, took)
         return took * len(self.weight) / len(some) * (1 - 1 / self.folds)
 
