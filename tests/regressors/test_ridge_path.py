@@ -105,9 +105,11 @@ def test_few_large_groups_are_left_out_by_a_fit_to_the_others(monkeypatch, weigh
     groups, weight = np.arange(240) % 3, np.tile([1.0, 0.0, 2.5, 0.4], 60) if weighted else None
     head = RidgePath(np.logspace(-5, 1, 13), kernel="precomputed")
     found = clone(head).fit(K, target, sample_weight=weight, groups=groups)
+    assert clone(head).judge(K, target, sample_weight=weight, groups=groups) == (found.penalty_, found.error_)
     monkeypatch.setattr(ridge_path, "FEW_GROUPS", 0)
     formula = clone(head).fit(K, target, sample_weight=weight, groups=groups)
     assert found.penalty_ == formula.penalty_
+    assert clone(head).judge(K, target, sample_weight=weight, groups=groups) == (formula.penalty_, formula.error_)
     # The lightest penalty, 240 x 1e-5, is some 1e-5 of the largest eigenvalue: five of sixteen digits go.
     np.testing.assert_allclose(found.errors_, formula.errors_, rtol=1e-9)
     np.testing.assert_allclose(found.residuals_, formula.residuals_, atol=1e-9)

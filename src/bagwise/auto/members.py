@@ -112,8 +112,8 @@ CELLS = 5 * 10**6  # instances times features of a long table
 NUMBERS = 5 * 10**7  # in the rows of all bags, 400 MB: statistics and slices have fewer columns beyond it
 STATISTICS = 7  # columns for a feature
 BUSY_COLUMNS = 1000  # of statistics that boosted trees see: those that go with the target most
-TRIED_COLUMNS = 75  # at a split of a forest, at most
-BUSY_NUMBERS = 10**6  # in the statistics of all bags: trees of a forest that sees more are not grown to single bags
+TRIED_COLUMNS = 150  # at a split of a forest, at most
+BUSY_BAGS, BUSY_NUMBERS = 1000, 10**6  # above so many bags with so many statistics, trees do not grow to single bags
 FIRST_NETWORKS = 2  # of attention, to see whether it is of use
 LEAF_BAGS = 4000  # a forest has one bag more in every leaf for so many bags: its trees stay small
 
@@ -206,7 +206,8 @@ class Menu:
     def forest(self, seed: int):
         """Extremely randomised trees on the statistics of a bag."""
         columns, n = STATISTICS * self.features, 100 if self.bags < FEW_BAGS else 200
-        leaf = max(2 if self.bags * columns > BUSY_NUMBERS else 1, 1 + self.bags // LEAF_BAGS)
+        busy = self.bags > BUSY_BAGS and self.bags * columns > BUSY_NUMBERS
+        leaf = max(2 if busy else 1, 1 + self.bags // LEAF_BAGS)
         tried = min(0.1, TRIED_COLUMNS / columns)
         trees = ExtraTreesRegressor(n, max_features=tried, min_samples_leaf=leaf, random_state=seed)
         return self._narrow(BagPipeline([("embedding", Statistics(missing="keep")), ("head", trees)]), seed)

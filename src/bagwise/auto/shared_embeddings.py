@@ -377,18 +377,17 @@ def _best_settings(
 
     To compare settings every second penalty will do: near the best one the error hardly changes.
     """
-
-    def embedded():
+    penalties, head = np.array(model.head.penalties), clone(model.head)
+    groups = np.arange(len(bags)) if bags.groups is None else bags.groups
+    found = []
+    with _quiet(), one_thread():
         for setting, Z in zip(settings, rows, strict=True):
             embedding = model.embedding_for(setting)
-            yield setting, embedding, embedding.fit_rows(bags, _NoEmbedding(), Z)
-
-    penalties = np.array(model.head.penalties)
-    coarse = clone(model).set_params(head__penalties=penalties[::2])
-    with _quiet():
-        search = coarse.fit_rows(bags, y, embedded(), weight).search_
-    best = np.argsort([error for *_, error in search], kind="stable")[: -(-len(search) // GOES_ON)]
-    theirs = [search[at][1] for at in best]
+            columns = embedding.fit_rows(bags, _NoEmbedding(), Z)
+            head.set_params(penalties=penalties[::2], kernel="precomputed" if embedding.columns == "gram" else "linear")
+            found.append(head.judge(columns, y, weight, groups))
+    best = np.argsort([error for _, error in found], kind="stable")[: -(-len(found) // GOES_ON)]
+    theirs = [found[at][0] for at in best]
     near = penalties[(penalties >= min(theirs) / NEAR) & (penalties <= max(theirs) * NEAR)]
     return sorted(best.tolist()), clone(model).set_params(head__penalties=tuple(near.tolist()))
 

@@ -91,19 +91,45 @@ class RidgePath(RegressorMixin, BaseEstimator):
         twice, and a weight of 0 one that never came: without groups, copies of a row that have the same target are left
         out together when the penalty is chosen.
         """
+        Z, y, w = self._checked_rows(Z, y, sample_weight)
+        penalties, scale = self._check(), self._scale(w)
+        path = self._path(Z, y, w)
+        errors, best, left_out = self._judged(Z, y, w, groups, path)
+        self._keep(path, penalties, scale, errors, best)
+        self.residuals_ = left_out
+        out = w == 0  # the fit is the one without them
+        self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
+        return self
+
+    def judge(self, Z, y, sample_weight=None, groups=None) -> tuple[float, float]:
+        """The penalty that `fit` would choose, and its left-out error; sooner, where groups are few and large."""
+        Z, y, w = self._checked_rows(Z, y, sample_weight)
+        errors, best, _ = self._judged(Z, y, w, groups)
+        return float(self._check()[best]), float(errors[best])
+
+    def _checked_rows(self, Z, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
-        y, penalties = y.astype(np.float64, copy=False), self._check()
+        self._check()
         if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
             raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
-        w = weights_or_ones(sample_weight, y)
-        path = (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
-        scale = np.count_nonzero(w) if self.scaling == "n" else 1.0
+        return Z, y.astype(np.float64, copy=False), weights_or_ones(sample_weight, y)
+
+    def _scale(self, w: np.ndarray) -> float:
+        return float(np.count_nonzero(w)) if self.scaling == "n" else 1.0
+
+    def _path(self, Z, y, w):
+        return (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
+
+    def _judged(self, Z, y, w, groups, path=None) -> tuple[np.ndarray, int, np.ndarray]:
+        """Left-out errors for every penalty, the number of the best, and its left-out residuals."""
+        penalties = self._check() * self._scale(w)
         if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
-            alone = residuals = _without_each(Z, y, w, self.fit_intercept, penalties * scale, numbered(groups)).T
+            alone = residuals = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups)).T
         else:
-            alone = residuals = _left_out(path, penalties * scale, w, groups).T
+            path = self._path(Z, y, w) if path is None else path
+            alone = residuals = _left_out(path, penalties, w, groups).T
         if groups is None and len(penalties) > 1 and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
-            residuals = _left_out(path, penalties * scale, w, unit).T
+            residuals = _left_out(path, penalties, w, unit).T
         errors = np.average(residuals**2, axis=1, weights=w)
         errors = np.where(np.isnan(errors), np.inf, errors)
         squares = (w * residuals**2)[:, w > 0]
@@ -113,12 +139,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
             gap = squares - squares[best]
             return gap.mean(axis=1), gap.std(axis=1) / np.sqrt(gap.shape[1])
 
-        best = self._choose(penalties, errors, gaps)
-        self._keep(path, penalties, scale, errors, best)
-        self.residuals_ = alone[best]
-        out = w == 0  # the fit is the one without them
-        self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
-        return self
+        best = self._choose(self._check(), errors, gaps)
+        return errors, best, alone[best]
 
     def path(self, sums: RowSums) -> SumPath:
         """What `SumPath.left_out` needs to judge every penalty on rows that are elsewhere; then `fit_sums`."""
