@@ -35,6 +35,7 @@ BLIND = (Pool, Statistics, NystroemMean, SlicedQuantiles)  # embeddings that loo
 MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
 COMPARED = 800  # of them
 GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
+MUCH_WORSE = 1.05  # unless its squared error is so many times that of the best
 NEAR = 30.0  # with penalties that are at most so many times as heavy or light as the best there
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
 MOST_BAGS = 20_000  # with more, the rows of all settings at once would take gigabytes: every fold embeds its own
@@ -386,7 +387,9 @@ def _best_settings(
             columns = embedding.fit_rows(bags, _NoEmbedding(), Z)
             head.set_params(penalties=penalties[::2], kernel="precomputed" if embedding.columns == "gram" else "linear")
             found.append(head.judge(columns, y, weight, groups))
-    best = np.argsort([error for _, error in found], kind="stable")[: -(-len(found) // GOES_ON)]
+    errors = np.array([error for _, error in found])
+    best = np.argsort(errors, kind="stable")[: -(-len(found) // GOES_ON)]
+    best = best[errors[best] <= MUCH_WORSE * errors[best[0]]]
     theirs = [found[at][0] for at in best]
     near = penalties[(penalties >= min(theirs) / NEAR) & (penalties <= max(theirs) * NEAR)]
     return sorted(best.tolist()), clone(model).set_params(head__penalties=tuple(near.tolist()))
