@@ -36,7 +36,7 @@ MANY_BAGS = 1000  # above so many, settings are compared on some of the bags
 COMPARED = 800  # of them
 GOES_ON = 4  # one setting in so many, the best there, is compared on all bags
 MUCH_WORSE = 1.05  # unless its squared error is so many times that of the best
-NEAR = 30.0  # with penalties that are at most so many times as heavy or light as the best there
+NEAR = 40.0  # with penalties that are at most so many times as heavy or light as the best there
 KEPT_NUMBERS = 5 * 10**7  # in the rows that are kept for other members and for the fit to all bags, 400 MB
 MOST_BAGS = 20_000  # with more, the rows of all settings at once would take gigabytes: every fold embeds its own
 
