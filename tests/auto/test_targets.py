@@ -43,6 +43,20 @@ def test_what_is_tried_and_does_not_help_is_not_kept():
     assert "log: not used" in model.summary()
 
 
+@pytest.mark.parametrize(("column", "fits"), [(0, 5), (1, 10)])
+def test_a_transform_that_is_clearly_worse_for_the_first_member_is_not_tried_with_the_others(column, fits, monkeypatch):
+    """A log bends the line of the first feature; of the second, which is noise, it makes nothing worse."""
+    rng = np.random.default_rng(0)
+    x, noise = np.exp(rng.normal(size=(2, 120)))
+    bags = bw.from_arrays([np.full((2, 2), pair) for pair in np.column_stack([x, noise])])
+    cv = CrossValidation(bags, x + 0.1, (np.arange(120) % 5)[None], None, 0, None, Clock(None))
+    plain = [cv.try_member(Member(name, lambda seed, k=k: Column(k))) for name, k in (("a", column), ("b", 0))]
+    count, fit = [], Column.fit
+    monkeypatch.setattr(Column, "fit", lambda self, bags, y: count.append(1) or fit(self, bags, y))
+    choice = choose_transform(cv, plain)
+    assert len(count) == fits and choice.formula is None and choice.rows[0]["gain"] < 0
+
+
 @pytest.mark.parametrize(("budget", "tried"), [(None, True), (500.0, True), (200.0, False), (60.0, False)])
 def test_a_transform_takes_a_third_of_the_budget_that_is_left_at_most(budget, tried):
     """Two members that run always took 100 s; they ran again, where nothing of the budget was left."""

@@ -627,8 +627,9 @@ def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     """Fit a few quick members once more, to transformed targets, on the same folds.
 
     A transform is kept if it lowers the squared (absolute) error, in the unit of the target, of the best of them by
-    more than `SURE` standard errors of the difference, paired by bag. One that would take more than a third of what is
-    left of the time budget is not tried: members that run always would overrun it.
+    more than `SURE` standard errors of the difference, paired by bag. One that raises the error of the first of them by
+    as much is not tried with the others; nor is one tried at all that would take more than a third of what is left of
+    the time budget: members that run always would overrun it.
     """
     choice, before = Choice(None, [], plain), _best_losses(plain, cv)
     for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
@@ -636,15 +637,25 @@ def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
         if why := cv.too_long_again(plain, members):
             choice = replace(choice, rows=[*choice.rows, {"transform": formula, "kept": False, "why": why}])
             continue
-        trials = [cv.try_member(member) for member in members]
-        after = _best_losses(trials, cv)
-        if after is not None:
-            gain = (before - after) / before.mean()
-            mean, error = float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
-            kept = mean > SURE * error
+        trials = [cv.try_member(members[0])]
+        gain = _gain(_best_losses(plain[:1], cv), _best_losses(trials, cv))
+        if gain is None or gain[0] >= -SURE * gain[1]:
+            trials += [cv.try_member(member) for member in members[1:]]
+            gain = _gain(before, _best_losses(trials, cv))
+        if gain is not None:
+            mean, error = gain
+            kept = len(trials) == len(plain) and mean > SURE * error
             rows = [*choice.rows, {"transform": formula, "gain": mean, "se": error, "kept": kept}]
             choice = Choice(formula, rows, trials) if kept else replace(choice, rows=rows)
     return choice
+
+
+def _gain(before: np.ndarray | None, after: np.ndarray | None) -> tuple[float, float] | None:
+    """By which share losses fall, on average, and the standard error of it; None if some are not known."""
+    if before is None or after is None:
+        return None
+    gain = (before - after) / before.mean()
+    return float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
 
 
 def _best_losses(trials: list[Trial], cv: CrossValidation) -> np.ndarray | None:
