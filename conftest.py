@@ -8,3 +8,5 @@ NEEDED = {
     "xarray": ["src/bagwise/io/cube.py"],
 }
 collect_ignore = [path for library, paths in NEEDED.items() if not find_spec(library) for path in paths]
+# With --doctest-modules they would be collected as tests, under one name: two folders of tests in one call fail so.
+collect_ignore_glob = ["tests/*/conftest.py"]
