@@ -106,6 +106,8 @@ def test_large_data_get_smaller_members():
         "wide": ["components", "model"],
     }
     assert long.forest(0)[-1].min_samples_leaf == 11 and small.forest(0)[-1].min_samples_leaf == 1
+    busy = Menu(1472, 10_577, 180, 4).forest(0)[-1]  # more than a million statistics
+    assert busy.min_samples_leaf == 2 and round(busy.max_features * 7 * 180) == 75
     assert [step for step, _ in wide.boosting(0).steps] == ["embedding", "columns", "head"]
     assert [step for step, _ in Menu(40_000, 80_000, 4000, 40_000).forest(0).steps] == ["components", "model"]
 
