@@ -118,6 +118,15 @@ def test_the_command(frame, tmp_path):
     assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr
 
 
+def test_the_last_line_does_not_pass_over_the_warnings(frame, tmp_path):
+    """A column of fill values was named, and the table then called one that would be taken as it is."""
+    for doubt, verdict in ((False, "taken as it is."), (True, "taken; look at the warnings first.")):
+        column = np.where(doubt & (np.arange(25) % 10 == 0), -9999.0, frame["red"])
+        frame.assign(red=column).to_csv(tmp_path / "t.csv", index=False)
+        result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
+        assert result.exit_code == 0 and result.stdout.splitlines()[-1] == f"This table would be {verdict}"
+
+
 def test_what_is_said_is_said_in_options(frame, tmp_path):
     """It spoke of bag=, which is a word of the library."""
     frame.to_csv(tmp_path / "t.csv", index=False)

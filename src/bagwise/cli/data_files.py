@@ -39,7 +39,9 @@ def check(context: typer.Context, table: o.Tables, as_json: o.Json = False) -> N
             console.print(line, markup=False)
         for finding in found.findings:
             console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
-        console.print(f"This table would be {'taken as it is' if found.ok else 'refused'}.", style="bold")
+        doubtful = any(finding.level == "warning" for finding in found.findings)
+        taken = "taken; look at the warnings first" if doubtful else "taken as it is"
+        console.print(f"This table would be {taken if found.ok else 'refused'}.", style="bold")
     raise typer.Exit(0 if found.ok else 1)
 
 
