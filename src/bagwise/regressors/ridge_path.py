@@ -29,10 +29,10 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
     One decomposition Z = U S Vᵀ of the (centred) rows gives every penalty λ: the fit is U diag(s²/(s²+λ)) Uᵀ y, and the
     residual of bag i had it been left out is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
-    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G; of few large groups and a Gram matrix, by a decomposition
-    without each, which is quicker. Components that rounding has swallowed are dropped, so a
+    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components that rounding has swallowed are dropped, so a
     penalty of 1e-16 is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out
-    residual is then noise divided by noise) is never chosen.
+    residual is then noise divided by noise) is never chosen. Few large groups of a Gram matrix are left out by a
+    decomposition without each, which is quicker and has no such noise.
 
     Parameters
     ----------
@@ -102,7 +102,11 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return self
 
     def judge(self, Z, y, sample_weight=None, groups=None) -> tuple[float, float]:
-        """The penalty that `fit` would choose, and its left-out error; sooner, where groups are few and large."""
+        """The penalty that `fit` would choose, and its mean squared left-out error, without the fit.
+
+        Of a Gram matrix and few large groups that is sooner: only what is left without each group is decomposed.
+        ``sample_weight`` has an entry per bag; bags that share a label in ``groups`` are left out together.
+        """
         Z, y, w = self._checked_rows(Z, y, sample_weight)
         errors, best, _ = self._judged(Z, y, w, groups)
         return float(self._check()[best]), float(errors[best])
