@@ -1,8 +1,6 @@
-"""What packages export: loaded at first use, and the same for a type checker, for `import *` and for `dir`."""
+"""Public names of packages: imported at first use, and listed in a stub for editors and type checkers."""
 
 import ast
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -11,38 +9,31 @@ import pytest
 import bagwise
 
 HOME = Path(bagwise.__file__).parent
-PACKAGES = sorted(
-    path.parent.name for path in HOME.glob("*/__init__.py") if "exported(" in path.read_text(encoding="utf-8")
-)
-
-
-def imported(package: str) -> dict[str, str]:
-    """Name -> module of every import in the source of a package, those for type checkers among them."""
-    source = (HOME / package / "__init__.py").read_text(encoding="utf-8")
-    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    return {
-        name.name: node.module for node in found for name in node.names if node.module.startswith(f"bagwise.{package}.")
-    }
+STUBS = sorted(HOME.rglob("__init__.pyi"))
+PACKAGES = {".".join(stub.parent.relative_to(HOME.parent).parts): stub for stub in STUBS}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_type_checker_sees_what_there_is(package):
-    module, names = import_module(f"bagwise.{package}"), imported(package)
-    assert sorted(names) == sorted(module.__all__)
-    assert set(names) <= set(dir(module))
-    for name, home in names.items():
-        assert getattr(module, name) is getattr(import_module(home), name)
+def test_names_of_the_stub_are_those_of_the_package(package):
+    module, tree = import_module(package), ast.parse(PACKAGES[package].read_text(encoding="utf-8"))
+    aliases = [alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert all(alias.name == alias.asname for alias in aliases)  # jedi ignores names of other imports in stubs
+    names = {alias.name for alias in aliases}
+    assert {name for name in dir(module) if not name.startswith("_")} == names
+    assert set(module.__all__) <= names
+    for node in tree.body:
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            assert getattr(module, alias.name) is getattr(import_module(node.module), alias.name)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_module_takes_the_place_of_a_name(package):
-    """Importing bagwise.x.name binds it in bagwise.x, where a name that waits for its first use would be hidden."""
-    lazy = {name for name, home in imported(package).items() if name == home.rpartition(".")[2]}
-    code = f"import bagwise.{package} as p; print([name for name in {sorted(lazy)} if name not in vars(p)])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "[]"
+def test_unknown_names_are_attribute_errors():
+    with pytest.raises(AttributeError, match=r"^module 'bagwise\.embeddings' has no attribute 'KernelMeen'"):
+        _ = bagwise.embeddings.KernelMeen
+    with pytest.raises(AttributeError, match=r"^module 'bagwise' has no attribute 'lod'"):
+        _ = bagwise.lod
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match=r"^module 'bagwise\.kernels' has no attribute 'Gausian'"):
-        _ = bagwise.kernels.Gausian
+def test_jedi_completes_public_names():
+    jedi = pytest.importorskip("jedi")
+    completions = jedi.Script("import bagwise as bw\nbw.").complete()
+    assert set(bagwise.__all__) <= {completion.name for completion in completions}

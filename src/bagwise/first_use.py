@@ -1,28 +1,27 @@
-"""What is imported or compiled at its first use: once, and by one thread at a time.
+"""Imports and compilation at first use, each done once and by one thread at a time.
 
-Packages whose modules import each other may be seen half made by a second thread that imports them meanwhile, and
-`functools.cache` lets two threads that miss it both do the work. So every import and every compilation that waits for
-its first use, and that a thread may come to, is done under this one lock. Whoever starts threads asks for what they
-need before: then the work is not done while the others wait.
+`functools.cache` runs a function twice when two threads miss the cache together, and a package whose modules import
+each other can be seen half imported by a second thread. Imports and compilation that several threads may trigger
+therefore run under one lock. Code that starts threads loads what they need before, so that they do not wait.
 
-No module asks for the lock while it is being imported: it would wait, with the import of itself unfinished, for a
-thread that may wait for just that import. So the names that packages export (`exported`) are loaded without it, as an
-import statement would load them; those of bagwise itself, which users ask for, with it.
+Modules must not take the lock while they are being imported: another thread could hold it and wait for that import.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache, wraps
 from importlib import import_module
 from threading import RLock
 
-lock = RLock()  # one for all: what is loaded for one purpose may be half of what another needs
+lock = RLock()  # a single one, because the imports of one feature overlap with those of another
 
 
 def once(function: Callable) -> Callable:
-    """`functools.cache`, filled by one thread at a time; an error is not kept.
+    """Cache the results of a function, and let one thread at a time compute them; errors are not cached.
 
     Examples
     --------
@@ -34,67 +33,60 @@ def once(function: Callable) -> Callable:
     loading numba
     ('NUMBA', 'NUMBA')
     """
-    known = cache(function)
+    cached = cache(function)
 
-    @cache  # before the lock: what is known is answered without waiting for it
+    @cache  # outside the lock, so that cached results are returned without waiting
     @wraps(function)
     def guarded(*arguments):
         with lock:
-            return known(*arguments)
+            return cached(*arguments)
 
-    clear = guarded.cache_clear
+    clear_guarded = guarded.cache_clear
 
-    def forget() -> None:
-        known.cache_clear()
-        clear()
+    def cache_clear() -> None:
+        cached.cache_clear()
+        clear_guarded()
 
-    vars(guarded)["cache_clear"] = forget
+    vars(guarded)["cache_clear"] = cache_clear
     return guarded
 
 
-def exported(package: str, modules: dict[str, tuple[str, ...]], *, aliases=None, renamed=None, locked=False):
-    """``__getattr__`` and ``__dir__`` of a package: a name is loaded from its module when it is first asked for.
+def attach_stub(package: str, file: str, *, locked: bool = False) -> tuple[Callable, Callable, list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports its public names at first use.
 
-    So importing one module of a package does not import what all its others need. A type checker does not follow
-    this: the package imports the same names under ``if TYPE_CHECKING:``. A name must not be that of a module of the
-    package, which takes its place as soon as the module is imported.
+    The names are those of the stub file ``__init__.pyi`` beside ``__init__.py``, which editors and type checkers read.
+    It holds absolute imports and ``__all__``. A name that is also a submodule must be imported by the package itself.
 
     Parameters
     ----------
-    package : name of the package
-    modules : the names that each of its modules has
-    aliases : modules to be imported by a name, those of another place too
-    renamed : old names, which give a DeprecationWarning, and the new ones
-    locked : whether names are loaded under the lock: for a package that users ask, and no module being imported
-
-    Examples
-    --------
-    >>> get, names = exported("json", {"decoder": ("JSONDecoder",)})
-    >>> get("JSONDecoder").__module__
-    'json.decoder'
+    package : str
+        ``__name__`` of the package.
+    file : str
+        ``__file__`` of the package.
+    locked : bool, default False
+        Import under the lock. For packages that are used by users and not imported by other modules.
     """
-    homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
-    aliases, renamed = aliases or {}, renamed or {}
-    find = once(import_module) if locked else import_module
+    with open(file + "i", encoding="utf-8") as stub:
+        tree = ast.parse(stub.read())
+    statements = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
+    sources = {alias.name: str(statement.module) for statement in statements for alias in statement.names}
+    (exported,) = (ast.literal_eval(s.value) for s in tree.body if isinstance(s, ast.Assign))
 
-    def get(name: str):
-        if name in renamed:
-            from warnings import warn
+    def load(module: str):
+        with lock if locked else nullcontext():
+            return import_module(module)
 
-            new = renamed[name]
-            text = f"{package}.{name} is now {package}.{new}; the old name will be removed"
-            warn(text, DeprecationWarning, stacklevel=2)
-            return get(new)
-        if name in aliases:
-            return import_module(aliases[name])
-        if name not in homes:
+    def get_attribute(name: str):
+        if name not in sources:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(find(homes[name]), name)
+        if sources[name] == package:
+            return load(f"{package}.{name}")
+        value = getattr(load(sources[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    def names() -> list[str]:
-        there = vars(sys.modules[package])
-        return sorted({*(name for name in there if not aliases or name.startswith("__")), *homes, *aliases})
+    def get_names() -> list[str]:
+        special = (name for name in vars(sys.modules[package]) if name.startswith("__"))
+        return sorted({*special, *sources})
 
-    return get, names
+    return get_attribute, get_names, exported

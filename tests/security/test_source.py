@@ -22,7 +22,7 @@ ALLOWED = {
         "importlib.import_module",
     ): "modules on the list of that file, after the name was compared",
     ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that `examine` has looked at before",
-    ("first_use.py", "importlib.import_module"): "modules of ours, by the tables in the packages",
+    ("first_use.py", "importlib.import_module"): "modules of ours, by the stubs of the packages",
     ("bags/frames.py", "importlib.import_module"): "pandas or polars, by their names in the same line",
     ("reports/charts.py", "markupsafe.Markup"): "the one place that makes markup; what is inside is escaped first",
 }

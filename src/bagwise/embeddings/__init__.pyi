@@ -1,0 +1,32 @@
+from bagwise.embeddings.feature_mean import (
+    FeatureMean as FeatureMean,
+    MinusDistance as MinusDistance,
+    NystroemMean as NystroemMean,
+    PhaseMean as PhaseMean,
+    Similarity as Similarity,
+)
+from bagwise.embeddings.kernel_mean import KernelMean as KernelMean, mean_gram as mean_gram
+from bagwise.embeddings.landmarks import LandmarkMean as LandmarkMean
+from bagwise.embeddings.second_kernel import SecondKernel as SecondKernel
+from bagwise.embeddings.summaries import (
+    Pool as Pool,
+    QuantileRows as QuantileRows,
+    SlicedQuantiles as SlicedQuantiles,
+    Statistics as Statistics,
+)
+
+__all__ = [
+    "FeatureMean",
+    "KernelMean",
+    "LandmarkMean",
+    "MinusDistance",
+    "NystroemMean",
+    "PhaseMean",
+    "Pool",
+    "QuantileRows",
+    "SecondKernel",
+    "Similarity",
+    "SlicedQuantiles",
+    "Statistics",
+    "mean_gram",
+]
