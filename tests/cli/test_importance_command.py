@@ -3,7 +3,6 @@
 import csv
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -71,12 +70,18 @@ def test_predict_tells_which_bags_are_like_training(folder, tmp_path):
     assert "like the training bags" in plain.stderr and "verdict" not in out.read_text()
 
 
-def test_a_model_without_a_profile_predicts_and_refuses_novelty(folder, tmp_path):
-    old = bw.load_model(folder / "model.bagwise")
-    del old.profile_
-    bw.save_model(old, tmp_path / "old.bagwise", training={"columns": {"bag": "site"}})
-    result = run("predict", tmp_path / "old.bagwise", folder / "old.csv", "--out", tmp_path / "p.csv")
-    assert result.exit_code == 0 and "training bags" not in result.stderr, result.output
-    result = run("predict", tmp_path / "old.bagwise", folder / "old.csv", "--novelty")
-    assert result.exit_code == 1 and "keeps no profile of its training bags" in result.stderr
-    assert np.isfinite(old.predict(load(folder)[0])).all()
+def test_novelty_is_left_out_if_it_cannot_be_judged(folder, tmp_path):
+    table = pd.read_csv(folder / "old.csv")
+    table.assign(farm=table.site % 4).to_csv(tmp_path / "farms.csv", index=False)
+    names = ("--bag", "site", "--target", "aod", "--groups", "farm", "--method", "aggregated", "--no-intervals")
+    assert run("fit", tmp_path / "farms.csv", *names, "--out", tmp_path / "few.bagwise").exit_code == 0
+    own = bw.load_model(folder / "model.bagwise")
+    del own.profile_
+    bw.save_model(own, tmp_path / "own.bagwise", training={"columns": {"bag": "site"}})
+    for model, reason in (("few", "there were 4 training bags (or groups"), ("own", "keeps no profile")):
+        plain, asked = (
+            run("predict", tmp_path / f"{model}.bagwise", folder / "old.csv", *more) for more in ((), ["--novelty"])
+        )
+        assert asked.exit_code == plain.exit_code == 0 and asked.stdout == plain.stdout
+        assert "--novelty was left out: " in asked.stderr and reason in asked.stderr
+        assert "--novelty" not in plain.stderr

@@ -64,6 +64,27 @@ def test_one_target_of_a_second_table(folder):
     assert found.exit_code == 1 and "no column 'rain'" in found.stderr and "give one with --targets" in found.stderr
 
 
+def test_importance_reads_the_second_table(folder):
+    second = pd.read_csv("yields.csv", dtype={"plot": str}).assign(farm=range(16), soil=["s", "t"] * 8)
+    second.to_csv("soils.csv", index=False)
+    read = ["--bag", "plot", "--targets", "soils.csv", "--target", "yield", "--groups", "farm", "--categories", "soil"]
+    read += ["--bag-feature", "soil", "--ignore", "crop", "--ignore", "sown", "--ignore", "barcode", "--level", 0.8]
+    assert run("fit", "pixels.csv", *read, "--method", "aggregated", "--out", "m6").exit_code == 0
+    found = run("importance", "m6", "pixels.csv", "--targets", "soils.csv", "--repeats", 1, "--json")
+    assert found.exit_code == 0, found.output
+    assert {row["feature"] for row in json.loads(found.stdout)["importance"]} == {
+        "red",
+        "soil=s",
+        "soil=t",
+        "soil=other",
+    }
+    assert json.loads(found.stdout)["held_out"] and "not used" not in found.stderr
+    found = run("predict", "m6", "pixels.csv", "--targets", "soils.csv")
+    assert found.exit_code == 0 and "not used" not in found.stderr
+    found = run("importance", "m6", "pixels.csv")
+    assert found.exit_code == 1 and "'yield'" in found.stderr and "give one with --targets" in found.stderr
+
+
 def test_several_targets(folder):
     both = ["--target", "yield", "--target", "protein"]
     more = ["--level", 0.8, "--keep", "barcode", "--report", "r.html"]

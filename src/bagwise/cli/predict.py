@@ -102,7 +102,7 @@ def predict(
     """
     import bagwise as bw
     from bagwise.cli.console import messages_of, print_text
-    from bagwise.explanations.novelty_verdicts import has_profile
+    from bagwise.explanations.novelty_verdicts import why_not_judged
     from bagwise.io.atomic_files import refuse_place
     from bagwise.io.table_output import to_rows, without_formulas, write_table
 
@@ -132,14 +132,17 @@ def predict(
             o.refuse_where(where)
             with warnings.catch_warnings(), placed(instances in maps):  # predict names the bag that holds one
                 warnings.filterwarnings("ignore", message=".* looks like a fill value")
-                bags, y = _load(header, table, how, targets, o.one_or_several(target))
+                bags, y = load_for_predictions(header, table, how, targets, o.one_or_several(target))
             messages.show(f"{o.stem(table)}: {bags}.")
             with o.workers(scheduler), messages.spinner("predicting"):
                 columns = predictions(fitted, bags, y, level=level, quantiles=quantile or ())
                 scored = None if y is None else scores(columns, y, fitted, o.as_names(bags.target_name))
                 if scored is not None and quantile:
                     scored["crps"] = float(np.nanmean(fitted.predict_distribution(bags).crps(y)))  # of known targets
-            if novelty or has_profile(fitted):
+            not_judged = why_not_judged(fitted)
+            if novelty and not_judged:
+                messages.show(f"Note: --novelty was left out: {not_judged}.", style="yellow")
+            if not_judged is None:
                 found = bw.novelty(fitted, bags)
                 messages.show(found.summary(), style=None if found.counts()["outside"] == 0 else "yellow")
                 judged = {name: list(map(_plain, column)) for name, column in found.as_dict().items() if name != "bag"}
@@ -329,39 +332,55 @@ def columns_at_fit(header: dict, tables: list[str], *, more: tuple[str, ...] = (
     return kept | ({} if names is None else {"features": list(names)})
 
 
-def _load(header: dict, tables: list[str], how: dict, path: Path | None, target) -> tuple:
-    """Bags, and known targets if asked for; of a second table the bag features, and targets, which a bag may lack."""
+def load_like_training(header: dict, tables: list[str], how: dict, second: Path | None) -> tuple:
+    """Return bags and targets, read by the keywords ``how`` of `bagwise.load`.
+
+    The second table may hold columns that the model does not need; they are left out without a note.
+    """
     import bagwise as bw
     from bagwise.bags.validation import ParameterError
-    from bagwise.io.columns import Roles
-    from bagwise.io.tables import known_targets, read_files
 
-    if path is None:
-        try:
-            return bw.load(o.sources(tables), **how, target=target)
-        except ParameterError as error:
-            if error.parameter == "bag_features" and "targets" in _known(header):
-                raise ParameterError(
-                    "targets", error.args[-1], "; the model was fitted with a second table: give one with --targets"
-                ) from None
+    if second is not None:
+        frame = read_second_table(second, how)
+        return bw.load(o.sources(tables), **how, **({"targets": frame} if len(frame.columns) > 1 else {}))
+    try:
+        return bw.load(o.sources(tables), **how)
+    except ParameterError as error:
+        if "targets" not in _known(header) or error.parameter not in ("bag_features", "target", "groups"):
             raise
+        way_out = "; the model was fitted with a second table: give one with --targets"
+        raise ParameterError("targets", error.args[-1], way_out) from None
+
+
+def read_second_table(path: Path, how: dict):
+    """Return the columns of a second table that the keywords of `bagwise.load` name."""
+    from bagwise.bags.validation import ParameterError
+    from bagwise.io.columns import Roles, is_made_of
+    from bagwise.io.tables import read_files
+
     frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
     if frame is None:
         raise ParameterError("targets", f"{path.name} is not a table with named columns; give a .csv or .parquet")
-    names = o.as_names(how.get("bag_features"))  # covariates are made of crop for crop=wheat, of sown for sown_year
-    wanted = {
-        how.get("bag"),
-        *names,
-        *(one.partition("=")[0] for one in names),
-        *(one.rpartition("_")[0] for one in names),
-    }
-    needed = frame.select([name for name in frame.columns if name in wanted])
-    bags, y = bw.load(o.sources(tables), **how, **({"targets": needed} if len(needed.columns) > 1 else {}))
-    if target is None:
-        return bags, y
-    names = o.as_names(target)
-    y = known_targets(frame, Roles(bag=how.get("bag"), target=names), bags.ids, how.get("fill_values", ()))
-    return bags._with(target_name=names[0] if len(names) == 1 else tuple(names)), y[:, 0] if len(names) == 1 else y
+    roles = Roles(**{name: how.get(name) for name in ("bag", "target", "groups", "weights", "bag_features")}).asked()
+    return frame.select([name for name in frame.columns if any(is_made_of(name, role) for role in roles)])
+
+
+def load_for_predictions(header: dict, tables: list[str], how: dict, second: Path | None, target) -> tuple:
+    """Return bags, and known targets if asked for; bags of a second table may have none."""
+    from bagwise.io.columns import Roles
+    from bagwise.io.tables import known_targets
+
+    if second is None or target is None:
+        return load_like_training(header, tables, how | ({"target": target} if second is None else {}), second)
+    bags, _ = load_like_training(header, tables, how, second)
+    roles = Roles(bag=how.get("bag"), target=o.as_names(target))
+    frame = read_second_table(second, how | {"target": target})
+    y = known_targets(frame, roles, bags.ids, how.get("fill_values", ()))
+    return (
+        (bags._with(target_name=target), y[:, 0])
+        if isinstance(target, str)
+        else (bags._with(target_name=tuple(target)), y)
+    )
 
 
 def _print(columns: dict) -> None:
@@ -392,6 +411,7 @@ def importance(
         Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")
     ] = None,
     groups: Annotated[str | None, typer.Option(help="Column of groups, if not that of fit.")] = None,
+    targets: o.Targets = None,
     decimal: o.Decimal = None,
     n_jobs: o.Jobs = None,
     seed: o.Seed = 0,
@@ -414,7 +434,8 @@ def importance(
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         given = {"bag": bag, "groups": groups, "decimal": decimal, "target": target}
         given = {name: value for name, value in given.items() if value is not None}
-        bags, y = bw.load(o.sources(table), **columns_at_fit(header, table, more=("target", "groups")) | given)
+        how = columns_at_fit(header, table, more=("target", "groups")) | given
+        bags, y = load_like_training(header, table, how, targets)
         o.refuse_no_target(y)
         messages.show(f"{o.stem(table)}: {bags}.")
         options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -159,10 +160,21 @@ def novelty(model, bags, *, edge: float = 0.95, outside: float = 0.99) -> Novelt
     return Novelty(bags.ids, verdict, 100.0 * by_distance / n, share, by_column, names, distance)
 
 
-def has_profile(model) -> bool:
-    """Whether `novelty` can judge bags by this model."""
+def why_not_judged(model) -> str | None:
+    """Return why `novelty` cannot judge bags by this model; None if it can."""
     profile = _kept(model)
-    return profile is not None and profile.n_units >= FEWEST
+    if profile is None:
+        return (
+            f"this {type(model).__name__} keeps no profile of its training bags: it is not fitted, is an estimator of "
+            "your own, or comes from a file of an earlier version; fit it again, or pass the training bags in its "
+            "place: bw.novelty(training_bags, bags)"
+        )
+    if profile.n_units < FEWEST:
+        return (
+            f"there were {profile.n_units} training bags (or groups of bags), too few to tell which distances are "
+            f"large; novelty needs at least {FEWEST}"
+        )
+    return None
 
 
 def _kept(model) -> TrainingProfile | None:
@@ -176,20 +188,10 @@ def _kept(model) -> TrainingProfile | None:
 def _profile(model) -> TrainingProfile:
     if isinstance(model, Bags | list | tuple):
         bags = check_bags(model, allow_missing=True, allow_weights=True, apart=True)
-        profile: TrainingProfile | None = TrainingProfile(bags)
-    else:
-        profile = _kept(model)
-    if profile is None:
-        raise ValueError(
-            f"this {type(model).__name__} keeps no profile of its training bags (it is not fitted, of your own making, "
-            "or from a file of an earlier version); fit it again, or pass the training bags in its place: "
-            "bw.novelty(training_bags, bags)"
-        )
-    if profile.n_units < FEWEST:
-        raise ValueError(
-            f"there were {profile.n_units} training bags (or groups of them), too few to tell which distances are "
-            f"large; novelty needs at least {FEWEST}"
-        )
+        model = SimpleNamespace(profile_=TrainingProfile(bags))
+    profile, reason = _kept(model), why_not_judged(model)
+    if profile is None or reason is not None:
+        raise ValueError(reason)
     return profile
 
 

@@ -122,6 +122,11 @@ class Roles:
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
 
 
+def is_made_of(name: str, role) -> bool:
+    """Return whether a role names this column, or a feature made of it, such as crop=wheat or sown_year."""
+    return name == role or str(role).startswith((f"{name}=", *(f"{name}_{part}" for part in DATE_PARTS)))
+
+
 def is_auto(given) -> bool:
     """Whether columns are not named but to be found."""
     return isinstance(given, str) and given == "auto"

@@ -17,12 +17,12 @@ from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.validation import Message, ParameterError, label, name_bags
 from bagwise.io.columns import (
-    DATE_PARTS,
     Roles,
     alike_ids,
     choose_features,
     find_bags,
     is_auto,
+    is_made_of,
     left_out,
     one_label,
     one_target,
@@ -58,20 +58,15 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
         return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
     asked = replace(roles, ignore=()).asked()
-    needed = {name for name in schema if any(_is_made_of(name, one) for one in asked)}
+    needed = {name for name in schema if any(is_made_of(name, one) for one in asked)}
     if roles.targets is None:  # else they may be columns of the second table, and whoever joins it says what is not
-        refuse_unknown(schema, [one for one in asked if not any(_is_made_of(name, one) for name in needed)])
+        refuse_unknown(schema, [one for one in asked if not any(is_made_of(name, one) for name in needed)])
     if is_auto(roles.categories):
         needed |= {name for name, kind in schema.items() if kind in (nw.String, nw.Categorical, nw.Enum)}
     needed -= set(as_list(roles.ignore)) - set(asked)
     if roles.features is None:
         needed |= _features(schema, roles, {*needed, *as_list(roles.ignore)})
     return lazy.select([name for name in schema if name in needed]).collect().to_native(), replace(roles, ignore=())
-
-
-def _is_made_of(name: str, asked) -> bool:
-    """Whether a column is asked for, or a level or a part of a date that is made of it: crop=wheat, sown_year."""
-    return name == asked or str(asked).startswith((f"{name}=", *(f"{name}_{part}" for part in DATE_PARTS)))
 
 
 def _features(schema, roles: Roles, taken: set) -> set:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bagwise.bags.frames import ExtendedColumns, FrameColumns, as_frame, as_list
 from bagwise.bags.validation import Message, Parameter, ParameterError, label, name_bags
-from bagwise.io.columns import Roles, find_bags, refuse_unknown
+from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_unknown
 from bagwise.io.table_files import ENDINGS as PARQUET
 from bagwise.io.table_files import (
     Part,
@@ -331,7 +331,8 @@ def join(table, roles: Roles) -> tuple:
         are = "rows of {} have" if len(strangers) > 1 else "row of {} has"
         notes.append(f"{len(strangers):,} {are.format(what)} no bag (the first is {label(strangers[0])})")
     at = row_of_bag[codes]
-    unused = [name for name in others if name not in roles.asked() and roles.bag_features != "auto"]
+    used = {name for name in others if any(is_made_of(name, role) for role in roles.asked())}
+    unused = [] if roles.bag_features == "auto" else [name for name in others if name not in used]
     if unused:
         others_unused = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
         numeric = [name for name in unused if second.kind(name) in ("number", "boolean")]
