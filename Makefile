@@ -4,6 +4,7 @@
 #   make browser Chromium for the tests of reports   make bench   the speed table
 #   make compare every method on every benchmark     make reproduce DATA=dir   Table 1 of the paper, on files you bring
 #   make docs    the site, into docs/_build/html     make gpu     what a GPU does, as a table
+#   make test-torch    the tests that need torch, in an environment of their own (up to 8 GB with the GPU build)
 #   make portable      the delicate tests under other kernels of linear algebra
 #   make test-oldest   the tests with the oldest versions that pyproject.toml allows
 #   make pictures      the pictures in README and documentation, those of reports with Chromium
@@ -13,9 +14,10 @@ PYTHON ?= python3
 LIGHT  := .venv-demo
 FULL   := .venv
 OLDEST := .venv-oldest
+TORCH  := .venv-torch
 PIP     = -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: pictures demo test test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs dist clean
+.PHONY: pictures demo test test-torch test-oldest portable quick lint browser slow bench bench-scale gpu compare reproduce docs dist clean
 
 demo: $(LIGHT)/.ready
 	$(LIGHT)/bin/bagwise demo --out demo
@@ -23,10 +25,16 @@ demo: $(LIGHT)/.ready
 # Two test processes on two cores: threads inside them would only fight over the cores.
 # Each begins with one half of the tests, so that few files, and what they set up once, are split between the two.
 # Compiled files are kept: every process that a test starts would compile the sources again.
-TESTS   = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python -m pytest -n 2 --dist worksteal
+RUN     = -m pytest -n 2 --dist worksteal
+TESTS   = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(FULL)/bin/python $(RUN)
 
 test: lint browser
 	$(TESTS)
+
+# Only the files with marked tests are collected; the others need libraries that this environment does not hold.
+test-torch: $(TORCH)/.ready
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(TORCH)/bin/python $(RUN) -m 'torch and not slow' \
+	  $$(grep -rl --include='test_*.py' 'mark\.torch' tests) src/bagwise/instances/networks
 
 # The inner loop, for while you work: the parts of the main path, every promise of an estimator on one method,
 # evaluating, saving, the command line, and what the README shows.
@@ -104,10 +112,15 @@ $(FULL)/.ready: pyproject.toml constraints.txt
 	$(FULL)/bin/python $(PIP) --editable '.[test,lint]'
 	touch $@
 
+$(TORCH)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python $(PIP) --editable '.[test-torch]'
+	touch $@
+
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable '.[test]'
 	touch $@
 
 clean:
-	rm -rf $(LIGHT) $(FULL) $(OLDEST) .venv-dist dist demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(LIGHT) $(FULL) $(OLDEST) $(TORCH) .venv-dist dist demo runs docs/_build docs/api docs/gallery .pytest_cache .ruff_cache .hypothesis

@@ -20,8 +20,8 @@ def test_the_quick_speed_table(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_the_quick_table_of_instance_maps():
-    pytest.importorskip("torch")
     command = [sys.executable, "-W", "ignore", ROOT / "benchmarks" / "instance_maps.py", "--quick"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,8 +14,8 @@ PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "stack.py"
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_the_row_of_a_problem(monkeypatch):
-    pytest.importorskip("torch")
     spec = importlib.util.spec_from_file_location("benchmark_stack", PATH)
     script = importlib.util.module_from_spec(spec)
     monkeypatch.setattr(sys, "path", list(sys.path))

@@ -8,6 +8,7 @@ from bagwise import kernels as k
 from bagwise.embeddings import KernelMean, mean_gram
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from bagwise.embeddings import kernel_mean  # noqa: E402
 

@@ -20,6 +20,7 @@ from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
 from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 from bagwise.instances.networks import gpu as network_together  # noqa: E402
 
 BAGS, Y = sample(25)

@@ -110,9 +110,8 @@ def test_cells_of_an_evaluation(client):
 
 
 @pytest.mark.slow
+@pytest.mark.torch
 def test_attention(client):
-    pytest.importorskip("torch")
-
     def predicted():
         model = bw.method("attention").set_params(restarts=2, epochs=3)
         return model.fit(BAGS, Y).predict(BAGS)

@@ -12,6 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from bagwise.instances.networks import estimator as network_devices  # noqa: E402
 from bagwise.instances.networks import gpu as network_orders  # noqa: E402

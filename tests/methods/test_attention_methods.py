@@ -15,6 +15,7 @@ from bagwise.regressors.attention.attention_kme import powered
 from bagwise.testing.contract_checks import sample
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)

@@ -202,8 +202,8 @@ def test_header_values_must_be_plain(tmp_path):
         describe_training(sample()[0], [1.0, 2.0])
 
 
+@pytest.mark.torch
 def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypatch):
-    pytest.importorskip("torch")
     bags, y = sample()
     model = bw.method("attention").set_params(epochs=1, restarts=1, read=(4,)).fit(bags, y)
     (tmp_path / "m").write_bytes(file_of(model))

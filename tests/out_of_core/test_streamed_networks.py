@@ -278,17 +278,17 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
         fit_scan(scanned(table), single(learning_rate=1e30))
 
 
+@pytest.mark.torch
 def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table, monkeypatch):
-    pytest.importorskip("torch")
     monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
     with pytest.raises(ValueError, match="device='cuda', but torch sees no GPU here; use device='cpu', or 'auto'"):
         fit_scan(scanned(table), single(device="cuda"))
     fit_scan(scanned(table), single(device="auto", epochs=1))
 
 
+@pytest.mark.torch
 def test_networks_on_a_device_are_as_good_and_the_same_again(table, monkeypatch):
     """By batched products of torch on the CPU, which is what a GPU without triton does."""
-    pytest.importorskip("torch")
     source = scanned(table, chunk_rows=1100)
     here = fit_scan(source, single(epochs=10))
     monkeypatch.setattr(streamed_networks, "announce", lambda *_: None)

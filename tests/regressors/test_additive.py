@@ -8,6 +8,7 @@ from bagwise.regressors.attention.attention_regressor import Recipe
 from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from bagwise.regressors.attention.network import Network, Samples, Task, _State, within  # noqa: E402
 

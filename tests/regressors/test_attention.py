@@ -15,6 +15,7 @@ from bagwise.regressors.attention.attention_regressor import NEAR, Inputs, Scale
 from bagwise.testing.contract_checks import sample
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 from bagwise.regressors.attention.network import Split, attention_kernels, cut  # noqa: E402
 

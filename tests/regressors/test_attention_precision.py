@@ -7,6 +7,7 @@ import bagwise as bw
 from bagwise.regressors import AttentionRegressor
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.torch
 
 
 def test_mixed_precision_learns_the_same_to_rounding():
