@@ -11,8 +11,6 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
-
-
 OLD_EXTRAS = ("dask", "geo", "cube", "anndata", "hdf5")
 OLD_TABLES = ("pandas", "polars", "awkward", "mapie", "crepes")
 
@@ -22,37 +20,39 @@ def pins(file: str = "constraints.txt") -> dict[str, Version]:
     return {canonicalize_name(name): Version(version) for name, version in lines}
 
 
-def requirements(name: str, extras: tuple[str, ...], visited: set) -> set:
-    """Return what a package with its extras requires on this platform, directly or not, by the installed metadata.
+def requirements_of(name: str, extras: tuple[str, ...]) -> list[Requirement]:
+    """Return the direct requirements of a package with its extras: bagwise's by pyproject.toml, others' by metadata."""
+    if name == "bagwise":
+        optional = PROJECT["optional-dependencies"]
+        texts = [*PROJECT["dependencies"], *(text for extra in extras for text in optional[extra])]
+    else:
+        texts = distribution(name).requires or []
+    found = map(Requirement, texts)
+    return [r for r in found if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in ("", *extras))]
 
-    What torch requires is left out: it differs between its builds, and `make test` does not install it.
-    """
+
+def collect(name: str, extras: tuple[str, ...], visited: set) -> set:
+    """Add a package and everything that it requires on this platform, directly or not."""
     if (name, extras) not in visited:
         visited.add((name, extras))
-        for text in distribution(name).requires or []:
-            need = Requirement(text)
-            if need.name in ("torch", "triton"):
-                continue
-            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-                requirements(canonicalize_name(need.name), tuple(sorted(need.extras)), visited)
+        for need in (
+            requirements_of(name, extras) if name not in TORCH else ()
+        ):  # what torch brings differs by its build
+            collect(canonicalize_name(need.name), tuple(sorted(need.extras)), visited)
     return visited
 
 
-NAMES = {name for name, _ in requirements("bagwise", ("lint", "test"), set())} - {"bagwise"}
+TORCH = {"torch", "triton"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAMES = {name for name, _ in collect("bagwise", ("lint", "test"), set())} - {"bagwise"}
 
 
 def test_every_dependency_is_pinned():
-    assert len(NAMES) > 50 and NAMES | {"torch", "triton"} <= pins().keys()
+    assert len(NAMES) > 50 and NAMES | TORCH <= pins().keys()
 
 
 def test_the_test_extra_needs_no_torch():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named, groups = set(), {"test"}
-    while groups:
-        for need in map(Requirement, extras[groups.pop()]):
-            named.add(need.name)
-            groups |= need.extras if need.name == "bagwise" else set()
-    assert "pytest" in named and not named & {"torch", "triton"}
+    assert not NAMES & TORCH
 
 
 @pytest.mark.parametrize("name", sorted(NAMES & pins().keys()))
@@ -63,9 +63,8 @@ def test_a_pin_is_what_is_installed(name):
 
 def test_the_oldest_versions_are_those_that_are_allowed():
     """`make test-oldest` installs the lower bound of each requirement."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    named = [*project["dependencies"], *(text for extra in OLD_EXTRAS for text in extras[extra])]
+    extras = PROJECT["optional-dependencies"]
+    named = [*PROJECT["dependencies"], *(text for extra in OLD_EXTRAS for text in extras[extra])]
     needs = {canonicalize_name(need.name): need for need in map(Requirement, named) if need.name != "bagwise"}
     needs |= {need.name: need for need in map(Requirement, extras["test"]) if need.name in OLD_TABLES}
     lowest = {name: Version(next(iter(need.specifier)).version) for name, need in needs.items()}
