@@ -31,9 +31,10 @@ from rich.console import Console
 import bagwise as bw
 from bagwise.evaluation import Results, evaluate, make_splits
 from bagwise.evaluation.evaluation import Display
-from bagwise.evaluation.plan import Folder, as_entries, make_plan
+from bagwise.evaluation.plan import as_entries, make_plan
 from bagwise.io.atomic_files import replace_file
 from bagwise.methods import CATALOGUE
+from bagwise.model_files.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
@@ -206,7 +207,7 @@ def finished(problem: Problem, methods: list[str], *, runs: Path, tune: bool) ->
         entries, splits = as_entries(methods, tune=tune), make_splits(bags, **options)
         plan = make_plan(bags, y, entries, splits, metric=problem.metric, name=problem.name)
         place = folder(problem, runs, draw)
-        cells = [Folder(place).read(cell.key) for cell in plan.cells] if place.is_dir() else []
+        cells = [Store(place).read(cell.key) for cell in plan.cells] if place.is_dir() else []
         found.append(Results(plan.record, [cell for cell in cells if cell is not None]))
     return found
 

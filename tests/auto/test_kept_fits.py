@@ -1,7 +1,6 @@
 """Finished fits that are kept in a folder: a fit that was stopped goes on, and gives the same model."""
 
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from tests.helpers.toy_members import Broken, Column
 import bagwise as bw
 from bagwise.auto import AutoRegressor, kept_fits
 from bagwise.auto.cross_validation import CrossValidation
-from bagwise.model_files.cell_folder import CellFolder
+from bagwise.model_files.store import Store, write_sealed
 
 MEMBERS = ["aggregated", "statistics:moments", ("broken", Broken())]
 FITS = 15  # of two members and the mean in five folds; chosen ones come on top
@@ -87,7 +86,7 @@ def test_another_seed_or_parameter_is_another_fit(data, fits, tmp_path):
 def test_other_data_and_other_versions_are_refused_by_name(data, tmp_path, monkeypatch):
     (bags, y), work = data, tmp_path / "w"
     AutoRegressor(["aggregated"], work=work).fit(bags, y)
-    with pytest.raises(ValueError, match=r"w holds what a fit of auto finished with other data: 40 bags of .* \(hash"):
+    with pytest.raises(ValueError, match=r"w holds the results of a fit of auto with other data: 40 bags of .* \(hash"):
         AutoRegressor(["aggregated"], work=work).fit(bags, y + 1)
     with pytest.raises(ValueError, match="other data: .*; give another folder to --work"):
         AutoRegressor(["aggregated"], work=work).fit(bags, y, sample_weight=np.arange(40) + 1.0)
@@ -98,17 +97,16 @@ def test_other_data_and_other_versions_are_refused_by_name(data, tmp_path, monke
 
 def test_a_folder_of_something_else_is_refused(data, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds other files, and none of a fit of auto; give another folder"):
+    with pytest.raises(ValueError, match="holds other files, and not those of a fit of auto; give another folder"):
         AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-    with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; finished work is kept in a folder"):
+    with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; finished work needs a folder"):
         AutoRegressor(["aggregated"], work=tmp_path / "notes.txt").fit(*data)
     with pytest.raises(NotADirectoryError, match=r"notes\.txt/w cannot be written \(Not a directory\); give a place"):
         AutoRegressor(["aggregated"], work=tmp_path / "notes.txt" / "w").fit(*data)
     assert (tmp_path / "notes.txt").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "work.json").write_text(
-        json.dumps({"work": "fit of a scan", "data": "", "about": "", "library": ""})
-    )
+    record = {"work": "fit of a scan", "data": "", "about": "", "library": ""}
+    write_sealed(tmp_path / "other" / "work.json", record)
     with pytest.raises(ValueError, match="other work: fit of a scan there, fit of auto here"):
         AutoRegressor(["aggregated"], work=tmp_path / "other").fit(*data)
 
@@ -130,9 +128,9 @@ def test_damaged_entries_are_named_and_run_again(data, plain, fits, tmp_path):
     for file, what in (
         (results[0], "is damaged or cut short; its fit will be run again"),
         (results[1], "holds the result of another fit; its fit will be run again"),
-        (models[3], "is damaged or gone; its fit will be run again"),
-        (models[4], "is damaged or gone; its fit will be run again"),
-        (tmp_path / "work.json", "is damaged or cut short; it is written again, and what is finished is kept"),
+        (models[3], "is damaged or missing; its fit will be run again"),
+        (models[4], "is damaged or missing; its fit will be run again"),
+        (tmp_path / "work.json", "is damaged or cut short; it is written again, and finished results are kept"),
     ):
         assert f"{file} {what}" in texts
     same(again, plain, bags)
@@ -150,16 +148,6 @@ def test_a_record_that_was_changed_is_named_and_written_again(data, fits, tmp_pa
     assert file.read_text() == whole and fits == []
 
 
-def test_a_record_without_a_digest_is_one_of_an_earlier_version(data, tmp_path):
-    AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-    record = json.loads((tmp_path / "work.json").read_text())
-    del record["digest"]
-    (tmp_path / "work.json").write_text(json.dumps(record))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-
-
 def test_a_larger_budget_tries_what_the_first_left_out(data, fits, tmp_path):
     members = ["aggregated", "statistics:moments"]
     first = AutoRegressor(members, time_budget=1e-9, work=tmp_path).fit(*data)
@@ -173,9 +161,12 @@ def test_a_larger_budget_tries_what_the_first_left_out(data, fits, tmp_path):
 def test_seconds_used_before_the_interruption_are_counted(data, tmp_path):
     """What is read is free, but nothing more is begun than an uninterrupted fit would have."""
     AutoRegressor(["aggregated"], transforms=False, work=tmp_path).fit(*data)
-    store = CellFolder(tmp_path)
+    store = Store(tmp_path)
     for file in store.cells.glob("*.json"):
-        store.write(store.read(file.stem) | {"elapsed": 100.0})
+        document = json.loads(file.read_text())
+        del document["digest"]
+        document["result"]["elapsed"] = 100.0
+        write_sealed(file, document)
     members = ["aggregated", "statistics:moments"]
     found = AutoRegressor(members, transforms=False, time_budget=90, work=tmp_path).fit(*data)
     rows = {row["member"]: row for row in found.trials_}

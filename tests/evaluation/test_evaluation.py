@@ -11,8 +11,8 @@ from tests.helpers.toy_estimators import Failing, RandomDirection, Spread, Train
 import bagwise as bw
 from bagwise.bags import BagKFold
 from bagwise.evaluation import Results, evaluate
-from bagwise.evaluation.plan import Folder
 from bagwise.methods import catalogue
+from bagwise.model_files.store import Store
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(40)
@@ -159,4 +159,4 @@ def test_unknown_names_are_refused_by_results(tmp_path):
         Results.load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="is a file; results need a folder"):
-        Folder(tmp_path / "file")
+        Store(tmp_path / "file")

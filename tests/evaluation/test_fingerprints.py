@@ -2,10 +2,8 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
-from functools import cache
 from importlib.metadata import distributions, version
 from pathlib import Path
 
@@ -16,8 +14,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 
 import bagwise as bw
-from bagwise.model_files import fingerprint
-from bagwise.model_files.fingerprint import code_hash, describe, digest, of_data, of_library
+from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, source_hash
 from bagwise.model_files.names import PLACES
 from bagwise.testing.contract_checks import sample
 
@@ -56,61 +53,17 @@ def test_estimators_differ(one, other):
     assert describe(one) == describe(one)
 
 
-DEFINITIONS = cache(fingerprint.definitions)  # a file that did not change is parsed once
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """The library, to be changed."""
-    monkeypatch.setattr(fingerprint, "definitions", DEFINITIONS)
-    return shutil.copytree(Path(bw.__file__).parent, tmp_path / "bagwise", ignore=shutil.ignore_patterns("*.pyc"))
-
-
-def append(file: Path, text: str) -> None:
-    with file.open("a", encoding="utf-8") as changed:
-        changed.write(text)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        "evaluation/metrics",
-        *[
-            pytest.param(one, marks=pytest.mark.slow)
-            for one in ("evaluation/selection", "evaluation/plan", "evaluation/splits", "execution/resources")
-        ],
-    ],
-)
-def test_the_code_that_decides_numbers_is_in_the_key(home, file):
-    before = code_hash(home)
-    (home / "evaluation" / "progress.py").write_text("ONLY = 'shown'")
-    append(home / f"{file}.py", "# a comment\n")
-    assert code_hash(home) == before
-    append(home / f"{file}.py", "CHANGED = 1\n")
-    assert code_hash(home) != before
-
-
-def test_a_constant_inside_a_method_is_in_the_key(home):
-    keys = {code_hash(home)}
-    for body in ("return 1", "'Said.'\n        return 1", "return 2"):
-        append(home / "bags" / "container.py", f"\n\nclass More:\n    def one(self):\n        {body}\n")
-        keys.add(code_hash(home))
-    assert len(keys) == 4  # a definition that is there twice counts twice
-
-
-def test_a_moved_module_keeps_the_keys(home):
-    """Moved to another package under another name, or cut in two with imports and docstring anew."""
-    before = code_hash(home)
-    (home / "kernels" / "formulas.py").rename(home / "embeddings" / "kernel_formulas.py")
-    (home / "embeddings" / "__init__.py").write_text('"""Other words."""\n\n__all__ = ["KernelMean"]\n')
-    file = home / "bags" / "segments.py"
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    at = [i for i, line in enumerate(lines) if line.startswith("def ")][3]
-    file.write_text("".join(lines[:at]), encoding="utf-8")
-    append(
-        home / "bags" / "more_segments.py", '"""The other half."""\n\nfrom numpy import add\n\n' + "".join(lines[at:])
-    )
-    assert code_hash(home) == before
+def test_each_change_to_the_source_is_in_the_key(tmp_path):
+    (tmp_path / "bags").mkdir()
+    (tmp_path / "bags" / "folds.py").write_text("FOLDS = 5\n")
+    before = source_hash(tmp_path)
+    (tmp_path / "report.css").write_text("body {}")
+    assert source_hash(tmp_path) == before
+    (tmp_path / "bags" / "folds.py").write_text("FOLDS = 10\n")
+    changed = source_hash(tmp_path)
+    (tmp_path / "bags" / "folds.py").rename(tmp_path / "folds.py")
+    assert len({before, changed, source_hash(tmp_path)}) == 3
+    assert of_library().startswith(f"bagwise {bw.__version__}+{source_hash(Path(bw.__file__).parent)}, ")
 
 
 def test_our_classes_go_by_their_stable_names():

@@ -14,7 +14,8 @@ import pytest
 from tests.helpers.breaking import BAGWISE, ENVIRONMENT
 
 import bagwise as bw
-from bagwise.evaluation.plan import Folder
+from bagwise.evaluation.plan import read_plan
+from bagwise.model_files.store import Store
 from bagwise.testing.contract_checks import sample
 
 
@@ -46,10 +47,10 @@ def test_an_evaluation(tmp_path, n_jobs):
     assert code == 130 and (n_jobs > 1 or "Traceback" not in errors)
     left = sorted(path for path in run.rglob("*") if path.is_file())
     assert [path for path in left if path.name.startswith(".") or path.suffix != ".json"] == []
-    folder = Folder(run)
-    assert folder.read_plan() is not None
+    store = Store(run)
+    assert read_plan(store) is not None
     for path in cells.iterdir():
-        assert folder.read(path.stem) == json.loads(path.read_text())["result"]  # a damaged one would be None
+        assert store.read(path.stem) == json.loads(path.read_text())["result"]  # a damaged one would be None
 
 
 SAVING = """

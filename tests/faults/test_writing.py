@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.evaluation.plan import Folder
 from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.io.table_output import write_table
+from bagwise.model_files.store import Store, write_sealed
 from bagwise.reports.html_reports import write_page
 from bagwise.testing.contract_checks import sample
 
@@ -29,8 +29,8 @@ WRITERS = {
     "bags.npz": lambda path: bw.save_npz(path, BAGS, Y),
     "table.csv": lambda path: write_table(path, TABLE),
     "table.parquet": lambda path: write_table(path, TABLE),
-    "plan.json": lambda path: Folder(path.parent).write_json("plan.json", LETTER),
-    "cells/ab12.json": lambda path: Folder(path.parent.parent).write(LETTER),
+    "plan.json": lambda path: write_sealed(path, LETTER),
+    "cells/ab12.json": lambda path: Store(path.parent.parent).write("ab12", LETTER),
     "report.html": lambda path: write_page(path, {"anything": 1}),
 }
 

@@ -1,6 +1,5 @@
 """The report of a run: its numbers are those of the results, and what is missing is told."""
 
-import json
 import sys
 
 import numpy as np
@@ -294,17 +293,6 @@ def test_a_folder_that_is_no_run(tmp_path):
 def test_a_folder_is_no_file(results, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file, such as"):
         write_report(results, tmp_path)
-
-
-def test_an_old_folder_is_still_reported(data, tmp_path):
-    bw.evaluate(*data, ["aggregated"], repeats=1, folds=4, out=tmp_path / "run")
-    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
-    for name in ("origin", "versions", "random_state", "digest"):
-        del plan[name]
-    (tmp_path / "run" / "plan.json").write_text(json.dumps(plan))
-    report = write(tmp_path / "run", tmp_path)
-    assert "the run did not record where its data came from" in report.text
-    assert "Versions not recorded" in report.text and "Seeds not recorded" in report.text
 
 
 def test_without_jinja2(monkeypatch):

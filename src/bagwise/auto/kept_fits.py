@@ -1,4 +1,4 @@
-"""Finished fits of members in a folder, so that a fit that was stopped goes on where it was."""
+"""Finished fits of members in a store, from which an interrupted fit continues."""
 
 from __future__ import annotations
 
@@ -8,66 +8,62 @@ import numpy as np
 
 from bagwise.auto.members import Member
 from bagwise.bags import Bags
-from bagwise.model_files.cell_folder import CellFolder, claim
 from bagwise.model_files.fingerprint import describe, digest, of_data, of_library
 from bagwise.model_files.model_file import load_model, save_model
+from bagwise.model_files.store import Store
 
-WORK = "fit of auto"
+MODEL = ".bagwise"
 
 
-class KeptFits(CellFolder):
-    """A model file for every member and fold, and beside it the held-out predictions and what they took.
+class KeptFits:
+    """Model files of members and folds with their held-out predictions, in the store of a work folder.
 
-    A fit is found by a hash of all it depends on: data, versions, the unfitted estimator with its parameters, the bags
-    it is fitted without. A folder of other data or other versions is refused. A model that no model file can hold (an
-    estimator of one's own) is not kept.
+    The key of a fit is the hash of all it depends on: data, versions, the unfitted estimator with its parameters, and
+    the held-out bags. A model that no model file can hold (an estimator of the user's own) is not stored.
 
     Parameters
     ----------
-    path : the folder; made if it is not there
-    bags, y, sample_weight : what members see
+    path : path of the folder, created if it does not exist
+    bags, y, sample_weight : the training data
     random_state : int
     """
-
-    noun = "fit"
 
     def __init__(self, path, bags: Bags, y: np.ndarray, sample_weight: np.ndarray | None, random_state: int):
         self.random_state, self.library = random_state, of_library()
         self.data = digest(of_data(bags, y), *([] if sample_weight is None else [sample_weight]))
         about = f"{str(bags).removeprefix('Bags: ')} (hash {self.data[:8]})"
-        claim(path, WORK, data=self.data, about=about, library=self.library)
-        super().__init__(path)
+        self.store = Store.of_work(path, "fit of auto", data=self.data, about=about, library=self.library, noun="fit")
 
     def key(self, member: Member, held_out: np.ndarray, first: bool = False) -> str:
-        """What the fit of a member without some bags is called; ``first`` as in `fit_member`."""
+        """Return the key of the fit of a member without the held-out bags; ``first`` as in `fit_member`."""
         make = member.make_first if first and member.make_first is not None else member.make
         return digest(self.data, self.library, describe(make(self.random_state)), held_out, self.random_state)
 
     def has(self, key: str) -> bool:
-        return (self.cells / f"{key}.json").exists()
+        return key in self.store
 
     def read_fit(self, key: str) -> tuple | None:
-        """The model, its held-out predictions, seconds of the fit and of the predictions, and when it was done on the
-        clock of `auto`; None if it is not there, or (with a warning) damaged."""
-        result, file = self.read(key), self.cells / f"{key}.bagwise"
-        if result is None:
+        """Return model, held-out predictions, seconds of fit and prediction, and seconds on the clock of `auto`.
+
+        None if there is no such fit, or (with a warning) if its files are damaged.
+        """
+        if (result := self.store.read(key)) is None:
             return None
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                model = load_model(file)
-        except (OSError, ValueError):
-            self.warn_of(key, file, "is damaged or gone")
-            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            model = load_model(self.store.file(key, MODEL))
         seconds = result["fit_seconds"], result["predict_seconds"], result["elapsed"]
         return model, np.array(result["predictions"], dtype=np.float64), *seconds
 
     def write_fit(self, key: str, fit: tuple, elapsed: float) -> None:
-        """Keep a fit; its model first, so that there is one wherever there are predictions."""
+        """Store a fit with its model."""
         model, predictions, fit_seconds, predict_seconds = fit
-        try:
-            save_model(model, self.cells / f"{key}.bagwise")
-        except ValueError:  # an estimator of the user's own: it is fitted again
-            return
         seconds = {"fit_seconds": fit_seconds, "predict_seconds": predict_seconds, "elapsed": elapsed}
-        self.write({"key": key, "predictions": predictions.tolist(), **seconds})
+        try:
+            self.store.write(
+                key,
+                {"predictions": predictions.tolist(), **seconds},
+                files={MODEL: lambda path: save_model(model, path)},
+            )
+        except ValueError:  # an estimator of the user's own, which is fitted again
+            return

@@ -18,14 +18,14 @@ from bagwise.bags.validation import ParameterError
 from bagwise.evaluation.metrics import METRICS, best_of, get_metric
 from bagwise.evaluation.plan import (
     Cell,
-    Folder,
-    Memory,
     Plan,
     as_entries,
+    close_plan,
     finish,
     make_plan,
     make_record,
     on_device,
+    open_plan,
     run_cell,
 )
 from bagwise.evaluation.results import Results
@@ -36,6 +36,7 @@ from bagwise.instances import OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.io.table_output import duration
 from bagwise.model_files.fingerprint import describe, digest, of_library
+from bagwise.model_files.store import Store
 
 WIDE, NARROW = 110, 70  # columns of a terminal that shows a long bar, and any bar
 
@@ -234,7 +235,7 @@ def evaluate(
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
-    store = Memory() if out is None else Folder(out)
+    store = Store(out)
     return run_plan(plan, bags, y, store, executor or executor_for(n_jobs), progress, retry_failed)
 
 
@@ -246,7 +247,7 @@ def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, r
         run = _Run(plan, store, watch, retry_failed)
         run.through(executor, bags, y)
     results = Results(plan.record, run.results.values())
-    store.close(plan, results.write)
+    close_plan(store, plan, results.write)
     return results
 
 
@@ -258,7 +259,7 @@ class _Run:
         self.results: dict[str, dict] = {}
         self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
         self.tracker = Tracker(len(plan.cells), plan.record["metric"])
-        begun = store.open(plan)
+        begun = open_plan(store, plan)
         pending = [cell for cell in plan.cells if not self.found(cell)]
         # A second run on the same folder starts from the other end: the two meet, and little is done twice.
         self.pending = pending[::-1] if begun else pending
@@ -268,7 +269,7 @@ class _Run:
         for cell, result in executor.run(run_cell, with_networks(self.unfinished(), bags, y), (bags, y)):
             if isinstance(result, Lost):
                 result = finish(cell.about, {"error": result.reason}, selection=cell.selection)
-            self.store.write(result)
+            self.store.write(result["key"], result)
             self.note(result, ran=True)
 
     def unfinished(self) -> Iterator[Cell]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -13,12 +14,13 @@ from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.metrics import Uncertainty
-from bagwise.evaluation.plan import Folder, Memory, Plan, as_entries, make_plan, on_device
+from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.execution import executor_for
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.table_output import as_text, write_table
+from bagwise.model_files.store import Store
 
 OVER = ("bags", "instances")
 METRICS_OF_CURVES = ("rmse", "mae", "crps")  # means over bags of an error each
@@ -137,12 +139,12 @@ def learning_curve(
     how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
     plan = make_plan(data, target, entries, parts, **how)
     plan.record["learning_curve"] = {"over": over, "sizes": wanted}
-    store = Memory() if out is None else Folder(out)
+    store = Store(out)
     show = sys.stdout.isatty() if progress is None else progress
     results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), show, retry_failed)
     curve = _measured(results, plan, over, wanted, bags, metric, level)
     if out is not None:
-        write_table(Folder(out).path / "learning_curve.csv", curve.as_dict())
+        write_table(Path(out) / "learning_curve.csv", curve.as_dict())
     return curve
 
 

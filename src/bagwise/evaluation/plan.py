@@ -36,8 +36,8 @@ from bagwise.execution.resources import one_thread, settled
 from bagwise.execution.tasks import Watch
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
-from bagwise.model_files.cell_folder import UNREADABLE, CellFolder, sealed
 from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions
+from bagwise.model_files.store import Store
 
 
 @dataclass(frozen=True)
@@ -305,78 +305,45 @@ def _refuse_odd(prediction: np.ndarray, std: np.ndarray | None, ids: np.ndarray)
 
 # Where results are kept --------------------------------------------------------------------------------------------
 
-# What every plan holds, to recognise one among other files of that name.
+# Entries of each plan, which tell it from other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
-PLANNED = {"key", "method", "repeat", "fold"}  # what it holds of every cell
+PLANNED = {"key", "method", "repeat", "fold"}  # entries of each of its cells
 ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
 
-class Memory:
-    """Results kept in this process only."""
-
-    def __init__(self):
-        self.results: dict[str, dict] = {}
-
-    def open(self, plan: Plan) -> bool:
-        """Note the plan; whether an evaluation had begun here before."""
-        return False
-
-    def close(self, plan: Plan, write_tables: Callable[[Path], None]) -> None:
-        """Nothing is written."""
-
-    def read(self, key: str) -> dict | None:
-        return self.results.get(key)
-
-    def write(self, result: dict) -> None:
-        self.results[result["key"]] = result
+def open_plan(store: Store, plan: Plan) -> bool:
+    """Write the plan to the store, warn if it held another one, and return whether an evaluation had begun there."""
+    old, has_begun = read_plan(store), not store.is_empty()
+    if old is not None and has_begun and store.path is not None:
+        _warn_of_changes(store.path, old, plan.record)
+        _warn_of_dropped(store.path, old, plan.record)
+    store.write_record("plan", plan.record)
+    return has_begun
 
 
-class Folder(CellFolder):
-    """A results folder: ``plan.json``, and ``cells/KEY.json`` for every finished cell.
+def close_plan(store: Store, plan: Plan, write_tables: Callable[[Path], None]) -> None:
+    """Write the tables, and the plan again if another run replaced it, so that both are of the same run."""
+    if store.path is None:
+        return
+    mine = json.loads(json.dumps(plan.record))
+    for _ in range(ENDS):
+        found = read_plan(store)
+        if found != mine:
+            _warn_of_dropped(store.path, found or {"methods": {}}, mine)
+            store.write_record("plan", mine)
+        write_tables(store.path)
+        if read_plan(store) == mine:
+            return
 
-    Two runs may share a folder, and cells of another data set or of a changed method are never taken for those of this
-    plan.
-    """
 
-    def open(self, plan: Plan) -> bool:
-        """Write the plan; warn if the folder held another one. Whether an evaluation had begun here before."""
-        old = self.read_plan()
-        begun = any(self.cells.glob("*.json"))
-        if old is not None and begun:
-            _warn_of_changes(self.path, old, plan.record)
-            _warn_of_dropped(self.path, old, plan.record)
-        if old is None and (self.path / "plan.json").exists():
-            text = f"{self.path / 'plan.json'} is damaged, or no plan; it is written again, and finished cells are kept"
-            warnings.warn(text, UserWarning, stacklevel=2)
-        self.write_plan(plan.record)
-        return begun
-
-    def close(self, plan: Plan, write_tables: Callable[[Path], None]) -> None:
-        """Write the tables, and the plan again if another run replaced it: those on disk are of the same run."""
-        mine = json.loads(json.dumps(plan.record))
-        for _ in range(ENDS):
-            found = self.read_plan()
-            if found != mine:
-                _warn_of_dropped(self.path, found or {"methods": {}}, mine)
-                self.write_plan(mine)
-            write_tables(self.path)
-            if self.read_plan() == mine:
-                return
-
-    def read_plan(self) -> dict | None:
-        """The plan last written here; None if there is none that can be read."""
-        try:
-            found = json.loads((self.path / "plan.json").read_text(encoding="utf-8"))
-            seal = found.pop("digest", None)  # earlier versions wrote none
-            whole = all(isinstance(found[name], kind) for name, kind in PLAN.items())
-            whole = whole and all(isinstance(cell, dict) and cell.keys() >= PLANNED for cell in found["cells"])
-            return found if whole and seal in (None, sealed(found)) else None
-        except (*UNREADABLE, AttributeError):  # a list has no pop of a name
-            return None
-
-    def write_plan(self, record: dict) -> None:
-        record = json.loads(json.dumps(record))  # as it will be read: the digest is of that
-        self.write_json("plan.json", record | {"digest": sealed(record)})
+def read_plan(store: Store) -> dict | None:
+    """Return the plan last written to a store; None if there is none that can be read."""
+    found = store.read_record("plan")
+    try:
+        whole = found is not None and all(isinstance(found[name], kind) for name, kind in PLAN.items())
+        return found if whole and all(cell.keys() >= PLANNED for cell in found["cells"]) else None
+    except (KeyError, AttributeError):
+        return None
 
 
 def _warn_of_changes(path: Path, old: dict, new: dict) -> None:

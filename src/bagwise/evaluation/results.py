@@ -24,9 +24,10 @@ from bagwise.evaluation.metrics import (
     score,
     spread,
 )
-from bagwise.evaluation.plan import Folder
+from bagwise.evaluation.plan import read_plan
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
+from bagwise.model_files.store import Store
 
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
@@ -85,13 +86,13 @@ class Results:
             raise ValueError(f"{text}; `bagwise fit ... --report page.html` writes the report of a model")
         if not (Path(folder) / "plan.json").is_file():
             raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
-        record = Folder(folder).read_plan()
+        record = read_plan(store := Store(folder))
         if record is None:
             raise ValueError(
                 f"{Path(folder) / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made "
                 "the folder writes it again and keeps what is finished"
             )
-        found = (Folder(folder).read(cell["key"]) for cell in record["cells"])
+        found = (store.read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in found if cell is not None])
 
     def cell(self, method: str, split: tuple) -> dict | None:

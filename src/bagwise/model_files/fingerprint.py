@@ -1,22 +1,19 @@
-"""What a stored result depends on, as text that is the same in every process: the data, the library, the method.
+"""Text that identifies what a stored result depends on: the data, the library and the method.
 
 - `of_data`: a hash of bags and targets.
-- `of_library`: versions, and a hash of the definitions in bagwise that decide numbers. A definition counts by what it
-  says, without comments and docstrings, and not by where it stands: a class or function that moves to another module
-  leaves the keys of stored results as they are, and so does a module that is split or merged.
-- `describe`: an estimator with all its parameters. Classes of bagwise go by the stable names of `model_files.names`.
-  Code that no version tells (a script, a notebook, a package that is being written) is taken apart as it runs:
-  bytecode, constants, defaults, closures, bases, and what it names. Its file may hold more than what counts, and two
-  functions on one line have the same source.
+- `of_library`: versions, and a hash of the source of bagwise.
+- `describe`: an estimator with all its parameters. Classes of bagwise appear under the stable names of
+  `model_files.names`, installed packages by their version. Code without a version (scripts, notebooks, packages in
+  development) is identified by its compiled code and the globals that it names.
+
+The text is the same in every process.
 """
 
 from __future__ import annotations
 
-import ast
 import platform
 import sys
-from collections.abc import Callable, Iterator
-from dis import get_instructions
+from collections.abc import Callable
 from functools import cache
 from hashlib import blake2b
 from importlib.metadata import distributions, packages_distributions, version
@@ -33,13 +30,7 @@ import bagwise
 from bagwise.bags import Bags
 from bagwise.model_files.names import OURS, stable_name
 
-# Where numbers come from: packages, and single files of others.
-_NUMERIC = (
-    *("bags", "kernels", "instances", "embeddings", "regressors", "methods", "auto", "intervals", "out_of_core"),
-    *[f"evaluation/{name}.py" for name in ("evaluation", "metrics", "plan", "selection", "splits")],
-    *("execution/resources.py", "execution/tasks.py", "first_use.py"),
-)
-# Packages that numbers come from, as they are imported and as they are installed.
+# Packages that compute our numbers: the name to import -> the name to install. `of_library` has their versions.
 LIBRARY = {
     "bagwise": "bagwise",
     "sklearn": "scikit-learn",
@@ -51,7 +42,7 @@ LIBRARY = {
 
 
 def digest(*parts) -> str:
-    """A short hash of texts and arrays, in their order."""
+    """Return a short hash of texts and arrays in their order."""
     total = blake2b(digest_size=16)
     raw: Any
     for part in parts:
@@ -65,67 +56,40 @@ def digest(*parts) -> str:
 
 
 def of_library() -> str:
-    """Versions of bagwise and of what it computes with, and a hash of our code, which may change before its version."""
-    ours = f"bagwise {bagwise.__version__}+{_code()}"
-    return ", ".join([ours, *[f"{name} {number}" for name, number in _below().items()]])
+    """Return the versions of bagwise and its numeric dependencies, and a hash of the source of bagwise."""
+    bagwise_version = f"bagwise {bagwise.__version__}+{_source_of_bagwise()}"
+    return ", ".join([bagwise_version, *[f"{name} {number}" for name, number in _versions_of_library().items()]])
 
 
 @cache
-def _code() -> str:
-    return code_hash(Path(bagwise.__file__).parent)
+def _source_of_bagwise() -> str:
+    return source_hash(Path(bagwise.__file__).parent)
 
 
-def code_hash(home: Path) -> str:
-    """Of the definitions below this folder that numbers depend on, wherever they stand.
+def source_hash(folder: Path) -> str:
+    """Return a hash of all Python files below a folder.
 
-    A hash, and no number that is raised by hand when results change: one that was forgotten would hand out old results
-    as new ones, where a hash that changes too often only costs time.
+    Any change to the source invalidates stored results. A number raised by hand could be forgotten, and old results
+    would then be taken for new ones; a hash that changes too often only costs time.
     """
-    places = [home / name for name in _NUMERIC]
-    files = [file for place in places for file in ([place] if place.suffix else place.rglob("*.py"))]
-    return digest(*sorted(one for file in files for one in definitions(file.read_text(encoding="utf-8"))))[:8]
-
-
-def definitions(source: str) -> list[str]:
-    r"""What the statements of a module say, in their order; not its imports, exports, docstrings and comments.
-
-    Examples
-    --------
-    >>> one, other = definitions("import re\nA = 1  # one"), definitions("'Two.'\n\nfrom re import sub\nA = 1")
-    >>> one == other != definitions("A = 2")
-    True
-    """
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-            del node.body[0]
-    found = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    return [ast.dump(node) for node in found if not _exports(node)]
-
-
-def _exports(node: ast.stmt) -> bool:
-    """Whether a statement says what a module or package exports: that follows the layout."""
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-        return True
-    names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
-    return bool(names) and names <= {"__all__", "__getattr__", "__dir__"}
+    files = sorted(folder.rglob("*.py"))
+    return digest(*[part for file in files for part in (file.relative_to(folder).as_posix(), file.read_bytes())])[:8]
 
 
 @cache
-def _below() -> dict[str, str]:
-    """The versions of the packages that are installed."""
+def _versions_of_library() -> dict[str, str]:
     found = {name: next(iter(distributions(name=name)), None) for name in LIBRARY.values() if name != "bagwise"}
-    return {name: one.version for name, one in found.items() if one is not None}
+    return {name: distribution.version for name, distribution in found.items() if distribution is not None}
 
 
 def versions() -> dict[str, str]:
-    """What the numbers were computed with, to be written down; results are found by `of_library` alone."""
+    """Return the versions that a record of results mentions; stored results are found by `of_library` alone."""
     system = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
-    return {"bagwise": bagwise.__version__} | _below() | system
+    return {"bagwise": bagwise.__version__} | _versions_of_library() | system
 
 
 def of_data(bags: Bags, y: np.ndarray) -> str:
-    """The hash of bags and targets: values, order, ids, groups, names, weights and covariates.
+    """Return the hash of bags and targets: values, order, ids, groups, names, weights and covariates.
 
     Examples
     --------
@@ -135,74 +99,69 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
     False
     """
     labels = [_labels(bags.ids), "no groups" if bags.groups is None else _labels(bags.groups), bags.feature_names]
-    beside = {"weights": bags.weights, "covariates": bags.covariates, "names": bags.covariate_names}
-    carried = [part for name, value in beside.items() if value is not None for part in (name, value)]
-    return digest(bags.instances, bags.offsets, y, *labels, *carried)
+    optional = {"weights": bags.weights, "covariates": bags.covariates, "names": bags.covariate_names}
+    present = [part for name, value in optional.items() if value is not None for part in (name, value)]
+    return digest(bags.instances, bags.offsets, y, *labels, *present)
 
 
 def _labels(values: np.ndarray):
     return repr(values.tolist()) if values.dtype.kind in "OM" else values
 
 
-_STANDARD = ("stdlib", "platstdlib")
-# What Python notes of a class: nothing that it computes by, and some of it comes with use.
-_NOTES = {
+# Code without a version ----------------------------------------------------------------------------------------------
+
+# Entries of a class that do not affect what it computes; some of them appear only when the class is used.
+_BOOKKEEPING = {
     *("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__"),
     *("__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
     *("__abstractmethods__", "_abc_impl", "__slotnames__"),
 }
 
 
-def function_parts(function: FunctionType) -> tuple:
-    """All that decides what a function gives beside its arguments. What is imported inside it is not followed."""
-    closed = [_content(cell) for cell in function.__closure__ or ()]
-    if not is_own(function.__module__):  # a version tells its code, but not what it closes over
-        return tuple(closed)
-    named = dict(_named(*_names(function.__code__), function.__globals__))
-    given = function.__defaults__, function.__kwdefaults__, vars(function)
-    return _code_parts(function.__code__), given, closed, named
+@cache
+def released_version(package: str) -> str | None:
+    """Return the version of an installed package, "" if other parts of a key have it, None for code without one."""
+    module = sys.modules.get(package)
+    place = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
+    if package in LIBRARY or package in sys.builtin_module_names:
+        return ""
+    if {"site-packages", "dist-packages"} & set(Path(place).parts):
+        names = packages_distributions().get(package, ())
+        return version(names[0]) if names else None
+    standard = [Path(get_path(name)).resolve() for name in ("stdlib", "platstdlib")]
+    return "" if place and any(Path(place).resolve().is_relative_to(folder) for folder in standard) else None
 
 
-def class_parts(kind: type) -> tuple:
-    """The attributes of a class and of all its bases; of those that a version tells, the class alone."""
-    return tuple(
-        {name: value for name, value in vars(base).items() if name not in _NOTES} if is_own(base.__module__) else base
-        for base in kind.__mro__
-    )
-
-
-def is_own(module: str | None) -> bool:
-    """Whether code of this module is told by no version."""
-    return _released(_package(module)) is None
-
-
-def with_release(name: str, module: str | None) -> str:
-    """A name with the version of the package it is of, unless that is known anyway, or none tells the code."""
-    found = _released(_package(module))
-    return f"{name}@{found}" if found else name
+def has_version(module: str | None) -> bool:
+    return released_version(_package(module)) is not None
 
 
 def _package(module: str | None) -> str:
     return str(module).partition(".")[0]
 
 
-@cache
-def _released(package: str) -> str | None:
-    """The version of a package; empty if the key of a result has it, None if there is none."""
-    module = sys.modules.get(package)
-    home = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), "")
-    installed = bool({"site-packages", "dist-packages"} & set(Path(home).parts))
-    if package in LIBRARY or (package in sys.stdlib_module_names and not installed and _comes_with_python(home)):
-        return ""
-    if not installed:  # a script, or a package in development
-        return None
-    names = packages_distributions().get(package, ())
-    return version(names[0]) if names else None
+def _with_version(name: str, module: str | None) -> str:
+    number = released_version(_package(module))
+    return f"{name}@{number}" if number else name
 
 
-def _comes_with_python(home: str) -> bool:
-    """By where it lies: a script of one's own may be called profile.py, too. What is built in lies nowhere."""
-    return not home or any(Path(home).resolve().is_relative_to(Path(get_path(one)).resolve()) for one in _STANDARD)
+def _function_parts(function: FunctionType) -> tuple:
+    """Return what decides the results of a function besides its arguments; imports inside it are not followed."""
+    closure = [_cell_value(cell) for cell in function.__closure__ or ()]
+    if has_version(function.__module__):
+        return tuple(closure)
+    names = _names(function.__code__)
+    defaults = function.__defaults__, function.__kwdefaults__, vars(function)
+    return _code_parts(function.__code__), defaults, closure, _named_values(names, names, function.__globals__)
+
+
+def _class_parts(kind: type) -> tuple:
+    return tuple(
+        base
+        if has_version(base.__module__)
+        else {name: value for name, value in vars(base).items() if name not in _BOOKKEEPING}
+        for base in kind.__mro__
+    )
 
 
 def _code_parts(code: CodeType) -> tuple:
@@ -212,42 +171,45 @@ def _code_parts(code: CodeType) -> tuple:
     return code.co_code, code.co_exceptiontable, counts, names, constants
 
 
-def _names(code: CodeType) -> tuple[set[str], set[str]]:
-    """Names that are looked up in the module of the code, and all names, those of attributes too."""
-    inner = [_names(one) for one in code.co_consts if isinstance(one, CodeType)]
-    looked_up = {step.argval for step in get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return looked_up.union(*[one for one, _ in inner]), set(code.co_names).union(*[every for _, every in inner])
+def _names(code: CodeType) -> set[str]:
+    """Return all names in the code, of globals as of attributes."""
+    return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, CodeType)])
 
 
-def _named(names: set[str], attributes: set[str], space: dict) -> Iterator[tuple[str, object]]:
-    """What the names stand for; of a module of one's own, those of its members that are named."""
-    for name in sorted(names & set(space)):
-        value = space[name]
-        if isinstance(value, ModuleType) and is_own(value.__name__):
-            members = _named(attributes - {name}, attributes - {name}, vars(value))
-            yield from ((f"{name}.{inner}", one) for inner, one in members)
+def _named_values(names: set[str], attributes: set[str], namespace: dict) -> dict[str, object]:
+    """Return the values of names; of a module without a version, the members that are named."""
+    values: dict[str, object] = {}
+    for name in sorted(names & set(namespace)):
+        value = namespace[name]
+        if isinstance(value, ModuleType) and not has_version(value.__name__):
+            members = _named_values(attributes - {name}, attributes - {name}, vars(value))
+            values |= {f"{name}.{member}": one for member, one in members.items()}
         else:
-            yield name, value
+            values[name] = value
+    return values
 
 
-def _content(cell):
+def _cell_value(cell):
     try:
         return cell.cell_contents
-    except ValueError:  # a name that has no value yet
+    except ValueError:  # a variable without a value yet
         return None
 
 
 @cache
 def _cached():
-    """For its type only."""
+    """Exist for the type of a cached function."""
+
+
+# Values as text ------------------------------------------------------------------------------------------------------
 
 
 def describe(value) -> str:
-    """A value, an estimator above all, with every parameter, as text that is equal if and only if the value is.
+    """Return text that is equal for two values, estimators above all, if and only if they compute the same.
 
-    Functions and classes that are told by no version are told by what they do (see `own_code`), and any other object by
-    its class and by what pickle would keep of it; what cannot be kept, such as a lock, by its class. What a function or
-    class of one's own names is part of it, so one that counts its calls in a global is another one after each.
+    Objects other than estimators, containers, functions and classes are described by their class and what pickle would
+    store. A function without a version includes the globals that it names, so one that counts its calls in a global
+    has another description after each call.
 
     Examples
     --------
@@ -261,62 +223,61 @@ def describe(value) -> str:
 
 
 def _text(value, seen: dict) -> str:
-    """``seen`` holds what was met on the way: a function may name itself, and no id may come twice."""
+    """Return the text of a value; ``seen`` holds the values on the way, because a function may name itself."""
     if value is None or isinstance(value, str | bytes | int | float | complex | np.generic):
         return repr(value)
     if id(value) not in seen:
-        seen[id(value)] = value, f"as {len(seen)} above"
-        seen[id(value)] = value, _written(value, seen)
+        seen[id(value)] = value, f"as {len(seen)} above"  # with the value, so that its id is not used again
+        seen[id(value)] = value, _new_text(value, seen)
     return seen[id(value)][1]
 
 
-def _written(value, seen: dict) -> str:
+def _new_text(value, seen: dict) -> str:
     if isinstance(value, BaseEstimator):
         parameters = sorted(value.get_params(deep=False).items())
         return f"{_text(type(value), seen)}({', '.join(f'{name}={_text(one, seen)}' for name, one in parameters)})"
     if isinstance(value, type):
-        return _name(value, class_parts(value) if is_own(value.__module__) else (), seen)
+        return _name(value, () if has_version(value.__module__) else _class_parts(value), seen)
     if isinstance(value, FunctionType):
-        return _name(value, function_parts(value), seen)
+        return _name(value, _function_parts(value), seen)
     if isinstance(value, ModuleType):
-        return with_release(value.__name__, value.__name__)
+        return _with_version(value.__name__, value.__name__)
     return _CONTAINERS.get(type(value), _object)(value, seen)
 
 
 def _name(value, parts: tuple, seen: dict) -> str:
-    """The stable name of a class of ours; else where a class or function lives, and a hash of what it is made of."""
+    """Return the stable name of a class of ours, or the place of a class or function and a hash of its code."""
     if name := stable_name(value.__module__, value.__qualname__):
         return f"{OURS}.{name}"
     code = f"#{digest(_text(parts, seen))[:8]}" if parts else ""
-    return with_release(f"{value.__module__}.{value.__qualname__}", value.__module__) + code
+    return _with_version(f"{value.__module__}.{value.__qualname__}", value.__module__) + code
 
 
 def _object(value, seen: dict) -> str:
-    """Anything else: a hash of what pickle would keep of it, which may be long."""
     wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
     if wrapped is not None and (isinstance(value, type(_cached)) or type(value).__module__.startswith("numba.")):
-        parts = type(value), wrapped, getattr(value, "targetoptions", None)  # what it has cached or compiled is no part
+        parts = type(value), wrapped, getattr(value, "targetoptions", None)  # not what it has cached or compiled
     else:
-        parts = _kept(value)
+        parts = _pickled_parts(value)
     return f"{type(value).__qualname__}:{digest(_text(parts, seen))}"
 
 
-def _kept(value) -> tuple:
+def _pickled_parts(value) -> tuple:
     if isinstance(value, property):
         return value.fget, value.fset, value.fdel
-    if hasattr(value, "detach"):  # a tensor: what pickle keeps of it has an address
+    if hasattr(value, "detach"):  # a tensor, whose pickle has an address
         return type(value), str(value.dtype), value.detach().cpu().double().numpy()
     if isinstance(value, MethodType | classmethod | staticmethod):
         return type(value), value.__func__, getattr(value, "__self__", None)
     try:
-        made = value.__reduce_ex__(4)
-    except Exception:  # a lock, an open file: it decides no number
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # a lock or an open file, which decides no result
         return (type(value),)
-    if isinstance(made, str):  # the name of something that is there once, such as a compiled function
+    if isinstance(reduced, str):  # the name of a global, such as a compiled function
         module = str(getattr(value, "__module__", None))
-        return type(value), with_release(f"{module}.{made}", module)
-    make, args, state, items, pairs = (*made, None, None, None)[:5]
-    return make, args, state, items and list(items), pairs and dict(pairs)
+        return type(value), _with_version(f"{module}.{reduced}", module)
+    make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
+    return make, arguments, state, items and list(items), pairs and dict(pairs)
 
 
 def _dict(value: dict, seen: dict) -> str:
@@ -330,8 +291,8 @@ def _list(value: list | tuple, seen: dict) -> str:
 
 
 def _set(value: set | frozenset, seen: dict) -> str:
-    inside = sorted(_text(one, dict(seen)) for one in value)  # a set has no order, so no element knows of another
-    return f"{type(value).__name__}({', '.join(inside)})"
+    elements = sorted(_text(one, dict(seen)) for one in value)  # each with its own copy: a set has no order
+    return f"{type(value).__name__}({', '.join(elements)})"
 
 
 def _array(value: np.ndarray, seen: dict) -> str:

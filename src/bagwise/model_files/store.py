@@ -1,0 +1,166 @@
+"""A store of finished results: each under a key, the hash of all that it depends on, in memory or in a folder."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from bagwise.io.atomic_files import refuse_unwritable, replace_file
+from bagwise.model_files.fingerprint import digest
+
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of a file with other content
+WAY_OUT = "give another folder to --work (work=), or delete this one"
+
+
+class Store:
+    """Results of some work by key: in memory, or as ``cells/KEY.json`` with the files attached to them.
+
+    Files are written atomically, and hold a checksum. Work that is killed at any moment loses only what was being
+    computed, two processes may share a folder, and results of other data or of a changed method are never used, because
+    their keys differ.
+
+    Parameters
+    ----------
+    path : path, optional
+        The folder; it is created if it does not exist. None keeps results in memory.
+    noun : str, default "cell"
+        What a result is called in warnings.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = Store(tempfile.mkdtemp())
+    >>> store.write("ab12", {"rmse": 0.1})
+    >>> store.read("ab12"), store.read("cd34")
+    ({'rmse': 0.1}, None)
+    """
+
+    def __init__(self, path: Path | str | None = None, *, noun: str = "cell"):
+        self.path, self.noun = None if path is None else Path(path), noun
+        self.damaged: set[str] = set()
+        self._results: dict[str, Any] = {}
+        if self.path is not None:
+            if self.path.exists() and not self.path.is_dir():
+                raise NotADirectoryError(f"{self.path} is a file; results need a folder. Give the path of a folder.")
+            self.cells = self.path / "cells"
+            self.cells.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of_work(cls, path: Path | str, work: str, *, data: str, about: str, library: str, noun: str = "cell") -> Store:
+        """Return the store of some work, or refuse a folder of other work, data or versions.
+
+        Parameters
+        ----------
+        path : path of the folder
+        work : what kind of work it is, such as "fit of auto"
+        data : hash of the data
+        about : the data in a few words, for messages
+        library : versions (`of_library`)
+        noun : what a result is called in warnings
+        """
+        path = Path(path)
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(f"{path} is a file; finished work needs a folder. Give the path of a folder.")
+        refuse_unwritable(path)
+        names = {file.name for file in path.iterdir()} if path.exists() else set()
+        if "work.json" not in names and any(name != "cells" and name[0] != "." for name in names):
+            raise ValueError(f"{path} holds other files, and not those of a {work}; {WAY_OUT}")
+        store, record = cls(path, noun=noun), {"work": work, "data": data, "about": about, "library": library}
+        found = store.read_record("work") or record
+        for name, what in (("work", "other work"), ("data", "other data"), ("library", "other versions")):
+            if found.get(name) != record[name]:
+                shown = "about" if name == "data" else name
+                raise ValueError(
+                    f"{path} holds the results of a {found.get('work')} with {what}: {found.get(shown)} there, "
+                    f"{record[shown]} here; {WAY_OUT}"
+                )
+        store.write_record("work", record)
+        return store
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._results if self.path is None else self.file(key).exists()
+
+    def is_empty(self) -> bool:
+        return not (self._results if self.path is None else any(self.cells.glob("*.json")))
+
+    def file(self, key: str, ending: str = ".json") -> Path:
+        """Return the path of a result, or of a file attached to it."""
+        return self.cells / f"{key}{ending}"
+
+    def read(self, key: str) -> Any:
+        """Return the result of a key; None if there is none, or (with a warning) if one of its files is damaged."""
+        if self.path is None:
+            return self._results.get(key)
+        path, problem = self.file(key), "is damaged or cut short"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content.pop("digest") == _seal(content):
+                sums = content["files"].items()
+                odd = [ending for ending, checksum in sums if self._sum(content["key"], ending) != checksum]
+                if content["key"] != key:
+                    problem = f"holds the result of another {self.noun}"
+                elif odd:
+                    path, problem = self.file(key, odd[0]), "is damaged or missing"
+                else:
+                    return content["result"]
+        except FileNotFoundError:
+            return None
+        except UNREADABLE:
+            pass
+        if key not in self.damaged:
+            self.damaged.add(key)
+            warnings.warn(f"{path} {problem}; its {self.noun} will be run again", UserWarning, stacklevel=3)
+        return None
+
+    def write(self, key: str, result, files: dict[str, Callable[[Path], None]] | None = None) -> None:
+        """Store a result that JSON can hold. ``files`` are attached: ending -> function that writes to a path."""
+        if self.path is None:
+            self._results[key] = result
+            return
+        for ending, write in (files or {}).items():  # before the result, which is there only if all of them are
+            replace_file(self.file(key, ending), write)
+        checksums = {ending: self._sum(key, ending) for ending in files or {}}
+        write_sealed(self.file(key), {"key": key, "files": checksums, "result": result})
+
+    def read_record(self, name: str) -> dict | None:
+        """Return the document ``NAME.json`` about the whole folder; None if there is none, or it is damaged."""
+        if self.path is None:
+            return None
+        try:
+            content = json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
+            return content if content.pop("digest") == _seal(content) else None
+        except UNREADABLE:
+            return None
+
+    def write_record(self, name: str, record: dict) -> None:
+        """Write a document about the whole folder; one that is damaged is named in a warning, and replaced."""
+        if self.path is None:
+            return
+        path = self.path / f"{name}.json"
+        if path.exists() and self.read_record(name) is None:
+            text = f"{path} is damaged or cut short; it is written again, and finished results are kept"
+            warnings.warn(text, UserWarning, stacklevel=3)
+        write_sealed(path, record)
+
+    def _sum(self, key: str, ending: str) -> str | None:
+        path, total = self.file(key, ending), blake2b(digest_size=16)
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                total.update(block)
+        return total.hexdigest()
+
+
+def write_sealed(path: Path, content: dict) -> None:
+    content = json.loads(json.dumps(content))  # as it will be read: a key that is a number becomes text
+    text = json.dumps(content | {"digest": _seal(content)})
+    replace_file(path, lambda whole: whole.write_text(text, encoding="utf-8"))
+
+
+def _seal(content: dict) -> str:
+    return digest(json.dumps(content, sort_keys=True))
