@@ -28,6 +28,7 @@ from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
+from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
 from bagwise.instances.imputation import Imputation
 from bagwise.regressors.pipeline import FittedDisplay
@@ -164,10 +165,12 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         bags = self._filled(compared(bags))
         self.routing_ = Routing.of(bags)
         bags = compared(self.routing_(without_equal_weights(bags)))
+        fold = self._deals(bags)
+        check_separation(bags, fold)
         cv = CrossValidation(
             bags,
             y,
-            self._deals(bags),
+            fold,
             weight,
             self.random_state,
             self.n_jobs,

@@ -12,6 +12,7 @@ import numpy as np
 from bagwise.bags import validation
 from bagwise.bags.frames import as_list, names_of, to_frame, unframe
 from bagwise.bags.segments import shares
+from bagwise.bags.shared_rows import SHARED_ROWS, shared_row_groups
 from bagwise.bags.validation import counted
 
 MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
@@ -34,7 +35,8 @@ class Bags:
         A bag cannot be empty.
     ids : one distinct identifier per bag, default 0, 1, 2, ...
     groups : one label per bag, optional
-        Bags that share a label (the patient, the county) stay together in every inner split.
+        Bags that share a label (the patient, the county) stay together in every inner split. With "shared-rows", bags
+        that share instances are one group.
     feature_names : one string per column, optional
         Default: the names of the columns of a data frame.
     missing : {"refuse", "impute", "keep"}
@@ -80,6 +82,7 @@ class Bags:
     covariates: np.ndarray | None
     covariate_names: tuple[str, ...] | None
     compared: bool  # whether an estimator has compared the values with those of its training
+    folds_checked: bool  # whether it is known if folds separate bags that share rows
     kept: dict[str, np.ndarray] | None  # columns that travel with the instances, set by `load`; never features
     id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
     target_name: str | tuple[str, ...] | None
@@ -110,19 +113,21 @@ class Bags:
         ids = np.arange(n_bags) if ids is None else validation.as_labels(ids, n_bags, "ids")
         validation.refuse_empty(np.diff(offsets), ids)
         validation.refuse_repeated(ids)
-        if groups is not None:
-            groups = validation.as_labels(groups, n_bags, "groups")
-            validation.refuse_unlabelled(groups, ids)
+        by_rows = isinstance(groups, str) and groups == SHARED_ROWS
+        groups = None if by_rows or groups is None else validation.as_groups(groups, ids)
         names = names_of(feature_names, columns, "feature_names")
         names = validation.as_feature_names(names, instances.shape[1])
         has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
         self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates)
+        if by_rows:
+            object.__setattr__(self, "groups", shared_row_groups(self))
 
     def _set(self, *values, **named):
         """Set the parts, in the order of ``__slots__`` or by name."""
-        given = {"has_missing": False, "compared": False} | dict(zip(self.__slots__, values, strict=False)) | named
+        given = dict.fromkeys(("has_missing", "compared", "folds_checked"), False)
+        given |= dict(zip(self.__slots__, values, strict=False)) | named
         for name in self.__slots__:
             value = given.get(name)
             if isinstance(value, np.ndarray):  # a read-only view; the flags of the array stay as they are
@@ -433,6 +438,12 @@ class Bags:
             and array.flags.c_contiguous
             and _usable(array)
         )
+
+    def with_groups(self, groups) -> Bags:
+        """Return the same bags with these groups: a label per bag, or "shared-rows" to group bags that share rows."""
+        if isinstance(groups, str) and groups == SHARED_ROWS:
+            return self._with(groups=shared_row_groups(self))
+        return self._with(groups=validation.as_groups(groups, self.ids))
 
     def with_weights(self, weights) -> Bags:
         """The same bags with these weights of their instances."""

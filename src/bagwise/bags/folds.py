@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags.container import Bags
+from bagwise.bags.shared_rows import numbered
 
 AUTO_FOLDS = 10
 
@@ -59,12 +60,6 @@ def units_of(bags: Bags) -> np.ndarray:
     [0, 1, 0]
     """
     return numbered(bags.ids if bags.groups is None else bags.groups)
-
-
-def numbered(labels) -> np.ndarray:
-    """The number of every label among the distinct ones."""
-    labels = np.asarray(labels)
-    return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1]
 
 
 def count_units(bags: Bags) -> int:

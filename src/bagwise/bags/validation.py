@@ -219,10 +219,13 @@ def refuse_repeated(ids: np.ndarray) -> None:
         seen.add(value)
 
 
-def refuse_unlabelled(groups: np.ndarray, ids: np.ndarray) -> None:
+def as_groups(groups, ids: np.ndarray) -> np.ndarray:
+    """Return one group label per bag, none missing."""
+    groups = as_labels(groups, len(ids), "groups")
     unknown = absent(groups)
     if unknown.any():
         raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
+    return groups
 
 
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str, names=None) -> bool:

@@ -161,6 +161,7 @@ def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | Non
 def load(tables: list[str], columns: dict, messages):
     """Bags and targets, with the warnings of `bagwise check`; files are read once, and bags are built once."""
     import bagwise as bw
+    from bagwise.bags.shared_rows import shares_rows
     from bagwise.io.columns import Roles
     from bagwise.io.table_report import examine
     from bagwise.io.tables import read_files
@@ -179,6 +180,8 @@ def load(tables: list[str], columns: dict, messages):
         for finding in examine(frame, **columns).findings:
             if finding.level == "warning" or "not numeric" in finding.text:
                 messages.show("Note: " + finding.text, style="yellow")
+        if shared := shares_rows(bags):
+            messages.show("Note: " + shared.describe(), style="yellow")
     return bags, y
 
 

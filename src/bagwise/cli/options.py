@@ -27,7 +27,9 @@ Targets = Annotated[
 ]
 Categories = Annotated[list[str] | None, typer.Option(help="Categorical column, or auto. Example: --categories crop")]
 Dates = Annotated[list[str] | None, typer.Option(help="Column of dates, as season and year. Example: --dates sown")]
-Groups = Annotated[str | None, typer.Option(help="Column of groups, kept together in folds. Example: --groups patient")]
+Groups = Annotated[
+    str | None, typer.Option(help="Column of groups, kept together in folds; or shared-rows. Example: --groups patient")
+]
 Features = Annotated[
     list[str] | None,
     typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),

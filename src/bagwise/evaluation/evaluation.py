@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, bag_folds, check_fit
 from bagwise.bags.checks import compared
+from bagwise.bags.shared_rows import check_separation
 from bagwise.bags.validation import ParameterError
 from bagwise.evaluation.metrics import METRICS, best_of, get_metric
 from bagwise.evaluation.plan import (
@@ -233,6 +234,10 @@ def evaluate(
     missing = "impute" if bags.has_missing else "refuse"  # of methods that are given by name
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune, missing=missing)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
+    tested = np.zeros(len(bags), dtype=int)  # the fold of each bag in the first repeat
+    for k, one in enumerate(one for one in splits if one.repeat == 0):
+        tested[one.test] = k + 1
+    bags = check_separation(bags, tested)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
     store = Store(out)

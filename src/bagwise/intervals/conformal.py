@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import some_of, units_of
+from bagwise.bags.shared_rows import check_separation
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
@@ -204,6 +205,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             self.method_ = fit_once(method, bags, y, weights)
             self.left_out_: Any = None
             return self
+        bags = check_separation(bags, fold == 0 if self.kind == "split" else fold)
         found = self._calibrate(method, bags, y, weights, fold)
         self._adopt(found, bags, y, method, weights)
         self.calibration_ = counted[found.positions]

@@ -25,6 +25,7 @@ from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import ArrayColumns, as_fill_values, as_frame, as_list, with_missing
+from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Parameter, ParameterError, as_instances, as_offsets, name_bags, refuse_repeated
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.columns import Roles, refuse_choice, refuse_unknown, warn_of_suspects
@@ -298,12 +299,15 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
             f"kept column {wrong[0]!r} has {len(more['kept'][wrong[0]])} values; one per instance is needed"
         )
     bags = bags._with(**more)
+    bags = bags.with_groups(SHARED_ROWS) if roles.group_by_rows else bags
     y = arrays.get(roles.target or ("targets" if "targets" in arrays else "y"))
     y = None if y is None else _targets(with_missing(np.asarray(y), fill_values), bags)
     names = bags.feature_names or range(bags.n_features)
     warn_of_suspects(
         [*zip(names, bags.instances.T, strict=True), *([] if y is None or y.ndim == 2 else [("targets", y)])]
     )
+    if y is not None and not roles.labels:
+        warn_of_shared_rows(bags)
     return bags, y
 
 
@@ -361,7 +365,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         target=_name_of(target, names),
         features=None if roles.features is None else named(roles.features),
         ignore=named(roles.ignore),
-        groups=_name_of(roles.groups, names),
+        groups=SHARED_ROWS if roles.group_by_rows else _name_of(roles.groups, names),
         weights=_name_of(roles.weights, names),
         bag_features=covariates if covariates is None or covariates == "auto" else named(covariates),
         keep=named(roles.keep),

@@ -16,6 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags.frames import DECIMAL_COMMA, NULLS, as_list, is_known, plain_number
+from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import (
     LARGEST,
     Message,
@@ -61,6 +62,12 @@ class Roles:
     dates: object = ()
     targets: object = None  # a second table, with a row per bag
     labels: dict = field(default_factory=dict)
+    group_by_rows: bool = False  # groups="shared-rows": bags that share rows are one group
+
+    def __post_init__(self):
+        if isinstance(self.groups, str) and self.groups == SHARED_ROWS:
+            object.__setattr__(self, "group_by_rows", True)
+            object.__setattr__(self, "groups", None)
 
     @property
     def single(self) -> list[tuple[str, object]]:

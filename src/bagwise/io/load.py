@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
+from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Message, ParameterError, label, name_bags
 from bagwise.io.columns import (
     Roles,
@@ -151,7 +152,7 @@ def load(
         columns that are left out.
     ignore : columns to leave out of the default features
     groups : column of labels, the same on every row of a bag, optional
-        Bags of one group stay together in every inner split.
+        Bags of one group stay together in every inner split. With "shared-rows", bags that share rows are one group.
     missing : {"refuse", "drop-instances", "impute", "keep"}
         What happens to rows with NaN or null features: an error, or the row is left out, or the values are kept, for
         methods that fill them in ("impute") or take them as they are ("keep"). Infinite values are dropped by
@@ -268,7 +269,7 @@ def from_table(
         columns that are left out.
     ignore : columns to leave out of the default features
     groups : column of labels, the same on every row of a bag, optional
-        Bags of one group stay together in every inner split.
+        Bags of one group stay together in every inner split. With "shared-rows", bags that share rows are one group.
     missing : {"refuse", "drop-instances", "impute", "keep"}
         What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
     fill_values : number or numbers, default none
@@ -373,7 +374,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         as_matrix(table, names, rows),
         offsets,
         ids,
-        groups=groups,
+        groups=SHARED_ROWS if roles.group_by_rows else groups,
         feature_names=names,
         missing="keep" if missing in ("keep", "impute") else "refuse",
         weights=table.numbers(roles.weights)[rows] if weights else None,
@@ -381,6 +382,8 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     )
     named = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
     warn_of_suspects([*zip(names, bags.instances.T, strict=True), *named])
+    if y is not None and not roles.labels:  # with folds of their own, `evaluate` compares those
+        warn_of_shared_rows(bags)
     texts = tuple(map(str, targets))
     called = {"id_name": str(roles.bag), "target_name": texts if len(texts) > 1 else next(iter(texts), None)}
     return bags._with(kept=kept, **called, categories=categories or None), y, labels

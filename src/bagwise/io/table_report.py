@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list
+from bagwise.bags.shared_rows import find_shared_rows
 from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, absent, label, name_bags
 from bagwise.io.columns import (
     CHECKS,
@@ -51,6 +52,7 @@ class Inspection:
     target: dict | None = None
     further_targets: list[dict] = field(default_factory=list)
     groups: int | None = None
+    shared_rows: dict | None = None  # instances that occur in several bags, and the bags that they connect
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -59,6 +61,10 @@ class Inspection:
 
     def add(self, level: str, text: str) -> None:
         self.findings.append(Finding(level, text))
+
+    def sort(self) -> None:
+        """Put errors first, then warnings, then notes."""
+        self.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
 
     def to_dict(self) -> dict:
         """Plain numbers and text, for JSON."""
@@ -92,10 +98,28 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     if found.ok:  # the last word has `load` itself; what it warns of is told already
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):
-                load(source, bag=bag, target=target, **options)
+                bags, _ = load(source, bag=bag, target=target, **options)
+            _look_at_shared_rows(found, bags)
         except (ValueError, TypeError) as error:
             found.findings.insert(0, Finding("error", _text(error)))
     return found
+
+
+def _look_at_shared_rows(found: Inspection, bags) -> None:
+    if bags.groups is not None:
+        found.groups = len(set(bags.groups.tolist()))
+    shared = find_shared_rows(bags)
+    if shared.n_shared and not shared.by_chance:
+        found.shared_rows = {
+            "instances": shared.n_shared,
+            "share": shared.share,
+            "bags": shared.n_linked,
+            "largest_set": shared.largest,
+            "copies": shared.n_copies,
+        }
+        level = "warning" if shared.notable else "note"
+        found.add(level, shared.describe() if shared.notable else f"{shared.figures()}.")
+        found.sort()
 
 
 def _text(error: Exception) -> str:
@@ -109,7 +133,7 @@ def examine(source, *, bag=None, target=None, **options) -> Inspection:
         _look(found, *_columns(source, bag, target, options), options.get("missing"))
     except (ValueError, TypeError) as error:
         found.add("error", _text(error))
-    found.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+    found.sort()
     return found
 
 

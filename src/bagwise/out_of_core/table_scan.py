@@ -14,6 +14,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
+from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted
 from bagwise.io.columns import (
     Roles,
@@ -236,6 +237,10 @@ def scan(
     for name, value in (("categories", categories), ("bag_features", bag_features)):
         if isinstance(value, str) and value == "auto":
             raise ParameterError(name, f"{name}='auto' looks at the whole table at once; name the columns")
+    if groups == SHARED_ROWS:
+        raise ParameterError(
+            "groups", f"groups={SHARED_ROWS!r} compares all rows, so it needs a table in memory: use load"
+        )
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
     how = {"missing": missing, "fill_values": as_fill_values(fill_values)}

@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from bagwise.bags import check_fit
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
+from bagwise.bags.shared_rows import shares_rows
 from bagwise.evaluation import Results
 from bagwise.evaluation.metrics import score
 from bagwise.explanations.explanation import unwrapped
@@ -395,6 +396,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     label = method or type(model).__name__
     held = _held(label, model, bags, y, held_out, fold, std)
     places, found = choose_bags(held), worth(held)
+    shared = shares_rows(bags)
     names = own_name(bags.id_name, "bag", ()), held.target_name
     listed = list_bags(held, places, bags.ids.tolist(), names, bags)
     listed |= instances_section(label, model, bags[places], what="fitted" if held.in_sample else "held out")
@@ -410,7 +412,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "predictions": [draw_predictions(held, "")],
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
-        else "Each bag once, predicted by a model that never saw it.",
+        else "Each bag once, predicted by a model that never saw it." + (f" {shared.figures()}." if shared else ""),
         "coverage": findings.coverage_table(held, bags.groups),
         "importance": findings.importance_section(model, bags, y, held.metric),
         "novelty": findings.novelty_section(bags, held),
@@ -420,6 +422,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "facts": [
             ("Command", command or UNKNOWN),
             ("Method", label),
+            *([("Shared rows", str(shared.describe()))] if shared else []),
             ("Data hash", of_data(bags, y)),
             ("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())),
             ("Code", of_library()),

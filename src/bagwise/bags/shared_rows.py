@@ -1,0 +1,269 @@
+"""Instances that occur in several bags: how many, which bags they connect, and whether folds separate them.
+
+A held-out bag whose rows are also rows of training bags is not new, so scores on such folds are too good.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from bagwise.bags.validation import Message, Parameter
+
+SHARED_ROWS = "shared-rows"  # as `groups`: bags that share rows are one group
+NOTABLE = 0.03  # the share of instances (or of bags) from which on a user is warned
+GIANT = 0.5  # the share of bags in one connected set from which on groups of shared rows make no useful folds
+ROW_SAMPLE = 2**15  # rows by which a large table is judged before all of its rows are compared
+VALUE_SAMPLE = 1000  # rows that show how often the values of a column repeat
+MOST_COLUMNS = 20  # columns of which the one with the most values decides which rows are sampled
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """How far bags consist of the same instances.
+
+    ``n_shared`` of ``n_instances`` instances have the same features as an instance of another bag (of another group,
+    if the bags have groups); they occur in ``n_linked`` bags. ``n_copies`` bags hold exactly the instances of another
+    bag. ``sets`` is the connected set of each bag, and ``largest`` the number of bags in the largest. ``by_chance``
+    says that the features have so few distinct values that rows repeat without being copies.
+    """
+
+    n_instances: int
+    n_shared: int
+    n_bags: int
+    n_linked: int
+    n_copies: int
+    largest: int
+    sets: np.ndarray
+    by_chance: bool
+
+    @property
+    def share(self) -> float:
+        return self.n_shared / self.n_instances
+
+    @property
+    def notable(self) -> bool:
+        """Whether a user should know: more than a few percent of the instances, or of the bags, are repeated."""
+        return not self.by_chance and max(self.share, self.n_copies / self.n_bags) > NOTABLE
+
+    def describe(self) -> Message:
+        """Return the figures, and what to do, as one message."""
+        return Message(
+            f"{self.figures()}. Random folds hold out bags whose rows are in training, so held-out scores are too "
+            "good. ",
+            self.advice(),
+        )
+
+    def figures(self) -> str:
+        copies = f"; {self.n_copies:,} bags are exact copies of another bag" if self.n_copies else ""
+        return (
+            f"{100 * self.share:.2g} % of the instances ({self.n_shared:,} of {self.n_instances:,}) have the same "
+            f"features as an instance of another bag{copies}. Bags that share rows form connected sets; the largest "
+            f"holds {self.largest:,} of {self.n_bags:,} bags"
+        )
+
+    def advice(self) -> Message:
+        if self.largest > GIANT * self.n_bags:
+            return Message(
+                f"Groups of bags that share rows do not help here: one connected set holds {self.largest:,} of "
+                f"{self.n_bags:,} bags. Leave repeated rows out, or give evaluate a column of folds that keep "
+                "similar bags together"
+            )
+        return Message("Keep such bags together with ", Parameter("groups", SHARED_ROWS))
+
+
+def find_shared_rows(bags) -> SharedRows:
+    """Count the instances that occur in several bags (groups), and find the sets of bags that they connect.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rows = np.random.default_rng(0).normal(size=(6, 3))
+    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:], rows[5:]])
+    >>> shared = find_shared_rows(bags)
+    >>> shared.n_shared, shared.largest, shared.n_copies, shared.sets.tolist()
+    (4, 2, 2, [0, 0, 1, 1])
+    """
+    unit = np.arange(len(bags)) if bags.groups is None else numbered(bags.groups)
+    hashes = row_hashes(bags.instances)
+    shared, row, unit_of_row = _shared(hashes, np.repeat(unit, bags.sizes))
+    linked = np.logical_or.reduceat(shared, bags.offsets[:-1])
+    sets = _connected(unit, row, unit_of_row)
+    return SharedRows(
+        n_instances=bags.n_instances,
+        n_shared=int(np.count_nonzero(shared)),
+        n_bags=len(bags),
+        n_linked=int(np.count_nonzero(linked)),
+        n_copies=_count_copies(hashes, bags, unit) if linked.any() else 0,
+        largest=int(np.bincount(sets).max()),
+        sets=sets,
+        by_chance=bool(linked.any()) and _repeat_by_chance(bags.instances, shared, row, unit_of_row, len(unit)),
+    )
+
+
+def shares_rows(bags) -> SharedRows | None:
+    """Return what `find_shared_rows` finds if it is notable, else None; large tables are judged by a sample first.
+
+    The sample takes rows by a hash of one column, so all copies of a row are in it, or none.
+    """
+    if bags.n_instances > 2 * ROW_SAMPLE:
+        few = bags.instances[:: bags.n_instances // VALUE_SAMPLE, :MOST_COLUMNS]
+        column = int(np.argmax([len(np.unique(values)) for values in few.T]))
+        bits = (bags.instances[:, column] + 0.0).view(np.uint64 if bags.dtype == np.float64 else np.uint32)
+        bits = bits ^ (bits >> bits.dtype.type(4 * bits.itemsize))
+        bits *= bits.dtype.type(0x9E3779B97F4A7C15 >> (64 - 8 * bits.itemsize) | 1)
+        sample = np.flatnonzero(bits < 2 ** (8 * bits.itemsize) // (bags.n_instances // ROW_SAMPLE + 1))
+        if ROW_SAMPLE / 4 < len(sample) < 4 * ROW_SAMPLE:  # else a few values are most of these columns
+            hashes = np.sort(row_hashes(bags.instances[sample]))
+            if 2 * np.count_nonzero(hashes[1:] == hashes[:-1]) < NOTABLE / 2 * len(sample):
+                return None
+    found = find_shared_rows(bags)
+    return found if found.notable else None
+
+
+def shared_row_groups(bags) -> np.ndarray:
+    """Return a group per bag, the same for bags connected by shared rows: the first id of the set in sorted order.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rows = np.random.default_rng(0).normal(size=(6, 3))
+    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:]], ids=["b", "a", "c"])
+    >>> shared_row_groups(bags).tolist()
+    ['a', 'a', 'c']
+    """
+    found = find_shared_rows(bags._with(groups=None))
+    order = sorted(range(len(bags)), key=lambda i: str(bags.ids[i]), reverse=True)
+    first = np.empty(len(bags), dtype=np.int64)
+    first[found.sets[order]] = order  # of several values for one place, numpy keeps the last: the lowest id
+    if found.largest > GIANT * len(bags):
+        warnings.warn(
+            f"groups={SHARED_ROWS!r}: the largest connected set holds {found.largest:,} of {len(bags):,} bags, and "
+            "folds cannot divide it. Use folds given by a column of the table, made so that similar bags stay together",
+            stacklevel=3,
+        )
+    return bags.ids[first[found.sets]]
+
+
+def warn_of_shared_rows(bags) -> None:
+    """Warn if more than a few percent of the instances occur in several bags (of several groups)."""
+    shared = shares_rows(bags)
+    if shared is not None:
+        warnings.warn(shared.describe(), stacklevel=5)
+
+
+def check_separation(bags, fold: np.ndarray):
+    """Warn if folds separate bags that share rows, and return the bags marked so that this is said once.
+
+    Parameters
+    ----------
+    bags : Bags
+    fold : array (bags,) or (repeats, bags)
+        The fold of each bag.
+    """
+    if bags.folds_checked:
+        return bags
+    shared = shares_rows(bags)
+    if shared is not None:
+        for own in np.atleast_2d(fold):
+            if warn_of_separated(bags, own, shared):
+                break
+    return bags._with(folds_checked=True)
+
+
+def warn_of_separated(bags, fold: np.ndarray, shared: SharedRows) -> bool:
+    """Warn if more than a few percent of the instances also occur in a bag of another fold; return whether it did."""
+    unit = np.unique(np.asarray(fold), return_inverse=True)[1]
+    split, _, _ = _shared(row_hashes(bags.instances), np.repeat(unit, bags.sizes))
+    share = np.count_nonzero(split) / bags.n_instances
+    if share <= NOTABLE:
+        return False
+    warnings.warn(
+        Message(
+            f"The folds separate bags that share rows: {100 * share:.2g} % of the instances also occur in a bag of "
+            "another fold, so held-out scores are too good. ",
+            shared.advice(),
+        ),
+        stacklevel=4,
+    )
+    return True
+
+
+def row_hashes(instances: np.ndarray) -> np.ndarray:
+    """Return a 64-bit hash of each row; rows with equal values have equal hashes."""
+    rng = np.random.default_rng(0)
+    factors = rng.integers(1, 2**63, instances.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    out = np.empty(len(instances), dtype=np.uint64)
+    step = max(1, 2**16 // instances.shape[1])
+    for start in range(0, len(instances), step):
+        block = np.ascontiguousarray(instances[start : start + step], dtype=np.float64) + 0.0  # -0.0 is 0.0
+        bits = block.view(np.uint64)
+        bits ^= bits >> np.uint64(32)  # the low half of a short number is zero, and would not reach the low bits
+        out[start : start + step] = bits @ factors
+    return out
+
+
+def numbered(labels) -> np.ndarray:
+    """Return the number of each label among the distinct ones."""
+    labels = np.asarray(labels)
+    return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1]
+
+
+def _shared(hashes: np.ndarray, unit_of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mark the rows that occur in several units, and number them: equal rows have one number; with their units."""
+    ordered = np.sort(hashes)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    shared = np.zeros(len(hashes), dtype=bool)
+    if len(repeated) == 0:
+        return shared, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    rows = np.flatnonzero(np.isin(hashes, repeated))
+    code, units = np.unique(hashes[rows], return_inverse=True)[1], unit_of_row[rows]
+    low, high = np.full(code.max() + 1, units.max() + 1), np.full(code.max() + 1, -1)
+    np.minimum.at(low, code, units)
+    np.maximum.at(high, code, units)
+    several = (low < high)[code]
+    shared[rows[several]] = True
+    return shared, code[several], units[several]
+
+
+def _connected(unit: np.ndarray, row: np.ndarray, unit_of_row: np.ndarray) -> np.ndarray:
+    """Return the connected set of each bag, whose units are linked by the rows that they share."""
+    if len(row) == 0:
+        return np.unique(unit, return_inverse=True)[1]
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first = np.empty(row.max() + 1, dtype=np.int64)
+    first[row] = unit_of_row
+    n = int(unit.max()) + 1
+    graph = coo_array((np.ones(len(row), dtype=bool), (first[row], unit_of_row)), shape=(n, n))
+    return connected_components(graph, directed=False)[1][unit].astype(np.int64)
+
+
+def _count_copies(hashes: np.ndarray, bags, unit: np.ndarray) -> int:
+    """Count the bags that hold the same instances as a bag of another unit, in any order."""
+    mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    contents = np.add.reduceat(mixed ^ (mixed >> np.uint64(32)), bags.offsets[:-1])
+    return int(np.count_nonzero(_shared(contents + bags.sizes.astype(np.uint64), unit)[0]))
+
+
+def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool:
+    """Return whether equal rows are explained by the few distinct values of the features.
+
+    Either columns that were independent would give at least half as many equal rows, or a repeated row occurs in so
+    many bags as only a common value does.
+    """
+    pairs = np.unique(row * np.int64(unit_of_row.max() + 1) + unit_of_row)
+    units_of_row = np.bincount(pairs // (unit_of_row.max() + 1))
+    if np.median(units_of_row[units_of_row > 0]) > max(10, n_units / 10):
+        return True
+    sample = instances[np.random.default_rng(0).permutation(len(instances))[:VALUE_SAMPLE]]
+    m, chance = len(sample), 1.0
+    for column in sample.T:
+        counts = np.unique(column, return_counts=True)[1].astype(np.float64)
+        chance *= max(float((counts * (counts - 1)).sum() / (m * (m - 1))), 1e-9)
+        if chance == 0.0:
+            break
+    return chance * len(instances) >= np.count_nonzero(shared) / len(shared) / 2
