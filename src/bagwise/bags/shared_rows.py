@@ -266,4 +266,4 @@ def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool
         chance *= max(float((counts * (counts - 1)).sum() / (m * (m - 1))), 1e-9)
         if chance == 0.0:
             break
-    return chance * len(instances) >= np.count_nonzero(shared) / len(shared) / 2
+    return bool(chance * len(instances) >= np.count_nonzero(shared) / len(shared) / 2)

@@ -122,8 +122,7 @@ class Roles:
 
     def ids(self) -> list:
         """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
-        none = dict.fromkeys(("keep", "ignore", "categories", "dates"), ())
-        numbers = replace(self, bag=None, groups=None, labels={}, **none).asked()
+        numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=(), categories=(), dates=()).asked()
         levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
         labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
