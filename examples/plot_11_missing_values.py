@@ -33,13 +33,13 @@ def error(frame, method, **options):
 
 
 # %%
-# ``missing="drop-instances"`` leaves pixels with a gap out and says so. ``missing="impute"`` keeps them; the method
-# fills a gap with the median of its bag, and learns from one more column how much was missing.
+# ``missing="drop-instances"`` leaves pixels with a gap out and says so. ``missing="impute"`` keeps them: every
+# method then fills a gap with the median of its bag, and learns from one more column how much was missing.
 
 warnings.filterwarnings("ignore", message=".*were dropped")
 found = {
     "no gaps": error(whole, bw.method("aggregated")),
-    "filled in": error(gaps, bw.method("aggregated", missing="impute"), missing="impute"),
+    "filled in": error(gaps, bw.method("aggregated"), missing="impute"),
     "left out": error(gaps, bw.method("aggregated"), missing="drop-instances"),
 }
 for name, (rmse, used) in found.items():

@@ -194,7 +194,12 @@ def test_missing_values_are_not_outside():
 
 
 class _FirstKnown(LinearRegression):
-    """A regressor that takes missing values."""
+    """A regressor that reads missing values, and says so as those of scikit-learn do."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def fit(self, X, y, sample_weight=None):
         return super().fit(np.nan_to_num(X), y, sample_weight)

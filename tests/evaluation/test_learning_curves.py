@@ -134,7 +134,7 @@ def test_groups_weights_covariates_missing_values_and_crps():
     rng = np.random.default_rng(5)
     rows = BAGS.instances.copy()
     rows[rng.random(rows.shape) < 0.05] = np.nan
-    bags = bw.Bags(rows, BAGS.offsets, groups=np.arange(60) // 5, covariates=rng.normal(size=(60, 1)), missing="keep")
+    bags = bw.Bags(rows, BAGS.offsets, groups=np.arange(60) // 5, covariates=rng.normal(size=(60, 1)), missing="impute")
     for over in ("bags", "instances"):  # groups of five: some of the sizes are the same training bags
         found = bw.learning_curve("blr", bags, Y, over=over, repeats=1, folds=2, metric="crps")
         assert np.isfinite(found.errors).all() and (found.errors > 0).all() and np.isfinite(found.gain()).all()

@@ -85,11 +85,11 @@ def test_equal_to_a_naive_loop_with_covariates_weights_missing_values_and_groups
     bags, y = planted(48, seed=2, groups=True)
     instances = bags.instances.copy()
     instances[rng.uniform(size=len(instances)) < 0.1, 1] = np.nan
-    bags = bw.Bags(instances, bags.offsets, groups=bags.groups, feature_names=NAMES, missing="keep")
+    bags = bw.Bags(instances, bags.offsets, groups=bags.groups, feature_names=NAMES, missing="impute")
     bags = bags.with_weights(rng.uniform(0.5, 2.0, size=len(instances)))
     bags = bags.with_covariates(rng.normal(size=(48, 2)), ["sza", "height"])
     y = y + bags.covariates[:, 0]
-    model = bw.method("aggregated", missing="impute").fit(bags, y)
+    model = bw.method("aggregated").fit(bags, y)
     groups = {"bands": ["red", "nir"], "geometry": ["noise", "sza"]}
     found = bw.importance(model, bags, y, groups=groups, repeats=2, random_state=3)
     assert not found.held_out and set(found.names) == {"bands", "geometry", "height"}

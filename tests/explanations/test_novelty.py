@@ -129,11 +129,11 @@ def test_covariates_missing_values_and_constant_columns():
     instances[:, 2] = 1.0
 
     def with_all(bags, values, sza):
-        bags = bw.Bags(values, bags.offsets, feature_names=["red", "nir", "flag"], missing="keep")
+        bags = bw.Bags(values, bags.offsets, feature_names=["red", "nir", "flag"], missing="impute")
         return bags.with_covariates(np.full((len(bags), 1), sza) + rng.normal(size=(len(bags), 1)), ["sza"])
 
     training = with_all(training, instances, 30.0)
-    model = bw.method("aggregated", missing="impute").fit(training, rng.normal(size=60))
+    model = bw.method("aggregated").fit(training, rng.normal(size=60))
     same = bw.novelty(model, training)
     assert same.columns == ("red", "nir", "flag", "sza") and (same.share_outside == 0).all()
     moved = bw.novelty(model, training.with_covariates(np.full((60, 1), 80.0), ["sza"]))

@@ -156,9 +156,9 @@ def test_groups_weights_covariates_missing_values_and_files(tmp_path):
         groups=np.arange(80) // 4,
         weights=rng.uniform(0.1, 1, len(rows)),
         covariates=rng.normal(size=(80, 2)),
-        missing="keep",
+        missing="impute",
     )
-    model = Intervals(bw.method("aggregated", missing="impute"), scores="quantile", folds=4)
+    model = Intervals(bw.method("aggregated"), scores="quantile", folds=4)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # instance weights and missing values: the method says what it does with them
         model.fit(bags, y, sample_weight=np.where(np.arange(80) < 76, 1.0, 0.0))

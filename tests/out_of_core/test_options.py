@@ -13,7 +13,6 @@ from tests.helpers.cut_tables import METHODS, SHARED, cut, small
 
 import bagwise as bw
 from bagwise.instances import Imputation
-from bagwise.methods.catalogue import imputed
 from bagwise.out_of_core import fit_scan, predict_scan, whole_bags
 from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
@@ -51,7 +50,6 @@ def same(name, rows, folder, options, *, seed=1, bag_weights=None, tolerance=1e-
     """The fit and the predictions of memory, from files and chunks that cut the bags."""
     bags, y = loaded(rows, **options)
     model = small(name)
-    model = imputed(model) if options.get("missing") == "impute" else model
     weight = None
     if bag_weights is not None:
         weight = bw.load(rows, bag="bag", target=bag_weights, features=["x0"])[1]
@@ -61,8 +59,7 @@ def same(name, rows, folder, options, *, seed=1, bag_weights=None, tolerance=1e-
         source = bw.scan(
             cut(rows, folder, seed), bag="bag", target="y", **options, bag_weights=bag_weights, chunk_rows=300
         )
-    fresh = small(name)
-    mine = fit_scan(source, imputed(fresh) if options.get("missing") == "impute" else fresh)
+    mine = fit_scan(source, small(name))
     how = {"rtol": tolerance, "atol": tolerance * np.abs(expected).max()}
     assert_allclose(mine.predict(bags), expected, **how)
     found = predict_scan(mine, source)
@@ -112,13 +109,13 @@ def test_bags_count_by_their_weights(name, rows, tmp_path):
     assert_allclose(mine.profile_.range, ordinary.profile_.range)
 
 
-def test_by_name_a_method_fills_in_what_the_scan_says(rows, tmp_path):
+def test_a_method_imputes_where_the_scan_declares_it(rows, tmp_path):
     options = {"features": ["g0", "g1"], "missing": "impute"}
     bags, y = loaded(rows, **options)
     source = bw.scan(rows, bag="bag", target="y", **options, chunk_rows=250)
-    mine, expected = fit_scan(source, "aggregated"), bw.method("aggregated", missing="impute").fit(bags, y)
+    mine, expected = fit_scan(source, bw.method("aggregated")), bw.method("aggregated").fit(bags, y)
     assert isinstance(mine[0], Imputation) and [name for name, _ in mine.steps] == ["imputation", "scale", "head"]
-    assert_allclose(mine[0].medians_, expected[0].medians_, rtol=1e-12)
+    assert_allclose(mine[0].medians_, expected[0].imputation_.medians_, rtol=1e-12)
     assert_allclose(mine[0].feature_range_in_, expected[0].feature_range_in_)
     assert_allclose(mine.predict(bags), expected.predict(bags), rtol=1e-9)
     bw.save_model(mine, tmp_path / "m.bagwise")
@@ -126,16 +123,13 @@ def test_by_name_a_method_fills_in_what_the_scan_says(rows, tmp_path):
     travelled = replace(source, chunks=tuple(map(pickle.loads, map(pickle.dumps, source.chunks))))
     found = predict_scan(opened, travelled)
     assert_allclose(found.values, expected.predict(bags), rtol=1e-9)
-    # a method that is given is taken as it is
-    with pytest.raises(ValueError, match="missing .NaN. feature values in column 'g0' .*missing='impute', or .*'drop-"):
-        fit_scan(source, bw.method("aggregated"))
 
 
 def test_bags_with_everything_can_be_scanned(rows):
     bags, y = loaded(rows, features=["g0", "g1", "x2"], missing="impute", weights="w", bag_features=["sun"])
     source = bw.scan(bags, target=y, missing="impute", chunk_rows=250)
     assert source.covariates == ("sun",) and source.weights == "weight"
-    expected = imputed(small("aggregated")).fit(bags, y).predict(bags)
+    expected = small("aggregated").fit(bags, y).predict(bags)
     assert_allclose(fit_scan(source, "aggregated").predict(bags), expected, rtol=1e-9)
     assert_allclose(predict_scan(fit_scan(source, "aggregated"), source).values, expected, rtol=1e-9)
 

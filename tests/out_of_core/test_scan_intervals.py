@@ -7,9 +7,8 @@ from numpy.testing import assert_allclose
 from tests.helpers.cut_tables import METHODS, cut, scanned, small
 
 import bagwise as bw
-from bagwise.bags import bag_folds
+from bagwise.instances import Imputation, bag_folds
 from bagwise.execution import Serial
-from bagwise.instances import Imputation
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian
 from bagwise.out_of_core import fit_scan, predict_scan, scan_intervals, whole_bags
@@ -62,7 +61,7 @@ def test_missing_values_weights_and_covariates(table):
     bags, y = bw.load(table, **how, missing="impute")
     source = bw.scan(table, **how, missing="impute", chunk_rows=500)
     mine = fit_scan(source, Intervals("aggregated", folds=3, level=0.8))
-    expected = Intervals(bw.method("aggregated", missing="impute"), folds=3, level=0.8).fit(bags, y)
+    expected = Intervals(bw.method("aggregated"), folds=3, level=0.8).fit(bags, y)
     wanted = expected.predict_interval(bags)
     assert isinstance(mine.method_[0], Imputation)
     assert_allclose(mine.predict_interval(bags), wanted, rtol=1e-7)

@@ -26,12 +26,12 @@ def test_a_method_that_filled_in_missing_values_does_so_again(tune):
     bags, y = sample(30)
     instances = bags.instances.copy()
     instances[::7, 1] = np.nan
-    bags = bw.Bags(instances, bags.offsets, missing="keep")
+    bags = bw.Bags(instances, bags.offsets, missing="impute")
     results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=4, tune=tune, random_state=3)
     usual = chosen_settings(results, "aggregated").most_common(1)[0][0]
-    settings = as_entries("aggregated", tune=tune, missing="impute")[0].settings
+    settings = as_entries("aggregated", tune=tune)[0].settings
     (setting,) = [one for one in settings if describe_setting(one) == usual]
-    by_hand = bw.method("aggregated", missing="impute", random_state=3).set_params(**setting).fit(bags, y)
+    by_hand = bw.method("aggregated", random_state=3).set_params(**setting).fit(bags, y)
     assert np.array_equal(recall_model(results, "aggregated", bags, y).predict(bags), by_hand.predict(bags))
     assert is_as_it_was(results, "aggregated")
 

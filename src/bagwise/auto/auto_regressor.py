@@ -30,7 +30,6 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, 
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
-from bagwise.instances.imputation import Imputation
 from bagwise.regressors.pipeline import FittedDisplay
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
@@ -93,7 +92,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     held_out_ : the prediction of every training bag by models and a blend that know nothing of its fold (a transform of
         the targets is chosen once, on all folds)
     fold_ : the fold of every training bag
-    imputation_ : what fills in missing values; None if the training bags had none
+    imputation_ : the fitted imputation, if the training bags declared one or had missing values
     routing_ : which features never vary within a bag, and so went to the head as covariates
     trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
         ``leaderboard``
@@ -161,8 +160,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             "groups": groups,
         }
         remember_columns(self, bags)
-        self.imputation_ = Imputation().fit(bags) if bags.has_missing else None
-        bags = self._filled(compared(bags))
+        bags = bags._with(missing="impute") if bags.has_missing else bags
+        bags = check_bags(compared(bags), fitting=self, allow_weights=True, apart=True)
         self.routing_ = Routing.of(bags)
         bags = compared(self.routing_(without_equal_weights(bags)))
         fold = self._deals(bags)
@@ -371,14 +370,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def prepare(self, bags) -> Bags:
         """The bags as the members see them: features of the whole bag as covariates, weights only if they say much."""
-        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
-        return self.routing_(without_equal_weights(self._filled(bags)))
-
-    def _filled(self, bags: Bags) -> Bags:
-        """Missing values are filled in if training bags had some, and refused otherwise."""
-        imputation = getattr(self, "imputation_", None)  # models of earlier versions have none
-        filled = bags if imputation is None else imputation.transform(bags)
-        return check_bags(filled, allow_weights=True, apart=True)
+        return self.routing_(without_equal_weights(check_bags(bags, fitted=self, allow_weights=True, apart=True)))
 
     def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
         """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""

@@ -61,7 +61,7 @@ class MeanTarget(RegressorMixin, BaseEstimator):
     """
 
     def fit(self, bags, y, sample_weight=None) -> MeanTarget:
-        bags = check_bags(bags, allow_weights=True, apart=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True, apart=True)
         self.mean_ = float(np.average(y, weights=check_weights(sample_weight, bags)))
         remember_columns(self, bags)
         return self

@@ -30,7 +30,7 @@ def from_arrays(
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "keep"}
+    missing : {"refuse", "drop-instances", "impute", "keep"}
         What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
     weights : list of arrays, optional
         The weights of each bag's instances.
@@ -82,8 +82,8 @@ def from_arrays(
     )
 
 
-def as_bags(bags) -> Bags:
-    """`Bags` of what a user passed to ``fit`` or ``predict`` instead: a list of arrays or data frames, one per bag."""
+def as_bags(bags, *, missing: str = "refuse") -> Bags:
+    """Convert a list of arrays or data frames, one per bag, as passed to ``fit`` or ``predict``, to `Bags`."""
     if isinstance(bags, np.ndarray) and bags.ndim == 3:
         raise ValueError("a padded 3-D array does not say how long each bag is; use bagwise.from_padded(array, sizes)")
     if isinstance(bags, np.ndarray) and bags.ndim == 2:
@@ -92,7 +92,7 @@ def as_bags(bags) -> Bags:
             "use bagwise.load(frame, bag=...) or bagwise.Bags(instances, offsets)"
         )
     if isinstance(bags, list | tuple) or (isinstance(bags, np.ndarray) and bags.dtype == object):
-        return from_arrays(bags)
+        return from_arrays(bags, missing=missing)
     raise TypeError(
         f"expected Bags, not {type(bags).__name__}; build them with bagwise.load(frame, bag=..., target=...)"
     )
@@ -109,7 +109,7 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "keep"}
+    missing : {"refuse", "drop-instances", "impute", "keep"}
         What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
 
     Examples
@@ -149,7 +149,7 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "keep"}
+    missing : {"refuse", "drop-instances", "impute", "keep"}
         What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
 
     Examples

@@ -25,6 +25,7 @@ from bagwise.bags.validation import (
     aligned,
     as_bag_weights,
     bags_of,
+    in_column,
     name_bags,
     unmask,
 )
@@ -35,46 +36,87 @@ FAR = 3.0
 
 
 def check_bags(
-    bags, *, fitted=None, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
+    bags, *, fitted=None, fitting=None, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
 ) -> Bags:
-    """Turn what a user passed into `Bags`, and compare its columns with those an estimator was fitted on.
+    """Convert the input of an estimator to `Bags`, and fill in missing values where they were declared.
 
     Parameters
     ----------
     bags : Bags, or a list of 2-D arrays or data frames (one per bag)
         At least one.
     fitted : estimator, optional
-        A fitted estimator that called `remember_columns`; the same features are then required, in their order, and
-        a warning names values far outside the range of training (see `find_far`).
-    allow_missing : bool
-        Whether NaN (kept on loading) may pass.
-    allow_weights : bool
-        Whether instance weights may pass; who says so honours them.
-    apart : bool
-        Whether covariates of the bags stay apart, for who routes them; else they become columns of every instance, so
-        that nobody overlooks them.
+        A fitted estimator that called `remember_columns`. The bags must have the same features in the same order, and
+        a warning names values far outside the range of training (see `find_far`). If the estimator has an
+        ``imputation_``, missing values are filled in.
+    fitting : estimator, optional
+        The estimator whose ``fit`` this is. If the bags declare ``missing="impute"``, an `Imputation` is fitted on
+        them, stored as ``imputation_`` of the estimator, and applied.
+    allow_missing : bool, default False
+        Whether remaining missing values (NaN) are accepted.
+    allow_weights : bool, default False
+        Whether instance weights are accepted; the caller must apply them.
+    apart : bool, default False
+        Whether covariates stay separate, for a caller that reads them. Otherwise they become columns of each instance.
+
+    Returns
+    -------
+    Bags
     """
     if not isinstance(bags, Bags):
-        bags = as_bags(bags)
+        bags = as_bags(bags, missing="keep" if hasattr(fitted, "imputation_") else "refuse")
     if len(bags) == 0:
         raise ValueError("there are no bags (0 came), and at least one is needed; leave out a selection that is empty")
-    if bags.has_missing and not allow_missing:
-        marked = bags_of(np.isnan(bags.instances).any(axis=1), bags.offsets)
-        raise ParameterError(
-            "missing",
-            f"{name_bags(bags.ids, marked)} missing feature values (NaN); fill them in, with a method such as "
-            "bw.method(name, missing='impute'), or leave those instances out, which load does with ",
-            Parameter("missing", "drop-instances"),
-        )
     if bags.weights is not None and not allow_weights:
         raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")
     bags = bags if apart else bags.spread()
     if fitted is not None:
-        compare_columns(bags, fitted)
-        if not bags.compared:
-            warn_of_far(bags, fitted)
-        bags = compared(bags)
+        bags = _like_training(bags, fitted)
+    elif fitting is not None:
+        bags = _imputed_for(fitting, bags)
+    if bags.has_missing and not allow_missing:
+        refuse_missing(bags, fitting if fitted is None else fitted)
     return bags
+
+
+def _like_training(bags: Bags, fitted) -> Bags:
+    """Return new bags as a fitted estimator reads them: compared with its training bags, and imputed as they were."""
+    imputation = getattr(fitted, "imputation_", None)
+    if imputation is not None and bags.missing == "imputed":
+        return bags  # by an outer method of the same estimator
+    compare_columns(bags, fitted)
+    if not bags.compared:
+        warn_of_far(bags, fitted)
+    bags = compared(bags)
+    return bags if imputation is None else imputation.fill(bags)
+
+
+def _imputed_for(estimator, bags: Bags) -> Bags:
+    """Fit the imputation that the training bags declare, store it on the estimator, and return the imputed bags."""
+    estimator.__dict__.pop("imputation_", None)
+    if bags.missing != "impute":
+        return bags
+    from bagwise.bags.imputation import Imputation  # here, for it imports scikit-learn: loading stays light
+
+    estimator.imputation_ = Imputation().fit(bags)
+    return estimator.imputation_.fill(bags)
+
+
+def refuse_missing(bags: Bags, estimator=None) -> None:
+    """Raise an error that names the method, the first bag and the first column with a missing value."""
+    missing = np.isnan(bags.instances)
+    marked = bags_of(missing.any(axis=1), bags.offsets)
+    names = bags.feature_names or range(bags.n_features)
+    default = "this method" if estimator is None else type(estimator).__name__
+    name = getattr(estimator, "_method_name", default)
+    which = "the training bags and these" if hasattr(estimator, "n_features_in_") else "the bags"
+    raise ParameterError(
+        "missing",
+        f"{name_bags(bags.ids, marked)} missing feature values (NaN){in_column(missing, names)}, which "
+        f"{name} cannot read; to have them imputed, load {which} with ",
+        Parameter("missing", "impute"),
+        "; to leave such instances out, with ",
+        Parameter("missing", "drop-instances"),
+    )
 
 
 def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
@@ -118,27 +160,22 @@ def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
 
 
 def check_fit(
-    bags, y, *, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
+    bags, y, *, fitting=None, allow_missing: bool = False, allow_weights: bool = False, apart: bool = False
 ) -> tuple[Bags, np.ndarray]:
-    """`check_bags` and `check_targets`, and at least two bags: nothing can be learned from one.
+    """Check the input of ``fit``: `check_bags`, `check_targets`, and at least two bags.
 
     Parameters
     ----------
     bags : Bags, or a list of 2-D arrays or data frames (one per bag)
     y : one finite number per bag
-    allow_missing : bool
-        Whether NaN (kept on loading) may pass.
-    allow_weights : bool
-        Whether instance weights may pass; who says so honours them.
-    apart : bool
-        Whether covariates of the bags stay apart; else they become columns of every instance.
+    fitting, allow_missing, allow_weights, apart : as in `check_bags`
 
     Returns
     -------
     bags : Bags
     y : array of float64
     """
-    bags = check_bags(bags, allow_missing=allow_missing, allow_weights=allow_weights, apart=apart)
+    bags = check_bags(bags, fitting=fitting, allow_missing=allow_missing, allow_weights=allow_weights, apart=apart)
     y = check_targets(y, bags)
     if len(bags) < 2:
         raise ValueError("one bag is not enough to learn from; fit needs at least two")
@@ -220,14 +257,17 @@ def check_options(estimator, **known) -> None:
 
 
 def remember_columns(estimator, bags: Bags) -> None:
-    """Note on the estimator which features it is fitted on, as scikit-learn does, the range of their values, and the
-    number of bags.
+    """Store on the estimator the names and the number of its features, their ranges, and the number of bags.
 
     Parameters
     ----------
     estimator : the one being fitted
-    bags : Bags, those of ``fit``
+    bags : Bags
+        Those of ``fit``. A column that an imputation of the estimator added is not a feature.
     """
+    imputation = getattr(estimator, "imputation_", None)
+    if imputation is not None and bags.missing == "imputed":
+        bags = imputation.without_share(bags)
     estimator.n_bags_in_ = len(bags)
     estimator.n_features_in_ = bags.n_features
     estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
@@ -409,9 +449,11 @@ def _clipped(values: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
     if limits is None:
         return values
     low, high = limits
-    if not ((values < low) | (values > high)).any():
+    known, share = np.split(values, [len(low)], axis=1)  # an imputation adds a column, a share between 0 and 1
+    if not ((known < low) | (known > high)).any():
         return values
-    return np.where(values < low, low, np.where(values > high, high, values)).astype(values.dtype)
+    clipped = np.where(known < low, low, np.where(known > high, high, known))
+    return np.ascontiguousarray(np.hstack([clipped, share]), dtype=values.dtype)
 
 
 LANDMARKS = 12  # points that span the embedding

@@ -40,7 +40,9 @@ class Bags:
     feature_names : one string per column, optional
         Default: the names of the columns of a data frame.
     missing : {"refuse", "impute", "keep"}
-        Whether NaN is refused or kept for learners that take it. Infinite values are always refused.
+        What happens to missing values (NaN). ``"refuse"`` raises an error. ``"impute"`` keeps them and declares that
+        every estimator fills them in, with an imputation fitted on its own training bags. ``"keep"`` keeps them for
+        estimators that read NaN themselves. Infinite values are always refused.
     weights : one number per instance, optional
         How much an instance counts in its bag: in the loss of instance models and in the embedding of the bag. Only
         ratios within a bag matter, unless every instance is to weigh the same (``weighting="instance"``).
@@ -87,6 +89,7 @@ class Bags:
     id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
+    missing: str  # "refuse", "impute" or "keep", as declared; "imputed" once an estimator has filled them in
 
     __slots__ = tuple(__annotations__)  # those above
 
@@ -120,13 +123,13 @@ class Bags:
         has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates)
+        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, missing=missing)
         if by_rows:
             object.__setattr__(self, "groups", shared_row_groups(self))
 
     def _set(self, *values, **named):
         """Set the parts, in the order of ``__slots__`` or by name."""
-        given = dict.fromkeys(("has_missing", "compared", "folds_checked"), False)
+        given = dict.fromkeys(("has_missing", "compared", "folds_checked"), False) | {"missing": "refuse"}
         given |= dict(zip(self.__slots__, values, strict=False)) | named
         for name in self.__slots__:
             value = given.get(name)
@@ -422,7 +425,7 @@ class Bags:
         if len(instances) != self.n_instances:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
         names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
-        missing = "keep" if self.has_missing else "refuse"
+        missing = "keep" if self.missing in ("impute", "keep") else "refuse"
         usable = _usable(instances)
         has_missing = not usable and validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)

@@ -234,22 +234,22 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     if infinite.any():
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values{_in(np.isinf(instances), names)}; "
-            "clip them, or leave those instances out, which load does with ",
+            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values"
+            f"{in_column(np.isinf(instances), names)}; clip them, or leave those instances out, which load does with ",
             Parameter("missing", "drop-instances"),
         )
     large = np.abs(instances) > FLOATS[instances.dtype]
     if large.any():
         raise ValueError(
             f"{name_bags(ids, bags_of(large.any(axis=1), offsets))} feature values beyond {LARGEST:g}"
-            f"{_in(large, names)}, whose squares are infinite; rescale the feature, or look for a fill value"
+            f"{in_column(large, names)}, whose squares are infinite; rescale the feature, or look for a fill value"
         )
     if missing == "refuse":
         unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, unknown)} missing feature values (NaN){_in(np.isnan(instances), names)}; leave those "
-            "instances out, which load does with ",
+            f"{name_bags(ids, unknown)} missing feature values (NaN){in_column(np.isnan(instances), names)}; leave "
+            "those instances out, which load does with ",
             Parameter("missing", "drop-instances"),
             ", or keep them with ",
             Parameter("missing", "impute"),
@@ -258,12 +258,12 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     return True
 
 
-def _in(marked: np.ndarray, names) -> str:
-    """Which column holds the first marked value, where columns have names."""
+def in_column(marked: np.ndarray, names) -> str:
+    """Return a phrase that names the column of the first marked value; empty where columns have no names."""
     if names is None:
         return ""
     first = int(marked[marked.any(axis=1).argmax()].argmax())
-    return f" in column {str(names[first])!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
+    return f" in column {names[first]!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:

@@ -62,7 +62,6 @@ def fit(
     workers = o.workers(scheduler if engine == "memory" else None)
     with messages_of("fit", quiet=quiet) as messages, interruptible(messages, work, noun="fit"), workers:
         columns = o.columns(context)
-        missing = columns.get("missing", "refuse")
         kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
@@ -73,8 +72,7 @@ def fit(
         if engine != "memory":
             o.refuse_options(context, *IN_MEMORY)
             with o.executor(engine, scheduler, n_jobs) as executor:
-                treatment = "impute" if missing == "impute" else "refuse"
-                unfitted = with_options(bw.method(method, missing=treatment, random_state=seed), method, kind)
+                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
                 bw.model_files.try_saving(unfitted)
                 unfitted = unfitted if any(kind.values()) else method  # messages name it
                 unfitted = with_intervals(context, unfitted, seed=seed)
@@ -86,7 +84,7 @@ def fit(
                 columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
         else:
             o.refuse_where(where)
-            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed, "missing": missing}
+            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed}
             how |= kind | {"scores": scores, "metric": metric, "work": work}
             bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
             bags, y = load(table, columns, messages)
@@ -192,7 +190,6 @@ def build(
     time_budget: float | None,
     n_jobs: int | None,
     seed: int,
-    missing: str = "refuse",
     scores: str = "absolute",
     metric: str | None = None,
     work: Path | None = None,
@@ -213,8 +210,7 @@ def build(
             raise ValueError(text)
     options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if limited else {}
     options |= {} if work is None else {"work": str(work)}
-    treatment = "impute" if missing == "impute" and not limited else "refuse"  # auto does it itself
-    model = with_options(bw.method(name, missing=treatment, random_state=seed, n_jobs=n_jobs, **options), name, kind)
+    model = with_options(bw.method(name, random_state=seed, n_jobs=n_jobs, **options), name, kind)
     if level is None:
         return model
     return bw.Intervals(model, level=level, scores=scores, random_state=seed, n_jobs=n_jobs)

@@ -94,7 +94,7 @@ class FeatureMean(Embedding):
         self.features = features
 
     def fit(self, bags, y=None) -> FeatureMean:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         self.features_ = self.fresh_features().fit(bags.instances)
         remember_columns(self, bags)
         return self
@@ -160,7 +160,7 @@ class NystroemMean(Embedding):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> NystroemMean:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         check_options(self, units=("spread", "label"))
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
@@ -250,7 +250,7 @@ class PhaseMean(Embedding):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> PhaseMean:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         fourier = FourierFeatures(
             self.n_features, bandwidth=self.bandwidth, kernel=self.kernel, linear=False, random_state=self.random_state
         )
@@ -344,7 +344,7 @@ class Similarity(Embedding):
         return self.pool == "mean"
 
     def fit(self, bags, y=None) -> Similarity:
-        bags = check_bags(bags, allow_weights=self.pool == "mean")
+        bags = check_bags(bags, fitting=self, allow_weights=self.pool == "mean")
         check_options(self, pool=("max", "mean"))
         self.spread_ = spread_of(bags.instances)
         chosen = pick_prototypes(bags.instances, self.prototypes, self.pick, random_state=self.random_state)

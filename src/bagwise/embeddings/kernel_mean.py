@@ -206,7 +206,7 @@ class KernelMean(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        scaled = self._look(check_bags(bags, allow_weights=True))
+        scaled = self._look(check_bags(bags, fitting=self, allow_weights=True))
         self._fit_kernel(scaled)
         return self._training_rows(scaled)
 

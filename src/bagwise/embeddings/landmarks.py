@@ -86,7 +86,7 @@ class LandmarkMean(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         self._check(bags)
         remember_columns(self, bags)
         if self.draw == "bags":

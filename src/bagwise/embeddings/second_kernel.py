@@ -97,7 +97,7 @@ class SecondKernel(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        bags = check_bags(bags, allow_weights=True, apart=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True, apart=True)
         embedding = clone(NystroemMean() if self.embedding is None else self.embedding)
         return self.fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
 

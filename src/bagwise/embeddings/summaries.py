@@ -146,7 +146,7 @@ class Pool(Embedding):
 
     def fit(self, bags, y=None) -> Pool:
         self._check()
-        remember_columns(self, check_bags(bags, allow_weights=True))
+        remember_columns(self, check_bags(bags, fitting=self, allow_weights=True))
         return self
 
     def transform(self, bags) -> np.ndarray:
@@ -246,6 +246,11 @@ class Statistics(Pool):
         self.by = by
         self.missing = missing
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "keep"
+        return tags
+
     def fit(self, bags, y=None) -> Statistics:
         self.fit_transform(bags, y)
         return self
@@ -253,7 +258,9 @@ class Statistics(Pool):
     def fit_transform(self, bags, y=None) -> np.ndarray:
         self._check()
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
-        bags = check_bags(bags, **options) if y is None else check_fit(bags, y, **options)[0]
+        bags = (
+            check_bags(bags, fitting=self, **options) if y is None else check_fit(bags, y, fitting=self, **options)[0]
+        )
         self.remember_levels(bags)
         return self.keep_varying(self._rows(bags))
 
@@ -385,7 +392,7 @@ class QuantileRows(Embedding):
         self.n = n
 
     def fit(self, bags, y=None) -> QuantileRows:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         whole_number(self.n, "n")
         if bags.n_features != 1:
             raise ValueError(f"QuantileRows is for one feature, not {bags.n_features}; use SlicedQuantiles")
@@ -433,7 +440,7 @@ class SlicedQuantiles(Embedding):
         self.random_state = random_state
 
     def fit(self, bags, y=None) -> SlicedQuantiles:
-        bags = check_bags(bags, allow_weights=True)
+        bags = check_bags(bags, fitting=self, allow_weights=True)
         whole_number(self.directions, "directions")
         whole_number(self.quantiles, "quantiles")
         draws = np.random.default_rng(self.random_state).normal(size=(self.directions, bags.n_features)).T

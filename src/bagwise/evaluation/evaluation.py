@@ -231,8 +231,7 @@ def evaluate(
         raise TypeError("evaluate needs bags, their targets and methods: evaluate(bags, y, ['aggregated'])")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     bags = compared(bags)  # a held-out bag far from the others is expected here: no warning
-    missing = "impute" if bags.has_missing else "refuse"  # of methods that are given by name
-    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune, missing=missing)]
+    entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     tested = np.zeros(len(bags), dtype=int)  # the fold of each bag in the first repeat
     for k, one in enumerate(one for one in splits if one.repeat == 0):

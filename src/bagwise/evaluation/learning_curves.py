@@ -116,8 +116,7 @@ def learning_curve(
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     bags, random_state = compared(bags), as_seed(random_state)
     splits = make_splits(bags, repeats=repeats, folds=folds, random_state=random_state)
-    missing = "impute" if bags.has_missing else "refuse"
-    entries = as_entries(_named(method), tune=False, missing=missing)
+    entries = as_entries(_named(method), tune=False)
     if len(entries) != 1:
         raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
     entries = [on_device(entries[0], device)]

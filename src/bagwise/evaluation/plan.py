@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
@@ -51,17 +50,17 @@ class Entry(NamedMethod):
         return self.name
 
 
-def as_entries(methods, *, tune: bool = True, missing: str = "refuse") -> list[Entry]:
+def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     """Entries of names ("aggregated", "instance-kme:paper"), (label, estimator) or (label, estimator, search space).
 
     A catalogue method gets the seed, and is searched over the space of its card unless it chooses by itself or ``tune``
     is False; what a preset sets stays as it sets it. An estimator is used as it is, except that a ``random_state`` of
-    None becomes the seed. With ``missing="impute"`` catalogue methods fill in missing values.
+    None becomes the seed.
     """
     methods = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
     if not methods:
         raise ValueError("there is no method to evaluate; give names such as 'aggregated', or (label, estimator)")
-    entries = [item if isinstance(item, Entry) else _entry(item, tune, missing) for item in methods]
+    entries = [item if isinstance(item, Entry) else _entry(item, tune) for item in methods]
     Entry.refuse_twins(entries, "method")
     return entries
 
@@ -80,7 +79,7 @@ def on_device(entry: Entry, device: str | None) -> Entry:
     return replace(entry, make=make)
 
 
-def _entry(item, tune: bool, missing: str) -> Entry:
+def _entry(item, tune: bool) -> Entry:
     if not isinstance(item, str):
         if not _is_pair(item):
             raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
@@ -90,13 +89,12 @@ def _entry(item, tune: bool, missing: str) -> Entry:
     found.refuse_missing_extra()
 
     def make(seed: int):
-        return method(item, missing=missing, random_state=seed)
+        return method(item, random_state=seed)
 
     estimator = method(item, random_state=0)
     searched = tune and not chooses_by_itself(estimator)
     free = _free_parameters(found, preset, estimator) if searched else ()
-    inside = "method__" if missing == "impute" and not isinstance(estimator, Pipeline) else ""  # of `imputed`
-    return Entry(item, make, as_settings({inside + name: found.search_space[name] for name in free}))
+    return Entry(item, make, as_settings({name: found.search_space[name] for name in free}))
 
 
 def _free_parameters(found: Card, preset: str, estimator) -> list[str]:

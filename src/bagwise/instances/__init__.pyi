@@ -1,4 +1,4 @@
-from bagwise.instances.imputation import Imputation as Imputation
+from bagwise.bags.imputation import Imputation as Imputation
 from bagwise.instances.networks.estimator import NetworkRegressor as NetworkRegressor
 from bagwise.instances.out_of_fold import (
     CrossFit as CrossFit,

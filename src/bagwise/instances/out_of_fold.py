@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
@@ -149,7 +150,9 @@ class OutOfFold(BaseEstimator):
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
         check_options(self, predictor=PREDICTORS, beyond=BEYOND)
-        carried, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+        carried, y = check_fit(
+            bags, y, fitting=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
+        )
         importance = check_weights(sample_weight, carried)
         self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
         if importance is not None and len(set(self.fold_[importance > 0].tolist())) < 2:
@@ -159,6 +162,11 @@ class OutOfFold(BaseEstimator):
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else partial(fold_by_fold, regressor)
         result = train(X, target, fold, sample_weight=weights, n_jobs=self.n_jobs)
         return self.adopt(result, carried, y, importance)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = reads_missing(self.regressor)
+        return tags
 
     def problem(self, bags: Bags, y: np.ndarray, fold: np.ndarray, weight=None) -> tuple:
         """What there is to cross-fit: the regressor, and rows, targets, folds and weights of instances."""
@@ -181,7 +189,9 @@ class OutOfFold(BaseEstimator):
 
     def transform(self, bags) -> Bags:
         """Predictions of the final predictor, one column."""
-        carried = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
+        carried = check_bags(
+            bags, fitted=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
+        )
         predictions = self.predictor_.predict(_reached(carried, self).spread().instances)
         return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
 
@@ -243,7 +253,7 @@ class OutOfFoldUnion(_BaseComposition):
 
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit all learners, and return their out-of-fold predictions of the training instances."""
-        bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_missing=True, allow_weights=True, apart=True)
         self.learners_, columns, failed = {}, [], None
         for name, stage in self.learners:
             stage = clone(stage)
@@ -304,15 +314,20 @@ class EachInstance(BaseEstimator):
         self.beyond = beyond
         self.random_state = random_state
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = reads_missing(self.estimator)
+        return tags
+
     def fit(self, bags, y=None, sample_weight=None) -> EachInstance:
         if hasattr(self.estimator, "transform"):
-            bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+            bags = check_bags(bags, fitting=self, allow_missing=True, allow_weights=True, apart=True)
             self.estimator_ = clone(self.estimator).fit(bags.instances)
             if bags.covariates is not None:
                 self.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(bags.covariates)
         else:
             check_options(self, beyond=BEYOND)
-            bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True)
+            bags, y = check_fit(bags, y, fitting=self, allow_missing=reads_missing(self.estimator), allow_weights=True)
             importance = check_weights(sample_weight, bags)
             weights = instance_weights(bags, self.weighting, importance)
             regressor = prepared(self.estimator, self.scaler, self.random_state)
@@ -328,7 +343,8 @@ class EachInstance(BaseEstimator):
 
     def transform(self, bags) -> Bags:
         scales = hasattr(self.estimator, "transform")
-        bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=scales)
+        reads = scales or reads_missing(self.estimator)
+        bags = check_bags(bags, fitted=self, allow_missing=reads, allow_weights=True, apart=scales)
         if scales:
             return self._scaled(bags)
         return bags.replace(self.estimator_.predict(_reached(bags, self).instances))
@@ -338,6 +354,11 @@ class EachInstance(BaseEstimator):
         if bags.covariates is None:
             return scaled
         return scaled.with_covariates(self.covariate_scaler_.transform(bags.covariates), bags.covariate_names)
+
+
+def reads_missing(estimator) -> bool:
+    """Return whether an estimator reads missing values (NaN), by its scikit-learn tags."""
+    return hasattr(estimator, "__sklearn_tags__") and get_tags(estimator).input_tags.allow_nan
 
 
 def _reached(bags: Bags, stage) -> Bags:

@@ -88,8 +88,9 @@ def from_cube(
         Degrees east and north (by their units or names) are EPSG:4326.
     all_touched : bool
         Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
-    missing : {"drop-instances", "refuse", "keep"}
-        What happens to pixels where a variable has no value. "keep" keeps them, with NaN, if another one has.
+    missing : {"drop-instances", "refuse", "impute", "keep"}
+        What happens to pixels where a variable has no value. "impute" and "keep" keep them, with NaN, if another one
+        has; "impute" declares that methods fill them in.
     empty : {"refuse", "drop"}
         What happens to bags without any such pixel. "drop" leaves them and their targets out, with a warning.
     weights : None or "area-fraction"

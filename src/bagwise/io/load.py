@@ -376,7 +376,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         ids,
         groups=SHARED_ROWS if roles.group_by_rows else groups,
         feature_names=names,
-        missing="keep" if missing in ("keep", "impute") else "refuse",
+        missing="refuse" if missing == "drop-instances" else missing,
         weights=table.numbers(roles.weights)[rows] if weights else None,
         **covariates,
     )

@@ -393,7 +393,7 @@ def complete(values: np.ndarray, missing: str) -> np.ndarray:
     """Which pixels have the values they need; with "refuse", `Bags` is left to name the first that has not."""
     if missing == "drop-instances":
         return np.isfinite(values).all(axis=-1)
-    return ~np.isnan(values).all(axis=-1) if missing == "keep" else np.ones(values.shape[:-1], dtype=bool)
+    return np.ones(values.shape[:-1], dtype=bool) if missing == "refuse" else ~np.isnan(values).all(axis=-1)
 
 
 def from_raster(
@@ -437,8 +437,9 @@ def from_raster(
         They become the bags' covariates.
     all_touched : bool
         Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
-    missing : {"drop-instances", "refuse", "keep"}
-        What happens to pixels where a band has no value. "keep" keeps them, with NaN, if another band has one.
+    missing : {"drop-instances", "refuse", "impute", "keep"}
+        What happens to pixels where a band has no value. "impute" and "keep" keep them, with NaN, if another band has
+        one; "impute" declares that methods fill them in.
     empty : {"refuse", "drop"}
         What happens to zones without any such pixel: outside the raster, smaller than a pixel, or all no-data. "drop"
         leaves them and their targets out, with a warning.
@@ -497,7 +498,7 @@ def from_raster(
 
 def refuse_options(missing, empty, weights) -> None:
     """Refuse what `from_raster` and `from_cube` do not know."""
-    refuse_choice("missing", missing, ("drop-instances", "refuse", "keep"))
+    refuse_choice("missing", missing, ("drop-instances", "refuse", "impute", "keep"))
     refuse_choice("empty", empty, ("refuse", "drop"))
     refuse_choice("weights", weights, (None, "area-fraction"))
 
@@ -509,7 +510,7 @@ def bags_of_pixels(read: list, known: Bags, names: list, *, missing: str, weight
         np.concatenate([pixels.values for pixels in read]),
         [len(pixels.values) for pixels in read],
         feature_names=names,
-        missing="keep" if missing == "keep" else "refuse",
+        missing="refuse" if missing == "drop-instances" else missing,
         weights=np.concatenate([pixels.shares for pixels in read]) if weighted else None,
     )
 

@@ -13,12 +13,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
-from bagwise.bags.checks import one_of
-from bagwise.instances import Imputation
 from bagwise.instances.out_of_fold import seeded
-from bagwise.regressors import BagPipeline
 
 CATALOGUE: dict[str, Card] = {}
 
@@ -132,7 +128,6 @@ def method(
     name: str,
     *,
     preset: str | None = None,
-    missing: str = "refuse",
     random_state: int = 0,
     n_jobs: int | None = None,
     **options,
@@ -145,10 +140,6 @@ def method(
         One of `method_names()`, or "name:preset".
     preset : str, optional
         A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
-    missing : "refuse" (default) or "impute"
-        What becomes of missing values (NaN, kept on loading with ``missing="impute"``): an error that names the bag
-        (``statistics`` reads them as they are: trees can), or they are filled in by `bagwise.instances.Imputation`,
-        which becomes the first step of the estimator and learns from training bags only.
     random_state : int
         The same seed gives the same answer on the same kind of CPU, whatever ``n_jobs``.
     n_jobs : int, optional
@@ -165,19 +156,11 @@ def method(
     (30,)
     """
     found, preset = find(name, preset)
-    one_of(missing, ("refuse", "impute"), "missing")
     estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
     if options:
         estimator.set_params(**options)
-    estimator = imputed(estimator) if missing == "impute" else estimator
     estimator._method_name = found.name if preset == found.preset_names[0] else f"{found.name}:{preset}"
     return estimator
-
-
-def imputed(estimator):
-    """The estimator behind a step that fills in missing values: one more step of a pipeline, or the first of two."""
-    steps = estimator.steps if isinstance(estimator, Pipeline) else [("method", estimator)]
-    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def method_names() -> list[str]:

@@ -89,7 +89,7 @@ def versions() -> dict[str, str]:
 
 
 def of_data(bags: Bags, y: np.ndarray) -> str:
-    """Return the hash of bags and targets: values, order, ids, groups, names, weights and covariates.
+    """Return the hash of bags and targets: values, order, ids, groups, names, weights, covariates, imputation.
 
     Examples
     --------
@@ -100,6 +100,7 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
     """
     labels = [_labels(bags.ids), "no groups" if bags.groups is None else _labels(bags.groups), bags.feature_names]
     optional = {"weights": bags.weights, "covariates": bags.covariates, "names": bags.covariate_names}
+    optional |= {"impute": bags.missing == "impute" or None}
     present = [part for name, value in optional.items() if value is not None for part in (name, value)]
     return digest(bags.instances, bags.offsets, y, *labels, *present)
 

@@ -43,7 +43,7 @@ _PLACES = {
     "embeddings.landmarks": "LandmarkMean",
     "embeddings.second_kernel": "SecondKernel",
     "embeddings.summaries": "CovariatesBeside Pool QuantileRows SlicedQuantiles Statistics",
-    "instances.imputation": "Imputation",
+    "bags.imputation": "Imputation",
     "instances.networks.cpu": "NetworkEnsemble",
     "instances.networks.estimator": "NetworkRegressor",
     "instances.out_of_fold": "EachInstance FoldMean OutOfFold OutOfFoldUnion",
@@ -175,12 +175,12 @@ def place_of(module: str, name: str) -> tuple[str, str] | None:
 
 
 CONSTRUCTOR = "ConstructorFromReduceNode"  # the kind of node that calls what it names, with the parts
-LEFT_OUT = ("compared", "kept", "id_name", "target_name", "categories")  # of new bags alone
+LEFT_OUT = ("compared", "folds_checked", "kept", "id_name", "target_name", "categories")  # of new bags alone
 PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
 
 
 def make_bags(
-    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names
+    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names, missing="keep"
 ) -> Bags:
     """Bags from the parts of Bags, in the order of their slots, each checked again.
 
@@ -191,7 +191,7 @@ def make_bags(
     >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
     True
     """
-    known = {"groups": groups, "feature_names": feature_names, "missing": "keep" if has_missing else "refuse"}
+    known = {"groups": groups, "feature_names": feature_names, "missing": "refuse" if missing == "imputed" else missing}
     beside = {"weights": weights, "covariates": covariates, "covariate_names": covariate_names}
     return Bags(instances, offsets, ids, **known, **beside)
 

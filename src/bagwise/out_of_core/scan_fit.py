@@ -22,12 +22,13 @@ from bagwise.auto.preparation import Routing
 from bagwise.auto.summary import error_columns
 from bagwise.bags import Bags
 from bagwise.bags.checks import compared, remember_range
+from bagwise.bags.imputation import Imputation
 from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.kernel_mean import NarrowKernelError
 from bagwise.embeddings.summaries import Statistics
-from bagwise.instances import EachInstance, Imputation, OutOfFold
+from bagwise.instances import EachInstance, OutOfFold
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.random_feature_ridge import RandomFeatureRidge
 from bagwise.intervals import Intervals
@@ -63,7 +64,7 @@ from bagwise.out_of_core.sums import (
 from bagwise.out_of_core.survey import ColumnSums, Survey, survey
 from bagwise.out_of_core.table_scan import Scan
 from bagwise.out_of_core.whole_bags import fit_imputation
-from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge
+from bagwise.regressors import AggregateGP, BagPipeline, EmbeddingRidge, EvidenceRidge
 
 # In order of cost. Together they take less than four times as long as the last one alone.
 MEMBERS = ("aggregated", "statistics:moments", "input-kme:fourier", "blr:rows", "instance-kme:ridge")
@@ -299,12 +300,10 @@ def _known(condition: Callable[[Any], bool]) -> list[str]:
 
 
 def made(name, random_state: int, scan: Scan | None = None):
-    """The unfitted model; a method by its name fills in missing values if the scan says so."""
-    if isinstance(name, str):
-        missing = "impute" if getattr(scan, "missing", "") == "impute" else "refuse"
-        model = method(name, missing=missing, random_state=random_state)
-    else:
-        model = clone(name)
+    """Return the unfitted model, behind an imputation if the scan declares one."""
+    model = method(name, random_state=random_state) if isinstance(name, str) else clone(name)
+    if getattr(scan, "missing", "") == "impute" and without_imputation(model)[0] is None:
+        model = imputed(model)
     if not _summable(model) and not _streamed(model):
         what = name if isinstance(name, str) else type(name).__name__
         raise ValueError(
@@ -312,6 +311,12 @@ def made(name, random_state: int, scan: Scan | None = None):
             f"auto, and with networks trained on rows that stream {', '.join(streamed_methods())}"
         )
     return model
+
+
+def imputed(model) -> BagPipeline:
+    """Return a pipeline that imputes missing values and then applies the model."""
+    steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
+    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def without_imputation(model) -> tuple[Imputation | None, Any]:

@@ -16,8 +16,9 @@ from bagwise.auto import AutoRegressor
 from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, compare_columns, compared, find_far, say_far
+from bagwise.bags.imputation import Imputation
 from bagwise.explanations.explanation import by_rows, unwrapped
-from bagwise.instances import EachInstance, Imputation
+from bagwise.instances import EachInstance
 from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file

@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags
+from bagwise.bags.imputation import SHARE, Imputation, bag_medians
 from bagwise.bags.validation import label
-from bagwise.instances.imputation import SHARE, Imputation, bag_medians
 from bagwise.io.columns import any_row
 from bagwise.out_of_core.chunks import BagValues, Block, Chunk, DerivedChunk, as_objects
 from bagwise.out_of_core.passes import Left, Met, Passes, Piece

@@ -122,7 +122,7 @@ class AdditiveRegressor(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstima
     def fit(self, bags, y, sample_weight=None) -> AdditiveRegressor:
         self._check_choices()
         engine, recipe = ensemble_engine("additive"), Recipe.of(self)
-        bags, y = check_fit(bags, y, allow_weights=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         weight = weights_or_ones(sample_weight, bags)
         if not weight.any():
             raise ValueError("no bag of weight above zero is left to learn from")

@@ -81,7 +81,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         self.offset = offset
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
-        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
         embedding = self.embedding_for({})
         fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
         return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
@@ -330,7 +330,7 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
         return self._set_params("readings", **params)
 
     def fit(self, bags, y, sample_weight=None) -> PredictionBlend:
-        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
         weight = check_weights(sample_weight, bags)
         self.learners_ = list(bags.feature_names or map(str, range(bags.n_features)))
         self.range_ = bags.instances.min(axis=0), bags.instances.max(axis=0)

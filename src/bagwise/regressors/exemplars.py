@@ -71,7 +71,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
         check_options(self, relevance=("nearest", "members", "mixture"), choice=("validation", "training"))
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         weights = check_weights(sample_weight, bags)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
         n_clusters = min(self.clusters, distinct)
@@ -202,7 +202,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
         whole_number(self.rounds, "rounds")
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         importance = weights_or_ones(sample_weight, bags)
         centre = np.average(y, weights=importance)
         scale = np.sqrt(np.average((y - centre) ** 2, weights=importance)) or 1.0

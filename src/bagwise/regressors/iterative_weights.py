@@ -457,7 +457,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> Reweighting:
         self._check()
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         task = Task.of(bags, y, sample_weight)
         weighting = clone(self.weighting) if self.weighting is not None else Mixture()
         with one_thread():

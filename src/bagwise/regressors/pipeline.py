@@ -20,11 +20,12 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
-from bagwise.bags.checks import check_options, compared, remember_profile
+from bagwise.bags.checks import check_options, compared, refuse_missing, remember_profile
 from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
 from bagwise.bags.validation import ParameterError, counted, name_bags, unmask
 from bagwise.instances import EachInstance
+from bagwise.instances.out_of_fold import reads_missing
 
 
 class FittedDisplay:
@@ -105,13 +106,13 @@ class AdditiveMixin:
 
     def predict_instances(self, bags) -> np.ndarray:
         """h of every instance: what a bag of it alone is predicted to be. Memory does not grow with their number."""
-        singles = check_bags(bags, allow_weights=True, apart=True).singles()
+        singles = check_bags(bags, fitted=self, allow_weights=True, apart=True).singles()
         starts = range(0, len(singles), BLOCK_BAGS)
         return np.concatenate([self.predict(singles[start : start + BLOCK_BAGS]) for start in starts])
 
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its share in the bag times h, for rows that are means."""
-        bags = check_bags(bags, allow_weights=True, apart=True)
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         parts, whole = self.predict_instances(bags) * bags.shares(), self.predict(bags)
         if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
             raise ValueError(
@@ -154,9 +155,27 @@ class BagPipeline(FittedDisplay, Pipeline):
         if not (isinstance(bags, Bags | list | tuple) and hasattr(self.steps[-1][1], "predict")):
             return super().fit(bags, y, **params, **self._routed(bags, sample_weight))
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        if bags.has_missing and bags.missing != "impute":
+            self._refuse_unread(bags)
         super().fit(compared(bags), y, **params, **self._routed(bags, sample_weight))
         remember_profile(self, bags)
         return self
+
+    def predict(self, bags, **params):
+        """Return the predictions of the last step, one per bag; ``params`` are passed on to it."""
+        if isinstance(bags, Bags) and bags.has_missing and not hasattr(first_step(self), "imputation_"):
+            self._refuse_unread(bags)
+        return super().predict(bags, **params)
+
+    def _refuse_unread(self, bags: Bags) -> None:
+        """Raise an error if a step would get missing values that it does not read."""
+        for _, step in self.steps:
+            if step in (None, "passthrough"):
+                continue
+            if not reads_missing(step):
+                refuse_missing(bags, self)
+            if not hasattr(getattr(step, "estimator", None), "transform"):  # a scaler passes them on
+                return
 
     def fit_transform(self, bags, y=None, sample_weight=None, **params):
         return super().fit_transform(bags, y, **params, **self._routed(bags, sample_weight))
@@ -222,7 +241,7 @@ class PoolPredictions(RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
         check_options(self, statistic=("mean", "median"))
-        bags, _ = check_fit(bags, y, allow_weights=True)
+        bags, _ = check_fit(bags, y, fitting=self, allow_weights=True)
         check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
         if bags.n_features != 1:
             raise ValueError(f"PoolPredictions takes instance predictions (one column), not {bags.n_features} features")

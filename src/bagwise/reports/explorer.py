@@ -177,9 +177,8 @@ def is_as_it_was(results, method: str) -> bool:
 def _recall_entry(results, method: str) -> tuple[Entry, bool]:
     """The entry, and whether it is the one of the run: with its search space, without, or changed since."""
     written = results.record["methods"][method]
-    missing = "impute" if "('imputation', " in written["estimator"] else "refuse"  # the step that `imputed` adds
     for tune in (True, False):
-        (entry,) = as_entries(method, tune=tune, missing=missing)
+        (entry,) = as_entries(method, tune=tune)
         if describe(entry.settings) == written["settings"]:
             return entry, describe(entry.make(_seed(results))) == written["estimator"]
     return entry, False

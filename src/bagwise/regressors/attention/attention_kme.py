@@ -80,7 +80,7 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError(f"use must be one of {', '.join(map(repr, USES))}, not {self.use!r}")
         if len(self.powers) == 0 or min(self.powers) < 0:
             raise ValueError(f"powers must hold at least one number, none below zero, not {self.powers!r}")
-        bags, y = check_fit(bags, y, apart=True)
+        bags, y = check_fit(bags, y, fitting=self, apart=True)
         stage = clone(self.instances) if self.instances is not None else OutOfFold()
         fold = bag_folds(bags, stage.folds, random_state=stage.random_state)
         self.attention_ = clone(self.attention) if self.attention is not None else AttentionRegressor()

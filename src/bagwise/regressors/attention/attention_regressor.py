@@ -277,7 +277,7 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, bags, y, sample_weight=None) -> AttentionRegressor:
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         self._train(bags, y, sample_weight, [np.ones(len(bags), dtype=bool)])
         return self
 
@@ -294,7 +294,7 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         ``fold`` is the fold of every bag. ``restarts`` networks are trained without each fold; those of all folds
         together are the fitted ensemble.
         """
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         names, fold = np.unique(np.asarray(fold), return_inverse=True)
         if len(fold) != len(bags) or len(names) < 2:
             raise ValueError(f"fold must have one entry per bag ({len(bags)}) and at least two different ones")

@@ -200,7 +200,7 @@ class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, bags, y, sample_weight=None) -> AggregateGP:
-        bags, y = check_fit(bags, y, allow_weights=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         self._check()
         if self.likelihood != "gaussian":
             return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))

@@ -140,7 +140,7 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         self.n_jobs = n_jobs
 
     def fit(self, bags, y, sample_weight=None) -> EvidenceRidge:
-        bags, y = check_fit(bags, y, allow_weights=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         jobs = (delayed(self._embed)(setting, bags, y) for setting in self.settings())
         return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight)
 

@@ -155,7 +155,7 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> BayesianPrime:
         if self.draws < 1 or self.burn_in < 0 or self.top < 1:
             raise ValueError("draws and top must be at least 1, and burn_in not negative")
-        bags, y = check_fit(bags, y)
+        bags, y = check_fit(bags, y, fitting=self)
         weights = weights_or_ones(sample_weight, bags)
         rows, order = _sorted(bags, np.where(weights > 0, y, np.inf))  # no weight, no say, not even in the order
         task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=weights[order])

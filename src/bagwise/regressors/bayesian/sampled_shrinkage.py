@@ -224,7 +224,7 @@ class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> SampledShrinkage:
-        bags, y = check_fit(bags, y, allow_weights=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         for name, least in (("chains", 1), ("warmup", 1), ("draws", 4)):
             whole_number(getattr(self, name), name, least=least)
         weight = weights_or_ones(sample_weight, bags)

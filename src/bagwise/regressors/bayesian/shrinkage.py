@@ -301,7 +301,7 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, bags, y, sample_weight=None) -> Shrinkage:
-        bags, y = check_fit(bags, y, allow_weights=True)
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         penalties, weight = self._check(), weights_or_ones(sample_weight, bags)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)

@@ -1,0 +1,116 @@
+"""`Imputation`: missing values are filled in by the median of their bag, else by that of the training bags."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.bags.checks import check_bags, remember_columns
+from bagwise.bags.container import Bags
+from bagwise.bags.segments import segment_median
+from bagwise.bags.validation import and_others
+
+SHARE = "share missing"  # the name of the column that holds the share of missing values of an instance
+
+
+class Imputation(BaseEstimator):
+    r"""Imputation of missing values (NaN) by medians, with a column that holds the share of missing values.
+
+    A missing value of column j in bag i becomes the median of the values that bag i has in that column. A bag without
+    any takes the median over training bags of their medians, so that a large bag counts no more than a small one.
+    If training bags had missing values, a last column holds the share of missing values of each instance, because the
+    fact that something is missing may be informative.
+
+    Bags that declare ``missing="impute"`` are imputed by every estimator that is fitted on them (`check_bags`), so
+    this class is only needed as an explicit first step of a pipeline. It learns from its training bags alone, and the
+    imputed values of a new bag do not depend on the other bags in the call.
+
+    Parameters
+    ----------
+    share : bool, default True
+        Whether to add the column of shares.
+
+    Attributes
+    ----------
+    medians_ : array of shape (n_features,)
+        The value for a bag that has none in that column.
+    has_share_ : bool
+        Whether the column of shares is added: the training bags had missing values, and ``share`` is True.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> from bagwise.instances import Imputation
+    >>> bags = bw.from_arrays([[[1.0], [np.nan], [3.0]], [[np.nan]], [[7.0]]], missing="impute")
+    >>> Imputation().fit_transform(bags).instances.tolist()
+    [[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.5, 1.0], [7.0, 0.0]]
+    """
+
+    def __init__(self, *, share: bool = True):
+        self.share = share
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, bags, y=None) -> Imputation:
+        """Learn the medians of the training bags."""
+        bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+        self.fit_medians(bag_medians(bags), bags, has_missing=bags.has_missing)
+        remember_columns(self, bags)
+        return self
+
+    def fit_medians(self, medians: np.ndarray, bags: Bags, *, has_missing: bool) -> None:
+        """Fit from the medians of the training bags; of ``bags`` only the names of columns are used."""
+        empty = np.flatnonzero(np.isnan(medians).all(axis=0))
+        if len(empty):
+            name = empty[0] if bags.feature_names is None else repr(str(bags.feature_names[empty[0]]))
+            raise ValueError(
+                f"column {name}{and_others(len(empty) - 1)} has no value in the training bags, so there is nothing to "
+                "impute from; leave the column out, which load does with ignore=[...]"
+            )
+        self.medians_ = np.nanmedian(medians, axis=0)
+        self.has_share_ = bool(self.share and has_missing)
+
+    def fit_transform(self, bags, y=None) -> Bags:
+        """Fit on the bags and return them imputed."""
+        return self.fit(bags).fill(check_bags(bags, allow_missing=True, allow_weights=True, apart=True))
+
+    def transform(self, bags) -> Bags:
+        """Return the bags with imputed values, and with the column of shares if there is one."""
+        check_is_fitted(self)
+        return self.fill(check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True))
+
+    def fill(self, bags: Bags) -> Bags:
+        """Return the imputed bags, for bags that have been checked."""
+        instances, names = bags.instances, bags.feature_names
+        missing = np.isnan(instances) if bags.has_missing else np.zeros(instances.shape, dtype=bool)
+        if bags.has_missing:
+            medians = bag_medians(bags)
+            medians = np.where(np.isnan(medians), self.medians_, medians)
+            instances = np.where(missing, bags.expand(medians), instances).astype(instances.dtype)
+        if self.has_share_:
+            instances = np.column_stack([instances, missing.mean(axis=1)]).astype(instances.dtype)
+            names = None if names is None else (*names, SHARE)
+        return bags._with(instances=instances, feature_names=names, has_missing=False, missing="imputed")
+
+    def without_share(self, bags: Bags) -> Bags:
+        """Return imputed bags without the column of shares."""
+        if not self.has_share_:
+            return bags
+        names = None if bags.feature_names is None else bags.feature_names[:-1]
+        return bags._with(instances=np.ascontiguousarray(bags.instances[:, :-1]), feature_names=names)
+
+
+def bag_medians(bags: Bags) -> np.ndarray:
+    """Return the median of each column over the known values of each bag (bags, columns); NaN where there is none."""
+    medians = segment_median(bags.instances, bags.offsets)  # NaN where a single value is missing
+    for j in np.flatnonzero(np.isnan(medians).any(axis=0)):
+        known = ~np.isnan(bags.instances[:, j])
+        counts = np.add.reduceat(known.astype(np.int64), bags.offsets[:-1])
+        offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
+        if len(offsets) > 1:
+            medians[counts > 0, j] = segment_median(bags.instances[known, j], offsets)
+    return medians
