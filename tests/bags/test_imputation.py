@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bagwise as bw
-from bagwise.instances import Imputation
 from bagwise.bags.validation import ParameterError
+from bagwise.instances import Imputation
 
 
 def holed(n=40, share=0.2, seed=0, dtype=np.float64, missing="impute"):

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from tests.helpers.cut_tables import METHODS, cut, scanned, small
 
 import bagwise as bw
-from bagwise.instances import Imputation, bag_folds
 from bagwise.execution import Serial
+from bagwise.instances import Imputation, bag_folds
 from bagwise.intervals import Intervals
 from bagwise.kernels import Gaussian
 from bagwise.out_of_core import fit_scan, predict_scan, scan_intervals, whole_bags
