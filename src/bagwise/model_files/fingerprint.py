@@ -99,8 +99,8 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
     False
     """
     labels = [_labels(bags.ids), "no groups" if bags.groups is None else _labels(bags.groups), bags.feature_names]
+    labels += ["impute"] * (bags.missing == "impute")
     optional = {"weights": bags.weights, "covariates": bags.covariates, "names": bags.covariate_names}
-    optional |= {"impute": bags.missing == "impute" or None}
     present = [part for name, value in optional.items() if value is not None for part in (name, value)]
     return digest(bags.instances, bags.offsets, y, *labels, *present)
 
