@@ -16,6 +16,7 @@ MODULES_BY_LIBRARY = {  # modules whose doctests, or imports, need an optional l
     "triton": ["src/bagwise/instances/networks/triton_kernels.py"],
     "anndata": ["src/bagwise/io/annotated_data.py"],
     "xarray": ["src/bagwise/io/cube.py"],
+    "rdkit": ["src/bagwise/io/molecules.py"],
 }
 collect_ignore = [path for library, paths in MODULES_BY_LIBRARY.items() if not find_spec(library) for path in paths]
 # With --doctest-modules they would be collected as tests, under one name: two folders of tests in one call fail so.

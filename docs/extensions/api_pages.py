@@ -17,7 +17,14 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Bags and targets from tables, files, arrays and rasters.",
         {
             "From tables and files": ("load", "from_table", "check_table", "from_folder"),
-            "From other fields": ("from_raster", "from_cube", "from_anndata", "to_anndata"),
+            "From other fields": (
+                "from_raster",
+                "from_cube",
+                "from_anndata",
+                "to_anndata",
+                "from_smiles",
+                "from_sequences",
+            ),
             "Blocks and maps": ("geo.blocks", "geo.to_raster", "geo.to_zones"),
             "From arrays": ("from_arrays", "from_padded", "from_awkward"),
             "The container": ("Bags",),
