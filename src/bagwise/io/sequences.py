@@ -93,7 +93,7 @@ def from_sequences(
     faults = {i: fault for i, text in enumerate(texts) if (fault := _fault(text, int(window)))}
     chosen = drop_or_refuse(ids, faults, invalid, "sequence")
     codes = [np.array([RESIDUES.index(residue) for residue in texts[i]]) for i in chosen]
-    windows = np.concatenate([np.lib.stride_tricks.sliding_window_view(code, window) for code in codes])
+    windows = np.concatenate([np.lib.stride_tricks.sliding_window_view(code, int(window)) for code in codes])
     sizes = np.array([len(code) - window + 1 for code in codes])
     table, names = _residue_table(encoding)
     bags = Bags(
