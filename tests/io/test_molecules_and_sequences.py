@@ -78,7 +78,7 @@ def test_physical_encoding():
 
 
 def test_sequences_that_share_windows_are_one_group():
-    bags, _ = bw.from_sequences(["AAAC", "AACD", "GGGG"], window=3, groups="shared-rows")
+    bags, _ = bw.from_sequences(["AAAC", "AACD", "GGGG", "HHHH", "IIII"], window=3, groups="shared-rows")
     assert bags.groups[0] == bags.groups[1] != bags.groups[2]
 
 
