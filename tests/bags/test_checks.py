@@ -200,9 +200,9 @@ def test_a_series_with_the_ids_as_index_is_aligned():
 
 def test_a_series_that_half_matches_is_refused():
     bags = from_arrays([[[1.0]], [[2.0]], [[3.0]]], ids=["a", "b", "c"])
-    with pytest.raises(ValueError, match="holds the ids of 2 of 3 bags, but not 'b'; give every bag a target"):
+    with pytest.raises(ValueError, match="holds the ids of 2 of 3 bags, but not 'b'"):
         check_targets(pd.Series([1.0, 2.0, 3.0], index=["a", "x", "c"]), bags)
-    with pytest.raises(ValueError, match="the index of y holds 'a' twice"):
+    with pytest.raises(ValueError, match="The index of y holds 'a' twice"):
         check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=["a", "a", "b", "c"]), bags)
-    with pytest.raises(ValueError, match="y has 4 values for 3 bags; leave out"):
+    with pytest.raises(ValueError, match="y has 4 values for 3 bags"):
         check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=list("abcd")), bags)

@@ -132,7 +132,7 @@ def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
     if y is None:
         raise ValueError("targets are missing: call fit(bags, y) with one number per bag")
     if type(y) is not np.ndarray or y.dtype == object:
-        y = unmask(unframe(aligned(y, bags.ids), "y")[0])
+        y = unmask(unframe(aligned(y, bags), "y")[0])
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 2 and len(y) == len(bags):
@@ -201,10 +201,12 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     """
     if sample_weight is None:
         return None
+    if hasattr(bags, "ids"):  # a head has rows
+        sample_weight = aligned(sample_weight, bags, "sample_weight")
     weights = as_bag_weights(sample_weight, len(bags))
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any():
-        ids = getattr(bags, "ids", np.arange(len(bags)))  # a head has rows
+        ids = getattr(bags, "ids", np.arange(len(bags)))
         raise ValueError(
             f"{name_bags(ids, wrong)} a sample_weight that is negative, missing or infinite; weights are numbers from "
             "zero up"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 
@@ -221,7 +223,7 @@ def refuse_repeated(ids: np.ndarray) -> None:
 
 def as_groups(groups, ids: np.ndarray) -> np.ndarray:
     """Return one group label per bag, none missing."""
-    groups = as_labels(groups, len(ids), "groups")
+    groups = as_labels(aligned(groups, ids, "groups"), len(ids), "groups")
     unknown = absent(groups)
     if unknown.any():
         raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
@@ -306,7 +308,7 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
         if names is not None:
             raise ValueError("covariate_names without covariates; give both")
         return None, None
-    values, columns = unframe(values, "covariates")
+    values, columns = unframe(aligned(values, ids, "covariates"), "covariates")
     array = one_per_bag(unmask(values), len(ids), "covariates")
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
@@ -325,7 +327,7 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
 
 
 def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
-    """One number per bag, as float64."""
+    """Return one number per bag, as float64."""
     weights = unmask(sample_weight)
     if weights.ndim == 0 or weights.dtype.kind not in "fiub":
         odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
@@ -336,31 +338,90 @@ def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
     return weights.astype(np.float64)
 
 
-def aligned(y, ids: np.ndarray):
-    """A pandas Series or frame by its index, where that holds the ids of the bags; anything else as it comes."""
-    index = getattr(y, "index", None)
-    if index is None or callable(index):  # lists have a method of that name
-        return y
-    there = np.array([bag in index for bag in ids.tolist()])  # an Index looks up in a table
-    counted = type(index).__name__ == "RangeIndex"  # no ids of anybody's
-    if not there.any() or (counted and not there.all()):
-        return y
-    if not there.all():
+def id_keys(*several) -> list[list]:
+    """Return the ids of several tables in one form, in which the ids of one bag are equal.
+
+    7.0 is 7, dates are compared whatever their unit, letters in composed form (NFC), and where one table has numbers
+    and another text, numbers as they are written. Ids that would become one in their own table keep their own form.
+
+    Examples
+    --------
+    >>> id_keys(np.array([0.0, 1.0]), np.array([0, 1])), id_keys(["7"], [7])
+    ([[0, 1], [0, 1]], [['7'], ['7']])
+    """
+    keys = [_distinct_keys(ids, _id_key) for ids in several]
+    are_numbers = [all(isinstance(key, int | float) for key in own) for own in keys]
+    if any(are_numbers) and not all(are_numbers):
+        return [_distinct_keys(own, str) for own in keys]
+    return keys
+
+
+def _distinct_keys(ids, form) -> list:
+    """Return each id in another form, or all as they are where that would make two of them one."""
+    dtype = getattr(ids, "dtype", None)
+    plain = list(ids) if dtype is None or dtype.kind == "M" else ids.tolist()
+    if dtype is not None and dtype.kind in "iu" and form is _id_key:
+        return plain
+    keys = [form(one) for one in plain]
+    return keys if len(set(keys)) == len(set(plain)) else plain
+
+
+def _id_key(one):
+    if isinstance(one, str):
+        return one if one.isascii() else normalize("NFC", one)
+    if isinstance(one, float | np.floating) and float(one).is_integer():
+        return int(one)
+    if isinstance(one, date) and getattr(one, "tzinfo", None) is None or isinstance(one, np.datetime64):
+        return np.datetime64(one, "us").item()
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def aligned(values, bags, parameter: str = "y"):
+    """Return a pandas Series or data frame in the order of the bags, by the ids in its index; other data as they are.
+
+    A default index (0, 1, 2, ...) that does not hold the ids leaves the order as it is.
+
+    Parameters
+    ----------
+    values : Series, data frame, or anything else, which is returned unchanged
+    bags : Bags, or their ids
+    parameter : str
+        The name of the argument, for messages.
+    """
+    index = getattr(values, "index", None)
+    if index is None or callable(index) or not hasattr(values, "iloc"):  # a list has a method of that name
+        return values
+    ids = bags.ids if hasattr(bags, "ids") else np.asarray(bags)
+    labels = index.to_numpy()
+    known, wanted = id_keys(labels, ids)
+    place = {key: k for k, key in enumerate(known)}
+    at = np.array([place.get(key, -1) for key in wanted], dtype=np.int64)
+    in_order = labels.dtype.kind in "iu" and bool((labels == np.arange(len(labels))).all())
+    if in_order and (at < 0).any():
+        return values
+    way = f"index it by the ids of the bags, or pass {parameter}.to_numpy() in the order of the bags"
+    if (at < 0).all():
         raise ParameterError(
-            "y",
-            f"the index of y holds the ids of {np.count_nonzero(there):,} of {len(ids):,} bags, but not "
-            f"{label(ids[there.argmin()])}; give every bag a target, or pass y.to_numpy() in the order of the "
-            "bags",
+            parameter,
+            f"The index of {parameter} holds the id of no bag: it has {label(labels[0]) if len(labels) else 'no label'}"
+            f", and the ids are such as {label(ids[0])}. {way[0].upper()}{way[1:]}",
+        )
+    if (at < 0).any():
+        raise ParameterError(
+            parameter,
+            f"The index of {parameter} holds the ids of {np.count_nonzero(at >= 0):,} of {len(ids):,} bags, but not "
+            f"{label(ids[(at < 0).argmax()])}. Give every bag a value, and {way}",
         )
     if not index.is_unique:
         raise ParameterError(
-            "y",
-            f"the index of y holds {label(index[index.duplicated()][0])} twice; give one target per bag, or pass "
-            "y.to_numpy() in the order of the bags",
+            parameter,
+            f"The index of {parameter} holds {label(labels[index.duplicated()][0])} twice; expected one value per bag. "
+            "Leave one of them out",
         )
-    if len(index) != len(ids) and len(set(ids.tolist())) == len(ids):
+    if len(labels) != len(ids) and len(set(wanted)) == len(ids):
         raise ParameterError(
-            "y",
-            f"y has {len(index):,} values for {len(ids):,} bags; leave out the targets of other bags: y.loc[bags.ids]",
+            parameter,
+            f"{parameter} has {len(labels):,} values for {len(ids):,} bags. Leave out those of other bags: "
+            f"{parameter}.loc[bags.ids]",
         )
-    return y.loc[ids.tolist()]
+    return values.iloc[at]

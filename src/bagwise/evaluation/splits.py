@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from bagwise.bags import Bags, bag_folds
-from bagwise.bags.validation import absent, name_bags
+from bagwise.bags.validation import absent, aligned, name_bags
 
 REPEATS = 10  # of the paper
 
@@ -145,7 +145,7 @@ def _train_test(bags: Bags, split) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _one_per_bag(bags: Bags, labels, what: str) -> np.ndarray:
-    labels = np.asarray(labels)
+    labels = np.asarray(aligned(labels, bags, what))
     if labels.shape != (len(bags),):
         raise ValueError(f"{what} must have one label per bag ({len(bags)}), not shape {labels.shape}")
     unknown = absent(labels)

@@ -307,7 +307,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         else:
             given, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
             scale = given[np.arange(len(centre)) % len(given)]
-        return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_)
+        return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_, bags.ids)
 
     def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
         """Intervals (bags, 2) of the training bags ``calibration_``, each by the model and the scores of other folds.

@@ -14,6 +14,8 @@ from numbers import Real
 import numpy as np
 from scipy.stats import binom, norm
 
+from bagwise.bags.validation import aligned
+
 ROUNDING = 1e-9  # 0.9 * (9 + 1) must not ask for the tenth of nine scores
 VALUES_AT_ONCE = 2**21
 BISECTED = 100  # bags of a fold, on average; with fewer (one each in jackknife+) comparing all values is quicker
@@ -351,6 +353,7 @@ class PredictiveDistribution:
     scores: np.ndarray = field(repr=False)
     fold: np.ndarray = field(repr=False)
     shares: np.ndarray = field(repr=False)
+    ids: np.ndarray | None = field(default=None, repr=False)  # of the new bags, to align targets by
 
     def __len__(self) -> int:
         return self.centre.shape[1]
@@ -419,7 +422,7 @@ class PredictiveDistribution:
 
     def _values(self, y) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The values of some bags at a time, and the number given for each."""
-        y = np.asarray(y, dtype=np.float64)
+        y = np.asarray(y if self.ids is None else aligned(y, self.ids), dtype=np.float64)
         if y.shape != (len(self),):
             raise ValueError(f"y must have one number for each of {len(self)} bags, not shape {y.shape}")
         step = max(1, VALUES_AT_ONCE // len(self.scores))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.bags.validation import ParameterError, label
+from bagwise.bags.validation import ParameterError, id_keys, label
 from bagwise.io.atomic_files import replace_file
 
 INDEX = "zone"  # what the ids of zones are called that have no column of them
@@ -104,8 +104,9 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
         )
     ids = frame.index if id is None else frame[id]
     (_, bags), *others = columns.items()
-    place = {str(one): k for k, one in enumerate(bags)}
-    at = np.array([place.get(str(one), -1) for one in ids])
+    known, wanted = id_keys(np.asarray(bags), np.asarray(ids))
+    place = {one: k for k, one in enumerate(known)}
+    at = np.array([place.get(one, -1) for one in wanted])
     if (at < 0).all():
         raise ValueError(
             f"no zone has an id of the bags (zones: {label(ids.iloc[0] if id else ids[0])}, bags: {label(bags[0])}); "
@@ -113,7 +114,7 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
         )
     missing = len(bags) - len(set(at[at >= 0]))
     if missing:
-        lost = next(one for one in bags if place[str(one)] not in set(at))
+        lost = bags[int(np.flatnonzero(~np.isin(np.arange(len(bags)), at))[0])]
         raise ValueError(f"bag {label(lost)} (and {missing - 1} others) has no zone; give the zones of all bags")
     added = {}
     for name, values in others:

@@ -14,7 +14,7 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags.frames import ExtendedColumns, FrameColumns, as_frame, as_list
-from bagwise.bags.validation import Message, Parameter, ParameterError, label, name_bags
+from bagwise.bags.validation import Message, Parameter, ParameterError, id_keys, label, name_bags
 from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_unknown
 from bagwise.io.table_files import ENDINGS as PARQUET
 from bagwise.io.table_files import (
@@ -407,7 +407,7 @@ def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.nd
         raise ParameterError(
             "targets", f"{name_bags(theirs, again)} several rows in {what}; a second table has one row per bag"
         )
-    known, here = _keys(theirs, ids)
+    known, here = id_keys(theirs, ids)
     place = {one: k for k, one in enumerate(known)}
     found = np.array([place.get(one, -1) for one in here], dtype=np.int64)
     if (found < 0).all():
@@ -419,15 +419,3 @@ def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.nd
     used = np.zeros(len(theirs), dtype=bool)
     used[found[found >= 0]] = True
     return found, theirs[~used]
-
-
-def _keys(*several: np.ndarray) -> list[list]:
-    """Ids as they are compared: as they are, or as they are written where one table has numbers and the other text."""
-    numbers = [np.asarray(ids).dtype.kind in "iuf" for ids in several]
-    if len(set(numbers)) == 1:
-        return [ids.tolist() for ids in several]
-    return [[_written(one) for one in ids.tolist()] for ids in several]
-
-
-def _written(one) -> str:
-    return str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)

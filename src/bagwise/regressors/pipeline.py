@@ -14,12 +14,14 @@ from urllib.parse import quote
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.metrics import r2_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
+from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import check_options, compared, refuse_missing, remember_profile
 from bagwise.bags.frames import unframe
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
@@ -28,7 +30,29 @@ from bagwise.instances import EachInstance
 from bagwise.instances.out_of_fold import reads_missing
 
 
-class FittedDisplay:
+class BagScore:
+    """The score of a bag regressor: R² of its predictions, with targets aligned by bag id."""
+
+    def score(self, bags, y, sample_weight=None) -> float:
+        """Return the coefficient of determination R² of ``predict(bags)``.
+
+        Parameters
+        ----------
+        bags : Bags, or a list of 2-D arrays or data frames (one per bag)
+        y : one number per bag
+            A pandas Series indexed by bag ids is put in the order of the bags.
+        sample_weight : one number per bag, optional
+
+        Returns
+        -------
+        float
+        """
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
+        predicted = self.predict(bags)  # type: ignore[attr-defined]
+        return r2_score(check_targets(y, bags), predicted, sample_weight=check_weights(sample_weight, bags))
+
+
+class FittedDisplay(BagScore):
     """A short ``repr`` once fitted, and the same above scikit-learn's diagram in a notebook.
 
     Unfitted, an estimator prints as scikit-learn prints it, with its parameters.
@@ -221,7 +245,7 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-class PoolPredictions(RegressorMixin, BaseEstimator):
+class PoolPredictions(BagScore, RegressorMixin, BaseEstimator):
     """ŷ = mean (or median) of the instance predictions of the bag, by their weights if any; nothing is learned.
 
     Parameters
@@ -321,6 +345,34 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         """One row per bag, one column per target."""
         check_is_fitted(self)
         return np.column_stack([model.predict(bags) for model in self.estimators_])
+
+    def score(self, bags, y, sample_weight=None) -> float:
+        """Return the mean of R² over the targets, each over the bags that have it.
+
+        Parameters
+        ----------
+        bags : Bags
+        y : array or data frame (bags, targets)
+            NaN is missing.
+        sample_weight : one number per bag, optional
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        columns, names = _as_targets(y, bags)
+        if len(names) != len(self.estimators_):
+            raise ParameterError(
+                "y", f"y has {len(names)} targets, the model {len(self.estimators_)}; give the same columns"
+            )
+        weights = check_weights(sample_weight, bags)
+        scores = []
+        for model, column in zip(self.estimators_, columns.T, strict=True):
+            known = ~np.isnan(column)
+            some = bags if known.all() else bags[known]
+            scores.append(model.score(some, column[known], None if weights is None else weights[known]))
+        return float(np.mean(scores))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_interval"))
     def predict_interval(self, bags, *, level: float | None = None) -> np.ndarray:
