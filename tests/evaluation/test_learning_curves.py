@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import nnls
 
 import bagwise as bw
+from bagwise.auto.preparation import thin
 from bagwise.bags.folds import units_of
 from bagwise.evaluation import evaluate, make_splits
 from bagwise.evaluation.learning_curves import EXPONENTS, _parts_of_bags, _Sums, fit_power_law, thinned
@@ -185,3 +186,13 @@ def test_the_interval_holds_the_truth_in_most_draws():
     gain = 1 - np.mean(twice) / np.mean(now)
     low, high = np.array(held).T
     assert np.mean((low <= gain) & (gain <= high)) >= 0.75
+
+
+def test_thinned_bags_of_a_table_keep_their_rows_beside_the_instances():
+    """Kept columns had their old length, so a curve over instances of loaded bags ended in an IndexError."""
+    bags, y = bw.datasets.make_gaussian(24, instances=8)
+    bags, y = bw.load(bags.to_frame(y), bag="bag", target="target")
+    some = thinned(bags, [0.5], 0)
+    assert (some.kept["row"] // 8 == some.expand(np.arange(24))).all()
+    assert bw.learning_curve("aggregated", bags, y, over="instances", repeats=1, folds=2).errors.size
+    assert len(thin(bags, 3).kept["row"]) == 72

@@ -136,8 +136,7 @@ def thin(bags: Bags, most, random_state: int = 0) -> Bags:
     rank[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
     kept = rank < bags.expand(most)
     offsets = np.concatenate([[0], np.cumsum(np.minimum(bags.sizes, most))])
-    weights = None if bags.weights is None else bags.weights[kept]
-    return bags._with(instances=bags.instances[kept], offsets=offsets, weights=weights)
+    return bags._with_rows(np.flatnonzero(kept), offsets)
 
 
 class Components(BaseEstimator):

@@ -263,17 +263,13 @@ class Bags:
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
         chosen = self._positions(key)
         rows = self._rows_of(chosen)
-        instances = self.instances[rows]
         # A selection with replacement (a bootstrap) may repeat an id; it is still a valid set of bags.
-        return self._with(
-            instances=instances,
-            offsets=np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
+        return self._with_rows(
+            rows,
+            np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
             ids=self.ids[chosen],
             groups=None if self.groups is None else self.groups[chosen],
-            has_missing=self.has_missing and bool(np.isnan(instances).any()),
-            weights=None if self.weights is None else self.weights[rows],
             covariates=None if self.covariates is None else self.covariates[chosen],
-            kept=None if self.kept is None else {name: values[rows] for name, values in self.kept.items()},
         )
 
     def _positions(self, key) -> np.ndarray:
@@ -407,6 +403,18 @@ class Bags:
     def _with(self, **changes) -> Bags:
         """The same bags with some parts changed, which are trusted."""
         return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
+
+    def _with_rows(self, rows, offsets: np.ndarray, **changes) -> Bags:
+        """Return bags of some of the instances, with all that belongs to an instance; the offsets are trusted."""
+        instances = self.instances[rows]
+        return self._with(
+            instances=instances,
+            offsets=offsets,
+            has_missing=self.has_missing and bool(np.isnan(instances).any()),
+            weights=None if self.weights is None else self.weights[rows],
+            kept=None if self.kept is None else {name: values[rows] for name, values in self.kept.items()},
+            **changes,
+        )
 
     def singles(self) -> Bags:
         """Every instance as a bag of its own, numbered from 0; it needs no weight there."""

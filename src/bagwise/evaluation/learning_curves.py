@@ -225,9 +225,8 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
         for name in ("ids", "groups", "covariates")
     }
-    weights = None if bags.weights is None else bags.weights[rows]
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(keep))])
-    return bags._with(instances=bags.instances[rows], offsets=offsets, weights=weights, **several)
+    return bags._with_rows(rows, offsets, **several)
 
 
 def _kept(bags: Bags, share: float) -> np.ndarray:
