@@ -17,7 +17,7 @@ import numpy as np
 
 import bagwise as bw
 from bagwise.evaluation.learning_curves import thinned
-from bagwise.evaluation.metrics import rmse
+from bagwise.metrics import rmse
 
 N_NEW = 1000
 # Over instances only simulations whose target is of what the instances are drawn from; in "mean" it is of the very

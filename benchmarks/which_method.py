@@ -20,7 +20,7 @@ from joblib import Parallel, delayed
 
 import bagwise as bw
 from bagwise.datasets.simulations import simulate
-from bagwise.evaluation.metrics import rmse
+from bagwise.metrics import rmse
 from bagwise.methods import CATALOGUE
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "which-method.png"

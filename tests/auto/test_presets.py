@@ -12,6 +12,7 @@ import bagwise as bw
 from bagwise.auto import AutoRegressor, cross_validation
 from bagwise.auto.cross_validation import BEGUN, Clock, CrossValidation, Trial
 from bagwise.auto.members import Member, mean_member, plan
+from bagwise.metrics import METRICS
 
 
 def problem(n=60, seed=0, noise=0.3):
@@ -146,8 +147,31 @@ def test_absolute_errors_drive_everything():
     assert next(row for row in model.trials_ if row["member"] == "mean")["error"] < gap.mean()  # outliers tilt lines
     assert "MAE" in model.summary() and "RMSE" not in model.summary()
     assert "mean absolute error" in model.paragraph()
-    with pytest.raises(ValueError, match="metric must be 'rmse' or 'mae', not 'r2'"):
-        AutoRegressor(TWO, metric="r2").fit(bags, y)
+
+
+def test_any_metric_that_needs_no_deviations_decides():
+    bags, y = problem(60)
+    for name in ("medae", "r2", "spearman", "kendall"):
+        model = AutoRegressor(TWO, folds=5, metric=name, transforms=False).fit(bags, y)
+        metric = METRICS[name]
+        assert model.scores_["error"] == pytest.approx(metric(y, model.held_out_))
+        ranked = [row["error"] for row in sorted(model.trials_, key=lambda row: metric.loss(row["error"]))]
+        assert model.leaderboard()["error"].dropna().tolist()[1:] == [value for value in ranked if value == value]
+        assert metric.label in model.summary() and metric.label in model.paragraph()
+    with pytest.raises(ValueError, match="the metric 'crps' needs standard deviations; use one of rmse, mae"):
+        AutoRegressor(TWO, metric="crps").fit(bags, y)
+
+
+def test_a_blend_worse_than_the_mean_gives_way_to_it():
+    """On targets of pure noise a model predicts their mean, and the summary says so."""
+    bags, rng = problem(60)[0], np.random.default_rng(3)
+    y = rng.normal(size=60)
+    model = AutoRegressor(TWO, folds=5, transforms=False).fit(bags, y)
+    for k in range(5):
+        np.testing.assert_allclose(model.held_out_[model.fold_ == k], y[model.fold_ != k].mean(), rtol=1e-9)
+    np.testing.assert_allclose(model.predict(bags), y.mean(), rtol=1e-9)
+    assert model.scores_["error"] == model.scores_["mean_error"] and model.weights_["mean"] == 1
+    assert "predicts better than the mean of the targets: the model predicts it" in model.summary()
 
 
 def test_repeats_average_the_predictions_that_weights_are_decided_on():
@@ -208,7 +232,9 @@ def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
     assert model.leaderboard()["file_bytes"].iloc[0] < 0.5 * before
     with pytest.raises(ValueError, match="let go of its fold models"):
         model.predict_folds(bags)
-    own = AutoRegressor(TWO, folds=3).fit(bags, y).leaderboard().set_index("member")["file_bytes"]
+    own = (
+        AutoRegressor(TWO, folds=3, transforms=False).fit(*problem(60)).leaderboard().set_index("member")["file_bytes"]
+    )
     assert own["first"] != own["first"]  # no model file can hold it
 
 

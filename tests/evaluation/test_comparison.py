@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold
 from tests.helpers.toy_estimators import SeededTicket, TrainMean
 
 from bagwise.evaluation import corrected_t_test, evaluate, holm
-from bagwise.evaluation.metrics import average_ranks, contenders
+from bagwise.evaluation.comparison import average_ranks, contenders
 from bagwise.testing.contract_checks import sample
 
 rng = np.random.default_rng(0)

@@ -152,7 +152,7 @@ def test_what_is_refused():
             bw.learning_curve(method, bags, Y[: len(bags)], **options)
 
     refused("over must be 'bags' or 'instances', not 'rows'", over="rows")
-    refused("a learning curve is of rmse, mae or crps, .* not of 'r2'", metric="r2")
+    refused("nll has no best value", metric="nll")
     refused("level must be a number between 0 and 1, not 90", level=90)
     refused("different whole numbers from 2 to 48, .* got \\[10, 500\\]", sizes=[10, 500])
     refused("different shares .* above 0 and up to 1; got \\[0.5, 20.0\\]", sizes=[0.5, 20], over="instances")

@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.stats import kendalltau, norm, spearmanr
 from sklearn import metrics as sk
 
-from bagwise.evaluation.metrics import DECILES, METRICS, Uncertainty, best_of, get_metric, score
+from bagwise.metrics import DECILES, METRICS, Uncertainty, best_of, get_metric, score
 
 rng = np.random.default_rng(0)
 Y, P, S = rng.normal(size=50), rng.normal(size=50), rng.uniform(0.5, 2.0, size=50)

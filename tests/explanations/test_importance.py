@@ -155,8 +155,8 @@ def test_what_is_refused():
         bw.importance(MODEL, BAGS, Y, groups=["red"])
     with pytest.raises(ValueError, match="parts must be some of 'whole', 'mean', 'spread'"):
         bw.importance(MODEL, BAGS, Y, parts=["variance"])
-    with pytest.raises(ValueError, match="metric must be 'rmse' or 'mae', not 'r2'"):
-        bw.importance(MODEL, BAGS, Y, metric="r2")
+    with pytest.raises(ValueError, match="the metric 'crps' needs standard deviations"):
+        bw.importance(MODEL, BAGS, Y, metric="crps")
     with pytest.raises(ValueError, match="repeats must be a whole number above zero"):
         bw.importance(MODEL, BAGS, Y, repeats=0)
     with pytest.raises(ValueError, match=r"3 bags \(groups\) cannot be exchanged in folds"):

@@ -4,13 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from tests.helpers.page_reading import Report
 
 import bagwise as bw
 from bagwise.io.table_output import percent, shown
 from bagwise.reports import write_model_report
-from bagwise.reports.findings import HeldOut, judgement, worth
+from bagwise.reports.charts import draw_predictions
+from bagwise.reports.findings import coverage_table
+from bagwise.reports.verdict import HeldOut, baseline_predictions, judgement, worth
 from bagwise.testing.contract_checks import sample
 
 
@@ -34,8 +37,8 @@ def test_worth_is_that_of_a_naive_calculation(folds, unit, metric):
     units = np.arange(60) if unit is None else unit
     gained = loss(one.target - mean) - loss(one.residual)
     sums = np.array([gained[units == u].sum() for u in np.unique(units)])
-    assert found.gain_z == pytest.approx(sums.mean() / (sums.std() / np.sqrt(len(sums))))
-    assert found.n_units == len(sums) and found.covered == one.covered().mean()
+    assert found.gains["the mean target"] == pytest.approx(sums.mean() / (sums.std() / np.sqrt(len(sums))))
+    assert found.n_units == len(sums) and found.covered == (one.covered().mean() if folds > 1 else None)
 
 
 @pytest.mark.parametrize("metric", ["rmse", "mae"])
@@ -89,13 +92,45 @@ def test_the_first_screen_says_it(tmp_path):
             tmp_path / "model.html", bw.method("aggregated").fit(bags, y), bags, y, held_out=guess, method="toy"
         )
     )
-    found = worth(HeldOut("toy", np.arange(40), bags.sizes, y, guess, np.zeros(40, int)))
-    assert "✓ Worth using" in report.text
-    assert (
-        f"toy predicts new bags with {percent(found.gain)} less error than the mean".replace("\xa0", " ") in report.text
-    )
+    found = worth(HeldOut("toy", np.arange(40), bags.sizes, y, guess, np.zeros(40, int)).with_baselines(bags, y))
+    assert "✓ Worth using" in report.text and set(found.baseline_errors) == {"the mean target", "bag means + forest"}
+    gain = percent(found.gain).replace("\xa0", " ")
+    assert f"toy predicts new bags with {gain} less error than {found.rival}" in report.text
     labels = [
         attributes["aria-label"] for tag, attributes in report.tags if tag == "svg" and "aria-label" in attributes
     ]
     assert f"RMSE of the mean target: {shown(found.mean_error)}" in labels
     assert "Prediction" in report.text and "a bag, where this report was written" in report.text
+
+
+def test_the_verdict_is_against_the_better_baseline():
+    """A model that beats the mean and not a forest on bag means is not called worth using."""
+    bags, y = bw.datasets.make_problem("mean", 80)
+    fold = np.arange(80) % 5
+    forest = baseline_predictions(bags, y, fold)["bag means + forest"]
+    for k in range(5):  # a plain loop over folds
+        means = np.array([bag.mean(axis=0) for bag in np.split(bags.instances, bags.offsets[1:-1])])
+        model = RandomForestRegressor(100, max_features=1 / 3, random_state=0).fit(means[fold != k], y[fold != k])
+        np.testing.assert_allclose(forest[fold == k], model.predict(means[fold == k]), rtol=1e-9)
+    one = HeldOut("toy", np.arange(80), bags.sizes, y, forest, fold)
+    assert judgement(worth(one))["status"] != "poor"
+    found = worth(one.with_baselines(bags, y))
+    assert judgement(found)["badge"] == "No better than bag means + forest" and found.gain == 0
+    worse = worth(replace(one, prediction=-y).with_baselines(bags, y))
+    assert judgement(worse)["badge"] == "Worse than the mean" and judgement(worse)["status"] == "poor"
+
+
+def test_bags_that_are_only_trained_on_are_in_the_baselines():
+    bags, y = bw.datasets.make_problem("mean", 40)
+    fold = np.where(np.arange(40) < 30, -1, 0)
+    found = baseline_predictions(bags, y, fold)
+    assert np.allclose(found["the mean target"][30:], y[:30].mean()) and np.isnan(found["the mean target"][:30]).all()
+
+
+def test_intervals_of_one_split_are_not_judged():
+    """Residuals of the same bags would hold 90 % of them by construction."""
+    one = held(0.5, folds=1)
+    assert not one.has_intervals and worth(one).covered is None and coverage_table(one) == []
+    assert "with one split" in draw_predictions(one, "")["plots"][0]["caption"]
+    assert len(draw_predictions(one, "")["plots"]) == 1
+    assert replace(one, std=np.full(60, 0.5)).has_intervals and held(0.5).has_intervals

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bagwise.reports.findings import LEVELS, HeldOut, size_fifths
+from bagwise.reports.findings import size_fifths
+from bagwise.reports.verdict import LEVELS, HeldOut
 
 
 def held(n=60, *, folds=5, std=None, seed=0, unit=None):

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from bagwise.auto.blend import METRICS, blend
+from bagwise.auto.blend import blend
 from bagwise.auto.cross_validation import (
     WHOLE,
     Choice,
@@ -23,13 +23,14 @@ from bagwise.auto.cross_validation import (
     refit_seconds,
     transformed,
 )
-from bagwise.auto.members import PLANS, Member, count_folds, members_of, plan
+from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, without_equal_weights
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
+from bagwise.metrics import get_metric
 from bagwise.regressors.pipeline import FittedDisplay
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
@@ -58,8 +59,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         networks out; "best" tries more members, each of them on all folds; "additive" only those whose prediction of a
         bag is an exact sum over its instances (no transform of the targets then, and no limit to their range). A list
         has names ("statistics:forest") or pairs (name, unfitted estimator).
-    metric : {"rmse", "mae"}
-        The error that is made small: it decides on the weights, the choice and the order of the table.
+    metric : str, default "rmse"
+        Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations. It decides between the
+        blend, the best member and the mean, and orders the table. Weights minimise the absolute errors for "mae" and
+        "medae", the squared errors for all others.
     time_budget : float, optional
         Seconds. Two linear models always run; any other member if a fit to a few bags says that it, and a fit to all
         bags of every member that may be chosen, will be done in time. A fit is never cut off. None: all of them, and
@@ -280,8 +283,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         if self.predictor not in PREDICTORS:
             raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
-        if self.metric not in METRICS:
-            raise ValueError(f"metric must be 'rmse' or 'mae', not {self.metric!r}")
+        get_metric(self.metric, point=True)
         if self.time_budget is not None and not self.time_budget > 0:
             raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
         if isinstance(self.repeats, bool) or not isinstance(self.repeats, Integral) or self.repeats < 1:
@@ -328,8 +330,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         if not done:
             raise ValueError(f"no member could be fitted; {trials[0].member.name} {trials[0].status}: {trials[0].why}")
         averaged, Z = (np.column_stack([getattr(t, what) for t in done]) for what in ("averaged", "held_out"))
-        found = blend(averaged, cv.y, cv.fold, cv.sample_weight, self.metric, shown=Z)
         names = [trial.member.name for trial in done]
+        decision = (cv.sample_weight, self.metric, Z, names.index(MEAN) if MEAN in names else None)
+        found = blend(averaged, cv.y, cv.fold, *decision)
         self.weights_ = {trial.member.name: 0.0 for trial in trials} | dict(
             zip(names, found.weights.tolist(), strict=True)
         )

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bagwise.metrics import absolute, get_metric
 from bagwise.regressors.embedding_ridge import least_absolute, least_squares, root_weights
-
-METRICS = ("rmse", "mae")
 
 
 @dataclass(frozen=True)
@@ -18,13 +17,8 @@ class Blend:
 
     weights: np.ndarray
     held_out: np.ndarray
-    kind: str  # "blend", or "single" where no blend beats the best member
+    kind: str  # "blend", or "single" where no blend beats the best member, or nothing beats the mean
     single: np.ndarray  # the same by the single best member, chosen on the other folds
-
-
-def losses(predictions: np.ndarray, y: np.ndarray, metric: str = "rmse") -> np.ndarray:
-    """Squared errors, or absolute ones for "mae"."""
-    return np.abs(predictions - y) if metric == "mae" else (predictions - y) ** 2
 
 
 def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
@@ -33,10 +27,14 @@ def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight
     Members leave one at a time, always the one that is missed least, as long as the blend without it is no worse on
     folds that its weights were not learned from.
     """
-    return (_AbsoluteLadder if metric == "mae" else _Ladder)(Z, y, fold, sample_weight).weights()
+    return (_AbsoluteLadder if get_metric(metric).bag_loss is absolute else _Ladder)(
+        Z, y, fold, sample_weight
+    ).weights()
 
 
-def blend(Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarray | None = None) -> Blend:
+def blend(
+    Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarray | None = None, mean: int | None = None
+) -> Blend:
     """The blend, or the single best member where a blend does no better on bags that neither was decided on.
 
     The held-out predictions of a fold come from a blend for which everything (which members, how much of each) was
@@ -49,9 +47,13 @@ def blend(Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarra
     y : the targets
     fold : the fold of every bag
     sample_weight : one weight per bag, optional
-    metric : {"rmse", "mae"}
+    metric : str
+        Name of the metric that decides. Weights minimise its ``bag_loss``.
     shown : array (bags, members), optional
         Held-out predictions that the weights are applied to, where Z is a mean over several deals of folds.
+    mean : int, optional
+        The column that predicts the mean of the targets. It is used alone if the held-out predictions of the blend are
+        no better.
     """
     shown = Z if shown is None else shown
     best = best_member(Z, y, sample_weight, metric)
@@ -67,9 +69,11 @@ def blend(Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarra
         return out
 
     def loss(predictions) -> float:
-        return float(np.average(losses(predictions, y, metric), weights=sample_weight))
+        return _loss(predictions, y, sample_weight, metric)
 
     blended, single = held_out(sparse_weights), held_out(_single_weights)
+    if mean is not None and min(loss(blended), loss(single)) >= loss(shown[:, mean]):
+        return Blend(np.eye(Z.shape[1])[mean], shown[:, mean].copy(), "single", single)
     if loss(blended) >= loss(single):
         return Blend(alone, single, "single", single)
     weights = sparse_weights(Z, y, fold, sample_weight, metric)
@@ -82,8 +86,15 @@ def _single_weights(Z, y, fold, sample_weight, metric) -> np.ndarray:
 
 
 def best_member(Z: np.ndarray, y: np.ndarray, sample_weight=None, metric: str = "rmse") -> int:
-    """The member of least error; the first of those that are equal."""
-    return int(np.argmin(np.average(losses(Z, y[:, None], metric), axis=0, weights=sample_weight)))
+    """Return the position of the best member, the first of equal ones."""
+    return int(np.argmin([_loss(column, y, sample_weight, metric) for column in Z.T]))
+
+
+def _loss(predictions: np.ndarray, y: np.ndarray, sample_weight, metric: str) -> float:
+    """Return the loss of the metric; infinity where the metric is not defined."""
+    chosen = get_metric(metric)
+    loss = chosen.loss(chosen(y, predictions, weight=sample_weight))
+    return np.inf if np.isnan(loss) else float(loss)
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ class SumBlend:
     single: np.ndarray  # (folds, members), of the single best member
 
 
-def blend_sums(grams: list[np.ndarray]) -> SumBlend:
+def blend_sums(grams: list[np.ndarray], mean: int | None = None) -> SumBlend:
     """`blend` by squared errors, where all that is known of a fold is Σ e eᵀ over its bags, e the errors of members.
 
     Examples
@@ -120,6 +131,9 @@ def blend_sums(grams: list[np.ndarray]) -> SumBlend:
     def loss(weights) -> float:
         return float(sum(w @ gram @ w for w, gram in zip(weights, grams, strict=True)))
 
+    if mean is not None and min(loss(without), loss(single)) >= total[mean, mean]:
+        constant = np.eye(len(total))[mean]
+        return SumBlend(constant, "single", np.tile(constant, (n, 1)), single)
     if loss(without) >= loss(single):
         return SumBlend(alone, "single", single, single)
     weights = _Ladder.of(grams).weights()

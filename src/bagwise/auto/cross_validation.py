@@ -23,7 +23,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
-from bagwise.auto.blend import losses
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
 from bagwise.auto.shared_embeddings import SharedEmbeddings, Task
@@ -31,6 +30,7 @@ from bagwise.bags import Bags, bag_folds
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import starts_processes
 from bagwise.instances.networks.cpu import spent
+from bagwise.metrics import get_metric, squared
 from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
@@ -153,13 +153,13 @@ class CrossValidation:
         return float(y.min() - beyond), float(y.max() + beyond)
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
-        """Squared (absolute) errors of the bags that count, times their weights."""
-        return losses(predictions, self.y, self.metric)[self.counted] * self.weight
+        """Return the losses per bag that stand for the metric, of the bags that count, times their weights."""
+        return get_metric(self.metric).bag_loss(self.y, predictions)[self.counted] * self.weight
 
     def error(self, predictions: np.ndarray) -> float:
-        """The metric over all bags that count."""
-        mean = float(self.loss(predictions).mean())
-        return mean if self.metric == "mae" else float(np.sqrt(mean))
+        """Return the metric over all bags that count."""
+        weight = None if self.sample_weight is None else self.weight
+        return get_metric(self.metric)(self.y[self.counted], predictions[self.counted], weight=weight)
 
     def start_workers(self) -> None:
         """Start the worker processes, which import what they need: no member is charged for that.
@@ -296,19 +296,16 @@ class CrossValidation:
         at = self.counted & np.isfinite(first).all(axis=1)
         if at.sum() < FEWEST:
             return [""] * len(begun)
-        weight = np.ones(at.sum()) if self.sample_weight is None else self.sample_weight[at]
+        weight = None if self.sample_weight is None else self.sample_weight[at] / self.sample_weight[at].mean()
         Z = np.column_stack([rival.averaged for rival in rivals])
         blended = Z @ blend_weights(Z[self.counted], self.y[self.counted], self.weight, self.metric)
         columns = np.column_stack([blended, first])[at]
-        weights = blend_weights(columns, self.y[at], weight / weight.mean(), self.metric)
-        best, *own = (self._mean_error(column, at, weight) for column in (columns @ weights, *columns[:, 1:].T))
-        name = self.metric.upper()
+        weights = blend_weights(columns, self.y[at], weight, self.metric)
+        judge = get_metric(self.metric)
+        best, *own = (judge(self.y[at], column, weight=weight) for column in (columns @ weights, *columns[:, 1:].T))
+        name = judge.label
         of_no_use = (f"of no use on the first fold: {name} {e:.4g} there, {best:.4g} for a blend of all" for e in own)
         return ["" if share > LEAST_SHARE else why for share, why in zip(weights[1:], of_no_use, strict=True)]
-
-    def _mean_error(self, predictions: np.ndarray, at: np.ndarray, weight: np.ndarray) -> float:
-        mean = float(np.average(losses(predictions, self.y[at], self.metric), weights=weight))
-        return mean if self.metric == "mae" else float(np.sqrt(mean))
 
     def has_whole(self, members: Sequence[Member]) -> bool:
         """Whether fits of the members to all bags are kept."""
@@ -567,12 +564,12 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
     seen = (cv.fold < folds)[cv.counted]
     whole = cv.loss(held_out)[seen]
     level = max(float(whole.mean()), np.finfo(float).tiny)
-    rise, se = {}, {}
+    rise, se, judge = {}, {}, get_metric(cv.metric)
     for what, halve in halves.items():
         worse = cv.loss(halve(cv, member, folds))[seen] - whole
         ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
         # d√m / √m = dm / 2m
-        rise[what], se[what] = (ratio - 1.0, error) if cv.metric == "mae" else (np.sqrt(ratio) - 1.0, error / 2)
+        rise[what], se[what] = judge.in_unit(ratio) - 1.0, error / (2 if judge.bag_loss is squared else 1)
     return Curve(member.name, *({what: float(v) for what, v in part.items()} for part in (rise, se)))
 
 

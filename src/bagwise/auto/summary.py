@@ -1,6 +1,6 @@
 """What `AutoRegressor` tells of a fit: a row for every member, a table, a paragraph, and a live line on the way.
 
-There is one error: that of the metric (RMSE or MAE), pooled over all held-out bags, each predicted without its fold.
+There is one error: that of the metric, pooled over all held-out bags, each predicted without its fold.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import MEAN
 from bagwise.bags.frames import to_frame
 from bagwise.methods.catalogue import CATALOGUE
+from bagwise.metrics import absolute, get_metric
 
 NAN = float("nan")
 
@@ -29,7 +30,7 @@ def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation)
     """
     done = [trial for trial in trials if trial.done]
     Z = np.column_stack([trial.held_out for trial in done])
-    best = cv.loss(Z[:, best_member(Z, cv.y, cv.sample_weight, cv.metric)])
+    best = Z[:, best_member(Z, cv.y, cv.sample_weight, cv.metric)]
     return [_row(trial, best, weights, cv) for trial in trials]
 
 
@@ -39,19 +40,17 @@ def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossVal
     seconds = {what: getattr(trial, what) for what in ("seconds", "fit_seconds", "predict_seconds")}
     if not trial.done:
         return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
-    loss = cv.loss(trial.held_out)
-    root = np.sqrt(len(loss))
-    moments = loss.mean(), loss.std() / root, best.mean(), (loss - best).std() / root
-    return row | error_columns(*map(float, moments), metric=cv.metric) | seconds
+    y, held_out, reference = (values[cv.counted] for values in (cv.y, trial.held_out, best))
+    weight = None if cv.sample_weight is None else cv.weight
+    numbers = get_metric(cv.metric).compare(y, held_out, reference, weight=weight)
+    return row | dict(zip(("error", "error_se", "difference", "difference_se"), numbers, strict=True)) | seconds
 
 
-def error_columns(loss: float, se: float, best: float, gap_se: float, *, metric: str = "rmse") -> dict[str, float]:
-    """Error and difference to the best member, with standard errors over bags, from the mean losses of both.
+def error_columns(loss: float, se: float, best: float, gap_se: float) -> dict[str, float]:
+    """Return the RMSE, its difference to the best member and their standard errors, from mean squared errors.
 
     ``se`` and ``gap_se`` are the standard errors of the loss and of what it is above that of the best.
     """
-    if metric == "mae":
-        return {"error": loss, "error_se": se, "difference": loss - best, "difference_se": gap_se}
     error, level = float(np.sqrt(loss)), float(np.sqrt(best))
     # d√m = dm / 2√m, between the two
     columns = {"error": error, "error_se": se / (2 * error or 1.0), "difference": error - level}
@@ -87,18 +86,19 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
 def held_out_text(model) -> str:
     """The held-out error, beside that of the mean of the targets, as a line."""
     scores = _scores(model)
-    metric, mean = model.metric.upper(), scores["mean_error"]
-    return f"Held-out {metric} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
+    mean = scores["mean_error"]
+    return f"Held-out {get_metric(model.metric).label} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
 
 
 def leaderboard_of(model, bags=None, y=None):
     """The rows as a data frame, the blend first, then the members by error."""
     scores = _scores(model)
     total = {what: sum(row[what] for row in _rows(model)) for what in ("fit_seconds", "predict_seconds")}
-    best = min(row["error"] for row in _rows(model) if row["error"] == row["error"])
+    loss = get_metric(model.metric).loss
+    best = min(loss(row["error"]) for row in _rows(model) if row["error"] == row["error"])
     blended = {"member": model.kind_, "status": "chosen", "error": scores["error"], "weight": 1.0, "why": ""}
-    blended |= {"difference": scores["error"] - best, "difference_se": NAN} | total
-    rows = [blended, *_by_error(_rows(model))]
+    blended |= {"difference": loss(scores["error"]) - best, "difference_se": NAN} | total
+    rows = [blended, *_by_error(_rows(model), model.metric)]
     names = (
         "member",
         "status",
@@ -137,12 +137,9 @@ def _new_errors(model, names: list[str], bags, y) -> list[float]:
             f"there are {len(next(iter(parts.values())))} bags and {len(y)} targets; give one for each bag"
         )
 
-    def error(predictions) -> float:
-        gap = np.abs(predictions - y)
-        return float(gap.mean() if model.metric == "mae" else np.sqrt(np.mean(gap**2)))
-
     blended = sum(model.weights_[name] * part for name, part in parts.items())
-    return [error(blended), *(error(parts[name]) if name in parts else NAN for name in names)]
+    metric = get_metric(model.metric)
+    return [metric(y, blended), *(metric(y, parts[name]) if name in parts else NAN for name in names)]
 
 
 def _rows(model) -> list[dict]:
@@ -177,13 +174,14 @@ def summary_of(model) -> str:
 
 def as_table(rows: list[dict], metric: str = "rmse") -> str:
     """The rows as aligned text, the best first, those without an error last."""
-    lines = [("member", metric.upper(), *COLUMNS), *(_cells(row) for row in _by_error(rows))]
+    lines = [("member", get_metric(metric).label, *COLUMNS), *(_cells(row) for row in _by_error(rows, metric))]
     widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS) + 1)]
     return "\n".join(_aligned(line, widths) for line in lines)
 
 
-def _by_error(rows: list[dict]) -> list[dict]:
-    return sorted(rows, key=lambda row: (row["error"] != row["error"], row["error"]))
+def _by_error(rows: list[dict], metric: str) -> list[dict]:
+    loss = get_metric(metric).loss
+    return sorted(rows, key=lambda row: (row["error"] != row["error"], loss(row["error"])))
 
 
 def _cells(row: dict) -> tuple[str, ...]:
@@ -203,14 +201,15 @@ def _aligned(cells, widths) -> str:
 
 def _choice(model) -> str:
     scores = _scores(model)
-    error = f"held-out {model.metric.upper()} {scores['error']:.4g}"
+    error = f"held-out {get_metric(model.metric).label} {scores['error']:.4g}"
     mean = f"{scores['mean_error']:.4g} for the mean of the targets"
     if model.kind_ == "blend":
         single = f"{scores['single_error']:.4g} for the single best member, chosen without the fold it predicts"
         return f"Blend: {_named_weights(model.weights_)} ({error}; {single}; {mean})."
-    if scores["best"] == MEAN:
-        return f"No member predicts better than the mean of the targets, so that is what is predicted ({error})."
-    return f"Single best: {scores['best']} ({error}; {mean}); no blend did better on bags that it was not decided on."
+    (name,) = (name for name, weight in model.weights_.items() if weight > 0)
+    if name == MEAN:
+        return f"No blend and no member predicts better than the mean of the targets: the model predicts it ({error})."
+    return f"Single best: {name} ({error}; {mean}); no blend did better on bags that it was not decided on."
 
 
 def _transform_line(row: dict) -> str:
@@ -244,9 +243,11 @@ def _count_folds(model) -> int:
 
 def _chosen(model) -> str:
     if model.kind_ == "single":
-        best = model.scores_["best"]
+        (best,) = (name for name, weight in model.weights_.items() if weight > 0)
+        if best == MEAN:
+            return "None of them predicted held-out bags better than the mean of the targets, which is predicted."
         return f"The best of them was used alone: {best}{_source(best)}."
-    kind = "absolute errors" if model.metric == "mae" else "squares"
+    kind = "absolute errors" if get_metric(model.metric).bag_loss is absolute else "squares"
     return (
         f"Their held-out predictions were blended by non-negative least {kind} with weights that sum to one, members "
         "without which the held-out error was no larger being dropped; the weights are "
@@ -257,9 +258,9 @@ def _chosen(model) -> str:
 def _errors(model) -> str:
     scores = _scores(model)
     judged = " (every fold by a blend that was decided without it)" if model.kind_ == "blend" else ""
-    name = "mean absolute error" if model.metric == "mae" else "root mean squared error"
     return (
-        f"The held-out {name}{judged} was {scores['error']:.4g} (R² {scores['explained']:.2f}), against "
+        f"The held-out {get_metric(model.metric).in_full}{judged} was {scores['error']:.4g} "
+        f"(R² {scores['explained']:.2f}), against "
         f"{scores['single_error']:.4g} for the best single method chosen in the same way and "
         f"{scores['mean_error']:.4g} for predicting the mean."
     )
@@ -301,12 +302,14 @@ def live_line(show: bool, total: int, cv: CrossValidation):
             text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{left}  {task.description}"
             return Text(text, no_wrap=True, overflow="ellipsis")
 
+    metric = get_metric(cv.metric)
     with Progress(Line(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=total)
 
         def update(name: str, trials: list[Trial]) -> None:
             done = [(cv.error(trial.held_out), trial.member.name) for trial in trials if trial.done]
-            best = f"best so far: {min(done)[1]}, {cv.metric.upper()} {min(done)[0]:.4g}" if done else ""
+            error, leader = min(done, key=lambda pair: metric.loss(pair[0]), default=(0.0, ""))
+            best = f"best so far: {leader}, {metric.label} {error:.4g}" if done else ""
             text = "  ".join(filter(None, (best, f"now: {name}")))
             progress.update(task, completed=len(trials), description=text, refresh=True)
 

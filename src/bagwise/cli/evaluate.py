@@ -67,9 +67,6 @@ def _shown(value) -> str:
 
 
 Selection = Literal["nested", "paper"]
-Metric = Literal[
-    *("rmse", "mae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90", "coverage90")
-]
 
 
 @o.reading_a_table
@@ -90,7 +87,7 @@ def evaluate(
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
-    metric: Annotated[Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
+    metric: Annotated[o.Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
     by: Annotated[
         str | None, typer.Option(help="Column to score separately by; not a feature. Example: --by site")
     ] = None,
@@ -328,7 +325,7 @@ def learning_curve(
     times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
     repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
-    metric: Annotated[Literal["rmse", "mae", "crps"], typer.Option(help="The error metric.")] = "rmse",
+    metric: Annotated[o.Metric, typer.Option(help="What is to improve.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

@@ -36,7 +36,7 @@ def fit(
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
     metric: Annotated[
-        Literal["rmse", "mae"] | None, typer.Option(help="The error that auto minimises; default rmse.")
+        o.PointMetric | None, typer.Option(help="The metric by which auto decides; default rmse.")
     ] = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
@@ -276,7 +276,7 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
 
 def summarise(model, name: str, y: np.ndarray) -> dict:
     """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
-    from bagwise.evaluation.metrics import mae, rmse
+    from bagwise.metrics import mae, rmse
 
     if y.ndim == 2:  # one for every target, and their texts below each other
         known = ~np.isnan(y)
@@ -296,8 +296,8 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
     if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
         scores = inner.scores_
         found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
-        if scores["metric"] == "mae":
-            found["held_out"] |= {"metric": "mae", "mae_of_mean": scores["mean_error"]}
+        metric = scores["metric"]
+        found["held_out"] |= {"metric": metric, metric: scores["error"], f"{metric}_of_mean": scores["mean_error"]}
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
     found = with_interval_text(found, model)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -287,8 +287,8 @@ def scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
 
     Of a model of several targets, those of ``names`` have scores, in any order.
     """
-    from bagwise.evaluation.metrics import mae, rmse
     from bagwise.intervals import coverage
+    from bagwise.metrics import mae, rmse
 
     own = getattr(model, "target_names_", None)
     if own is None and y.ndim == 2:
@@ -405,7 +405,7 @@ def importance(
         list[str] | None,
         typer.Option(help="What is exchanged: whole, mean or spread; default all three. Example: --part whole"),
     ] = None,
-    metric: Annotated[Literal["rmse", "mae"], typer.Option(help="The error metric.")] = "rmse",
+    metric: Annotated[o.PointMetric, typer.Option(help="The error metric.")] = "rmse",
     repeats: Annotated[int, typer.Option(min=1, help="How often every column is exchanged.")] = 5,
     out: Annotated[
         Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")

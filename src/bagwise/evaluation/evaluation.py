@@ -16,7 +16,6 @@ from bagwise.bags import Bags, bag_folds, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
 from bagwise.bags.validation import ParameterError
-from bagwise.evaluation.metrics import METRICS, best_of, get_metric
 from bagwise.evaluation.plan import (
     Cell,
     Plan,
@@ -36,6 +35,7 @@ from bagwise.execution import Lost, executor_for
 from bagwise.instances import OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.io.table_output import duration
+from bagwise.metrics import METRICS, best_of, get_metric
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.model_files.store import Store
 
@@ -182,11 +182,11 @@ def evaluate(
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
         are used as they come. A search space given with an estimator is always searched.
-    metric : {"rmse", "mae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90",
+    metric : {"rmse", "mae", "medae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90",
         "coverage90"}
         The one to choose and rank by. All are computed; the last five where a method gives standard deviations or
-        (NLL aside) is an `Intervals`. "pinball" is the mean pinball loss of the deciles, "interval90" Winkler's score
-        of the 90 % intervals.
+        (NLL aside) is an `Intervals`. "medae" is the median absolute error, "pinball" the mean pinball loss of the
+        deciles, "interval90" Winkler's score of the 90 % intervals.
     by : one label per bag, {name: labels} or "groups", optional
         What to score apart: the site, the year. No number of the evaluation depends on it; ``results.scores_by()``
         has a row for every label, and with ``out`` the file scores_by.csv.

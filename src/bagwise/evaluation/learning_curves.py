@@ -13,17 +13,16 @@ from bagwise.bags.checks import compared, one_of
 from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
-from bagwise.evaluation.metrics import Uncertainty
 from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.execution import executor_for
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.table_output import as_text, write_table
+from bagwise.metrics import Metric, Uncertainty, get_metric
 from bagwise.model_files.store import Store
 
 OVER = ("bags", "instances")
-METRICS_OF_CURVES = ("rmse", "mae", "crps")  # means over bags of an error each
 FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # of the median bag in the smallest part of the default
 POINTS, FEWEST_BAGS, FEWEST_UNITS = 6, 8, 3  # sizes of the default curve; bags and groups in the smallest of them
 FEWEST_POINTS = 4  # sizes for a law of three parameters
@@ -76,7 +75,8 @@ def learning_curve(
         leaves the median bag two instances). At least four.
     repeats, folds, random_state : the splits, see `make_splits`
         The cost is ``repeats * folds`` fits for every size.
-    metric : {"rmse", "mae", "crps"}
+    metric : str, default "rmse"
+        Name of a metric of `bagwise.evaluation.METRICS`, all but "nll".
         "crps" needs a method with standard deviations, or an `Intervals`.
     level : float, of the intervals given with the law
     out : path, optional
@@ -109,8 +109,8 @@ def learning_curve(
     True
     """
     one_of(over, OVER, "over")
-    if metric not in METRICS_OF_CURVES:
-        raise ValueError(f"a learning curve is of rmse, mae or crps, which are means over bags; not of {metric!r}")
+    if not np.isfinite(get_metric(metric).best):
+        raise ValueError(f"{metric} has no best value that a learning curve could approach; use 'crps'")
     if not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, not {level!r}")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
@@ -121,8 +121,8 @@ def learning_curve(
         raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
     entries = [on_device(entries[0], device)]
     estimator = entries[0].make(random_state)
-    if metric == "crps" and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
-        raise ValueError("crps needs a method that gives standard deviations, such as 'blr', or an Intervals")
+    if get_metric(metric).needs_std and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
+        raise ValueError(f"{metric} needs a method that gives standard deviations, such as 'blr', or an Intervals")
     if over == "bags":
         unit = units_of(bags)
         wanted = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
@@ -307,14 +307,15 @@ class LearningCurve:
 
     def predict(self, size: float) -> tuple[float, float, float]:
         """The metric expected at a size, with its interval; the farther beyond the data, the more it is a guess."""
-        return self._with_interval(self._metric(self.law(size)), self._metric(self.draws(size)))
+        return self._with_interval(*(_values(law(size), self.metric) for law in (self.law, self.draws)))
 
     def gain(self, factor: float = 2.0) -> tuple[float, float, float]:
         """The share by which the metric falls with so many times the data, with its interval."""
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
         sizes = self.now * factor, self.now
-        found = [1 - np.divide(*(self._metric(law(size)) for size in sizes)) for law in (self.law, self.draws)]
+        found = [1 - np.divide(*(law(size) for size in sizes)) for law in (self.law, self.draws)]
+        found = [1 - np.sqrt(1 - one) for one in found] if get_metric(self.metric).root else found
         return self._with_interval(*found)
 
     def sentence(self, factor: float = 2.0) -> str:
@@ -324,7 +325,8 @@ class LearningCurve:
             factor, f"{factor:g} times"
         )
         noun = "bags" if self.over == "bags" else "instances per bag"
-        name = {"rmse": "RMSE", "mae": "MAE", "crps": "CRPS"}[self.metric]
+        metric = get_metric(self.metric)
+        name = metric.label if metric.best == 0 else f"distance of the {metric.label} from {metric.best:g}"
         if round(high) <= 0:
             return f"{times} as many {noun} would not lower the {name}: it has stopped falling."
         text = f"{times} as many {noun} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})"
@@ -341,7 +343,7 @@ class LearningCurve:
         """The columns of `table` by name."""
         low, high = self.spread.T.tolist()
         found = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
-        return found | {"low": low, "high": high, "law": self._metric(self.law(self.sizes)).tolist()}
+        return found | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
 
     def notes(self) -> list[str]:
         """What to know before believing the sentence."""
@@ -349,14 +351,11 @@ class LearningCurve:
         failed = len(self.results.failures)
         if failed:
             found.append(f"{failed} fits failed; the errors are those of the others ({self.results.failures[0][-1]})")
-        if self.errors[-1] > self.errors[0]:
+        if np.diff(get_metric(self.metric).loss(self.errors[[0, -1]])) > 0:
             found.append("The error does not fall over the sizes measured: more folds or repeats would show it better.")
         if self.gain()[2] - self.gain()[1] > 0.2:
             found.append("The interval is wide: more repeats narrow it, or there are too few bags to tell.")
         return found
-
-    def _metric(self, value):
-        return np.sqrt(value) if self.metric == "rmse" else value
 
     def _with_interval(self, value, draws) -> tuple[float, float, float]:
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
@@ -379,8 +378,10 @@ def _measured(
         if cell is None:
             continue
         trained[at].append(cell["n_train"])
+        error = _errors(cell, get_metric(metric))
         place = np.asarray(cell["bags"]) % n
-        errors.append((np.full(len(place), at), place, _errors(cell, metric)))
+        place = place if len(place) == len(error) else np.zeros(len(error), dtype=int)
+        errors.append((np.full(len(place), at), place, error))
         split_of.append(np.full(len(place), split))
     if any(not one for one in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
@@ -394,24 +395,35 @@ def _measured(
         sizes, now = np.array([_kept(bags, share).mean() for share in wanted]), float(bags.sizes.mean())
     if not (mean > 0).all():
         raise ValueError("the method predicts every held-out bag exactly, so there is no error that could fall")
-    shown = np.sqrt if metric == "rmse" else np.asarray
-    quantiles = np.quantile(shown(draws), [(1 - level) / 2, (1 + level) / 2], axis=0).T
+    quantiles = np.quantile(_values(draws, metric), [(1 - level) / 2, (1 + level) / 2], axis=0).T
     laws = fit_power_law(sizes, mean), fit_power_law(sizes, np.maximum(draws, 1e-12 * mean))
-    return LearningCurve(over, metric, level, sizes, shown(mean[0]), now, *laws, quantiles, results)
+    return LearningCurve(over, metric, level, sizes, _values(mean[0], metric), now, *laws, quantiles, results)
 
 
-def _errors(cell: dict, metric: str) -> np.ndarray:
-    """One error per bag, of which the metric (its square, for the RMSE) is the mean."""
+def _values(errors, metric: str):
+    """Return the metric that belongs to mean errors of bags, or to distances from its best value."""
+    chosen = get_metric(metric)
+    if chosen.root:
+        return np.sqrt(errors)
+    return chosen.best - errors if chosen.direction == "higher" else errors
+
+
+def _errors(cell: dict, metric: Metric) -> np.ndarray:
+    """Return one error per bag, whose mean (its root, for the RMSE) is the metric; else the distance from its best."""
     y, prediction = np.asarray(cell["targets"]), np.asarray(cell["predictions"])
-    if metric != "crps":
-        return (y - prediction) ** 2 if metric == "rmse" else np.abs(y - prediction)
-    if cell["uncertainty"] is not None:
-        return np.asarray(cell["uncertainty"]["crps"])
-    if cell["std"] is None:
-        raise ValueError(
-            "some fits have too few bags for intervals of 0.9, so they have no CRPS; leave out small sizes"
-        )
-    return Uncertainty.normal(y, prediction, np.asarray(cell["std"])).crps
+    forecast: tuple = ()
+    if metric.needs_std:
+        if cell["uncertainty"] is None and cell["std"] is None:
+            raise ValueError(
+                f"some fits have too few bags for intervals of 0.9, so they have no {metric.label}; "
+                "leave out small sizes"
+            )
+        own = None if cell["uncertainty"] is None else Uncertainty.of_lists(cell["uncertainty"])
+        forecast = (None if cell["std"] is None else np.asarray(cell["std"]), own)
+    if metric.per_bag is not None and metric.best == 0:
+        return metric.per_bag(y, prediction, *forecast)
+    value = metric(y, prediction, *forecast)
+    return np.zeros(0) if np.isnan(value) else np.array([abs(value - metric.best)])
 
 
 class _Sums:

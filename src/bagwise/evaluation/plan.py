@@ -19,7 +19,6 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
 from bagwise.bags.validation import name_bags
-from bagwise.evaluation.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.evaluation.selection import (
     LABELS,
     SELECTIONS,
@@ -35,6 +34,7 @@ from bagwise.execution.resources import one_thread, settled
 from bagwise.execution.tasks import Watch
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
+from bagwise.metrics import METRICS, get_metric, score, uncertainty_of
 from bagwise.model_files.fingerprint import describe, digest, of_data, of_library, versions
 from bagwise.model_files.store import Store
 

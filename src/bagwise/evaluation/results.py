@@ -11,22 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags.frames import to_frame
-from bagwise.evaluation.metrics import (
-    METRICS,
-    Uncertainty,
-    average_ranks,
-    best_of,
-    by_split,
-    contenders,
-    corrected_t_test,
-    get_metric,
-    holm,
-    score,
-    spread,
-)
+from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
 from bagwise.evaluation.plan import read_plan
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
+from bagwise.metrics import METRICS, Uncertainty, best_of, get_metric, score
 from bagwise.model_files.store import Store
 
 # Columns of a comparison, also where there is no pair to compare.
@@ -133,11 +122,11 @@ class Results:
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """One value per repeat: the score of the predictions of all its folds taken together."""
-        of = get_metric(metric or self.metric).of
-        return np.array([of(*self._forecast(method, repeat)[1:]) for repeat in self._repeats(method)])
+        of = get_metric(metric or self.metric)
+        return np.array([of(*self._forecast(method, repeat)[1:]) for repeat in self.repeats(method)])
 
-    def _repeats(self, method: str) -> list[int]:
-        """The repeats with predictions of a method; refuses where none are kept."""
+    def repeats(self, method: str) -> list[int]:
+        """Return the repeats with predictions of a method; raise an error if none are kept."""
         kept = self._kept(method)
         if not kept:
             raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")

@@ -15,7 +15,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import BagKFold, Bags
-from bagwise.evaluation.metrics import Metric, best_of, get_metric
+from bagwise.metrics import Metric, best_of, get_metric
 from bagwise.regressors import EmbeddingRidge, RidgePath
 
 
@@ -179,7 +179,7 @@ def _loss_inside(judge: Metric, folds: list[tuple], number: int) -> float:
         return float("nan")
     if judge.pooled:
         parts = [tuple(map(np.concatenate, zip(*parts, strict=True)))]
-    return float(np.mean([judge.loss(judge.of(*part)) for part in parts]))
+    return float(np.mean([judge.loss(judge(*part)) for part in parts]))
 
 
 def _no_score(judge: Metric, count: int) -> str:

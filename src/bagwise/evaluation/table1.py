@@ -18,8 +18,8 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
 from bagwise.bags.frames import ArrayColumns
+from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
-from bagwise.evaluation.metrics import spread
 from bagwise.evaluation.plan import Entry, as_entries
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import LABELS, as_settings

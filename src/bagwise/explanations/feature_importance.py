@@ -19,12 +19,9 @@ from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_cumsum, segment_sum
 from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.calibration import keeps_folds
+from bagwise.metrics import Metric, get_metric
 
 PARTS = ("whole", "mean", "spread")
-METRICS: dict[str, Callable] = {
-    "rmse": lambda error, weight: np.sqrt(np.average(error**2, weights=weight)),
-    "mae": lambda error, weight: np.average(np.abs(error), weights=weight),
-}
 FOLDS, MOST_FOLDS = 5, 20  # of bags, for the standard errors, where the model kept none, or one for every bag or so
 CLEAR, SLIGHT = 2.0, 0.05  # a rise matters beyond so many standard errors, and beyond this share of the error
 PATIENCE = 2.0  # seconds without a progress bar
@@ -41,9 +38,9 @@ class Importance:
     rise, error : dict of part -> array (names,)
         The mean rise over folds and its standard error; parts are "whole", "mean" and "spread". NaN for the mean and
         the spread of covariates, which have none.
-    rises : dict of part -> array (names, folds), the rises of every fold
-    baseline : float, the error as it is, the mean over folds
-    metric : {"rmse", "mae"}
+    rises : dict of part -> array (names, folds), by how much the metric gets worse in each fold
+    baseline : float, the metric of unchanged bags, the mean over folds
+    metric : str
     held_out : bool
         Whether every bag was predicted by a fold model that never saw it; else by the model itself, and the numbers are
         honest only if the bags are new to it.
@@ -99,7 +96,9 @@ class Importance:
         """The most important names, a line each: how much the error rises, and whether mean and spread matter."""
         how = "bags by models that never saw them"
         how = how if self.held_out else "the bags given, which must be new to the model"
-        first = f"{self.metric.upper()} {self.baseline:.4g} on {how}; it rises, when exchanged between bags, by"
+        first = (
+            f"{get_metric(self.metric).label} {self.baseline:.4g} on {how}; exchanged between bags, it gets worse by"
+        )
         lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
         more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
         return "\n".join([first, *lines, *more])
@@ -165,7 +164,8 @@ def importance(
         Columns that are exchanged together, by their names (or positions, without names), covariates included. Columns
         that are in none are taken one by one.
     parts : some of "whole", "mean", "spread"
-    metric : {"rmse", "mae"}
+    metric : str, default "rmse"
+        Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations.
     repeats : int, how many donors each bag has
     sample_weight : one number per bag, optional, for the error
     random_state : int
@@ -210,8 +210,10 @@ def importance(
     named = _columns(bags, groups)
     predict, fold, held_out = predictor_of(model, bags)
     started = perf_counter()
-    score = _scorer(y, fold, METRICS[metric], weight)
-    baseline = score(predict(bags))  # by a model that warns of what is odd
+    judge = get_metric(metric, point=True)
+    score = _scorer(y, fold, judge, weight)
+    values = score(predict(bags))  # by a model that warns of what is odd
+    baseline = judge.loss(values)
     seconds = perf_counter() - started
     exchange = Exchange(compared(bags), repeats, random_state)
     # covariates have neither mean nor spread
@@ -221,14 +223,14 @@ def importance(
         jobs = (delayed(_exchanged)(predict, exchange, *task) for task in tasks)
         found = []
         for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
-            found.append(score(prediction) - baseline)
+            found.append(judge.loss(score(prediction)) - baseline)
             step()
     rises = {part: np.full((len(named), len(baseline)), np.nan) for part in parts}
     for k, (j, part) in enumerate(pairs):
         rises[part][j] = np.mean(found[k * repeats : (k + 1) * repeats], axis=0)
     order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable")
     names = tuple(np.array(list(named), dtype=object)[order])
-    return Importance(names, {p: v[order] for p, v in rises.items()}, float(baseline.mean()), metric, held_out)
+    return Importance(names, {p: v[order] for p, v in rises.items()}, float(values.mean()), metric, held_out)
 
 
 # What is exchanged ------------------------------------------------------------------------------------------------
@@ -370,14 +372,14 @@ def _some_folds(fold: np.ndarray, bags: Bags) -> np.ndarray:
     return np.asarray(fold) if fold.max() < MOST_FOLDS else bag_folds(bags, FOLDS)
 
 
-def _scorer(y: np.ndarray, fold: np.ndarray, metric: Callable, weight) -> Callable[[np.ndarray], np.ndarray]:
-    """The error of predictions in every fold that weighs something."""
+def _scorer(y: np.ndarray, fold: np.ndarray, metric: Metric, weight) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that computes the metric of predictions in each fold of positive weight."""
     masks = [fold == k for k in np.unique(fold)]
     masks = [mask for mask in masks if weight is None or weight[mask].any()]
 
     def score(prediction: np.ndarray) -> np.ndarray:
-        error = y - prediction
-        return np.array([metric(error[mask], None if weight is None else weight[mask]) for mask in masks])
+        weights = (None if weight is None else weight[mask] for mask in masks)
+        return np.array([metric(y[m], prediction[m], weight=w) for m, w in zip(masks, weights, strict=True)])
 
     return score
 
@@ -390,8 +392,7 @@ def _checked(parts, metric: str, repeats: int) -> tuple[str, ...]:
     parts = (parts,) if isinstance(parts, str) else tuple(parts)
     if not parts or any(part not in PARTS for part in parts):
         raise ValueError(f"parts must be some of {', '.join(map(repr, PARTS))}, not {list(parts)}")
-    if metric not in METRICS:
-        raise ValueError(f"metric must be 'rmse' or 'mae', not {metric!r}")
+    get_metric(metric, point=True)
     if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
         raise ValueError(f"repeats must be a whole number above zero, not {repeats!r}")
     return tuple(part for part in PARTS if part in parts)

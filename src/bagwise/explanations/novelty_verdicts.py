@@ -83,7 +83,7 @@ class Novelty:
         text += f". Least like them is bag {label(self.ids[worst])}"
         if self.share_outside[worst] > 0:
             where = f"column {self.as_dict()['column_outside'][worst]!r}"
-            text += f", with {self.share_outside[worst]:.0%} of its instances outside the range of training ({where})"
+            text += f", with {self.share_outside[worst]:.0%} of its instances beyond the values of training ({where})"
         return text + "."
 
     def __repr__(self) -> str:

@@ -526,7 +526,7 @@ def _row(name: str) -> dict[str, Any]:
 
 def _assembled(models: dict, rows: dict, errors: dict[int, ErrorSums], found: Survey, folds: Folds, seed: int):
     names, total = list(models), added(errors.values())
-    blended = blend_sums([one.products for one in errors.values()])
+    blended = blend_sums([one.products for one in errors.values()], mean=names.index(MEAN))
     weights = dict(zip(names, blended.weights.tolist(), strict=True))
     model = AutoRegressor(list(MEMBERS), transforms=False, random_state=seed)
     model.weights_ = dict.fromkeys(rows, 0.0) | weights

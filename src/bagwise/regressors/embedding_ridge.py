@@ -24,6 +24,7 @@ from bagwise.bags.validation import bags_of, name_bags
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.execution.resources import one_thread
+from bagwise.metrics import absolute, get_metric
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
 
@@ -222,7 +223,8 @@ def blend_weights(
     Z : array (bags, members), held-out predictions
     y : the targets
     sample_weight : one weight per bag, optional
-    metric : {"rmse", "mae"}
+    metric : str
+        Name of a metric, whose ``bag_loss`` is minimised.
 
     Examples
     --------
@@ -237,7 +239,7 @@ def blend_weights(
     Breiman (1996), Stacked regressions. Lawson, Hanson (1974), Solving least squares problems.
     """
     errors = y[:, None] - Z
-    if metric == "mae":
+    if get_metric(metric).bag_loss is absolute:
         return least_absolute(errors, np.ones(len(y)) if sample_weight is None else sample_weight)
     return least_squares(errors * root_weights(sample_weight, len(y))[:, None])
 

@@ -14,7 +14,9 @@ from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
 from bagwise.io.table_output import NONE, aligned, counted, percent, shown
-from bagwise.reports.findings import ERRORS, LEVEL, METRIC_NAMES, HeldOut, Worth, size_fifths
+from bagwise.metrics import get_metric
+from bagwise.reports.findings import size_fifths
+from bagwise.reports.verdict import LEVEL, HeldOut, Worth
 
 try:
     from markupsafe import Markup, escape
@@ -188,17 +190,17 @@ def _at(value: float, low: float, high: float) -> str:
 
 
 def draw_worth(label: str, found: Worth) -> list[dict]:
-    """The chart of the first screen: errors of the mean and of the model as bars, and the share of targets covered."""
-    top = max(found.mean_error, found.error + 2 * found.error_se) or 1.0
+    """Return the rows of the first chart: errors of the baselines and the model as bars, and the share covered."""
+    top = max(*found.baseline_errors.values(), found.error + 2 * found.error_se) or 1.0
     low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
-    name = METRIC_NAMES[found.metric]
-    of_mean, of_model = f"{name} of the mean target", f"{name} of {label}"
-    title = f"{of_model}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
-    drawn = bar(found.mean_error / top, f"{of_mean}: {shown(found.mean_error)}", class_="plain")
-    rows = [
-        (of_mean, shown(found.mean_error), drawn),
-        (of_model, shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))),
-    ]
+    name = get_metric(found.metric).label
+    rows = []
+    for baseline, error in found.baseline_errors.items():
+        text = f"{name} of {baseline}"
+        rows.append((text, shown(error), bar(error / top, f"{text}: {shown(error)}", class_="plain")))
+    text = f"{name} of {label}"
+    title = f"{text}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
+    rows.append((text, shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))))
     if found.covered is not None:
         text = f"Targets inside their {percent(LEVEL)} intervals"
         rows.append((text, percent(found.covered), coverage_track(found.covered, found.expected)))
@@ -320,8 +322,8 @@ def predicted_against_true(held: HeldOut) -> Markup:
     x, y = _x(low, high), _y(low, high)
     ends = np.clip(y(bounds), TOP, HEIGHT - BOTTOM).T
     parts = [line(x([low, high]), y([low, high]), class_="reference")]
-    parts += [] if held.in_sample else [bars(x(target), *ends)]
-    marks = {"dot": slice(None)} if held.in_sample else {"dot": inside, "dot odd": ~inside}
+    parts += [bars(x(target), *ends)] if held.has_intervals else []
+    marks = {"dot": inside, "dot odd": ~inside} if held.has_intervals else {"dot": slice(None)}
     parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
     what = "prediction of training bags" if held.in_sample else "held-out prediction"
     title = (
@@ -454,20 +456,22 @@ def draw_predictions(held: HeldOut, aside: str) -> dict:
     plots = [{"svg": predicted_against_true(held), "caption": _interval_text(held)}]
     if held.size.min() < held.size.max():
         plots.append({"svg": residuals_against_size(held), "caption": _size_text(held)})
-    if not held.in_sample and len(held.calibration()) > 1:
-        text = "How often intervals of every level hold the target. Inside the band, luck alone explains the distance"
+    if held.has_intervals and len(held.calibration()) > 1:
+        text = "How often intervals of each level hold the target. Inside the band, chance explains the distance"
         text += "." if held.std is not None else "; intervals from residuals should be there."
         plots.append({"svg": calibration(held), "caption": text})
     return {"label": held.label, "aside": aside, "plots": plots}
 
 
 def _interval_text(held: HeldOut) -> str:
-    """What the intervals are and how well they do."""
+    """Return what the intervals are, and the share of targets inside."""
     if held.in_sample:
         return "The model saw these bags when it was fitted: no measure of how it does on new ones."
+    if not held.has_intervals:
+        if len(np.unique(held.fold)) == 1 and held.std is None and held.bounds is None:
+            return "No intervals: with one split, there are no residuals of other folds to make them from."
+        return f"Too few held-out bags ({len(held.target)}) for {percent(LEVEL)} intervals."
     low, high = held.ends().T
-    if not np.isfinite(high - low).all():
-        return f"Too few held-out bags ({len(low)}) for {percent(LEVEL)} intervals."
     kind = "by the method’s own standard deviations" if held.std is not None else "from the residuals of other folds"
     kind = kind if held.bounds is None else "of the method itself"
     text = f"With {percent(LEVEL)} intervals {kind}: ±{shown(float((high - low).mean() / 2), 2)} on average"
@@ -482,7 +486,8 @@ def _size_text(held: HeldOut) -> str:
     for part in (parts[0], parts[-1]):
         sizes = f"{part['low']:,}" if part["low"] == part["high"] else f"{part['low']:,} to {part['high']:,}"
         texts.append(f"{shown(part['error'], 2)} for bags of {sizes}")
-    return f"{ERRORS[held.metric].capitalize()} residual, the shaded steps: {texts[0]}, {texts[1]}."
+    kind = get_metric(held.metric).in_full.removesuffix(" error")
+    return f"{kind.capitalize()} residual, the shaded steps: {texts[0]}, {texts[1]}."
 
 
 def draw_function(label: str, found: dict) -> dict:

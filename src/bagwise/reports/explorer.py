@@ -35,15 +35,23 @@ from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import counted_bins, draw_function, draw_values, histogram, spark
-from bagwise.reports.findings import HeldOut
+from bagwise.reports.verdict import HeldOut
 
 MOST_FEATURES = 40  # in the table
 MOST_VALUES = 200_000  # of a feature, for its histogram and quantiles; of more, evenly spaced ones
 
 
-def data_section(bags: Bags, y: np.ndarray) -> dict:
-    """The section on the data: facts, the two histograms, the table of features."""
-    rows = [profile(name, bags.instances[:, j], bags, y) for j, name in enumerate(_names(bags)[:MOST_FEATURES])]
+def data_section(bags: Bags, y: np.ndarray, by_importance: list[str] | None = None) -> dict:
+    """Return the section on the data: facts, the two histograms, and the table of features, the important ones first.
+
+    ``by_importance`` has the names in that order; without it, features are in the order of `_links`.
+    """
+    names = _names(bags)
+    order, by = np.argsort(-_links(bags, y), kind="stable"), "the correlation of bag means with the target"
+    if by_importance is not None:
+        rank = {name: k for k, name in enumerate(by_importance)}
+        order, by = sorted(order, key=lambda j: rank.get(names[j], len(rank))), "importance"
+    rows = [profile(names[j], bags.instances[:, j], bags, y) for j in order[:MOST_FEATURES]]
     if bags.covariates is not None:
         names = bags.covariate_names or [f"covariate {j + 1}" for j in range(bags.covariates.shape[1])]
         columns = list(zip(names, bags.covariates.T, strict=True))[:MOST_FEATURES]
@@ -59,6 +67,7 @@ def data_section(bags: Bags, y: np.ndarray) -> dict:
         "facts": _facts(bags),
         "charts": charts,
         "columns": features_table(rows),
+        "order": by,
         "more": f"The first {MOST_FEATURES} of {bags.n_features:,} features." * (bags.n_features > MOST_FEATURES),
     }
 
@@ -298,18 +307,20 @@ def _kept_text(value) -> str:
     return f"{value:.7g}" if isinstance(value, float | np.floating) else shortened(str(value), 100)
 
 
+def _links(bags: Bags, values: np.ndarray) -> np.ndarray:
+    """Return the absolute correlation of the bag means of each feature with one value per bag."""
+    means = segment_mean(np.nan_to_num(bags.instances), bags.offsets)
+    means = means - means.mean(axis=0)
+    return np.abs((values - values.mean()) @ means) / np.maximum(np.sqrt((means**2).sum(axis=0)), 1e-300)
+
+
 def _told_features(bags: Bags, explanation, width: int) -> list[int]:
-    """The features whose values are shown: as many as fit, those whose bag means go most with the predictions."""
+    """Return the features whose values are shown, by the correlation of bag means with predictions: as many as fit."""
     most = min(bags.n_features, FEATURES_OF_A_BAG)
     while most > FEW_FEATURES and _fits(explanation.bags.sizes, width + most) < FEW_INSTANCES:
         most -= 1
-    if most == bags.n_features:
-        return list(range(most))
-    means = segment_mean(np.nan_to_num(explanation.bags.instances), explanation.bags.offsets)
-    means = means - means.mean(axis=0)
-    gap = explanation.predictions - explanation.predictions.mean()
-    link = np.abs(gap @ means) / np.maximum(np.sqrt((means**2).sum(axis=0)), 1e-300)
-    return sorted(np.argsort(-link, kind="stable")[:most].tolist())
+    link = _links(explanation.bags, explanation.predictions)
+    return np.argsort(-link, kind="stable")[:most].tolist()
 
 
 def _explained(model, bags: Bags):

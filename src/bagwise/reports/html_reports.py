@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +18,9 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from bagwise.bags import check_fit
-from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.shared_rows import shares_rows
 from bagwise.evaluation import Results
-from bagwise.evaluation.metrics import score
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import (
@@ -39,6 +38,7 @@ from bagwise.io.table_output import (
     texts,
     without_controls,
 )
+from bagwise.metrics import get_metric, score
 from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
 from bagwise.reports import findings
 from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
@@ -53,7 +53,8 @@ from bagwise.reports.explorer import (
     instances_section,
     values_section,
 )
-from bagwise.reports.findings import ERRORS, METRIC_NAMES, HeldOut, Worth, judgement, with_deviation, worth
+from bagwise.reports.findings import with_deviation
+from bagwise.reports.verdict import MEAN, STATUSES, HeldOut, Worth, error_of, held_out_of, judgement, worth
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The sections that a page can have, and their titles.
@@ -83,6 +84,7 @@ def render(content: dict) -> str:
     nothing from anywhere.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
@@ -91,6 +93,12 @@ def render(content: dict) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+    def prose(text) -> Markup:
+        """Escape a text, and show what stands between backticks as code."""
+        return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+    environment.filters["prose"] = prose
     content = dict.fromkeys(SECTIONS) | {name: [] for name in LISTS} | dict.fromkeys(TEXTS, "") | content
     shown = [part for part in SECTIONS if content[part] or part == "predictions"]
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
@@ -129,15 +137,15 @@ def _visible(value):
     return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def describe_data(n_bags: int, sizes, n_features: int, targets) -> str:
-    """The data in a sentence."""
+def describe_data(n_bags: int, sizes, n_features: int, targets, *, n_others: int = 0) -> str:
+    """Return a sentence on the data; with a fixed split, on the scored bags, and the number of the others."""
     low, high = int(np.min(sizes)), int(np.max(sizes))
     span = counted(low, "instance") if low == high else f"{low:,} to {counted(high, 'instance')}"
     text = f"{counted(n_bags, 'bag')} of {span} ({int(np.sum(sizes)):,} in all), {counted(n_features, 'feature')}"
     known = np.asarray([target for target in targets if is_known(target)], dtype=np.float64)
-    if not len(known):
-        return text + "."
-    return f"{text}; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}."
+    if len(known):
+        text += f"; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}"
+    return f"{text}. The other {counted(n_others, 'bag')} served for training alone." if n_others else f"{text}."
 
 
 def list_bags(held: HeldOut, places: np.ndarray, ids: list, names: tuple[str, str], bags=None) -> dict:
@@ -183,9 +191,9 @@ def run_facts(results) -> list[tuple[str, str]]:
         ("Command", origin.get("command") or UNKNOWN),
         ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
         ("Data hash", data["hash"]),
-        ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold')}"),
+        ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold') if folds > 1 else 'one split'}"),
         ("Selection", results.selection_text()),
-        ("Ranked by", METRIC_NAMES[results.metric]),
+        ("Ranked by", get_metric(results.metric).label),
         ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
         ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
         ("Computing", f"{duration(seconds)} in all cells together"),
@@ -247,8 +255,12 @@ def write_report(
     ranked = results.ranked()
     found = {row["method"]: findings.held_out(results, row["method"]) for row in ranked}
     held = {method: one for method, one in found.items() if one is not None}
+    bags, y, why_not = find_data(results, data, bags, y)
+    why_not = why_not if explore else ""
+    if held and bags is not None:
+        first = next(iter(held))
+        held[first] = held[first].with_baselines(bags, y)
     content = _summarised(results, ranked, held)
-    bags, y, why_not = find_data(results, data, bags, y) if explore else (None, None, "")
     if held:
         best = next(iter(held.values()))
         labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
@@ -256,7 +268,7 @@ def write_report(
         places = choose_bags(best)
         listed = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
         content["bags"] = listed | {"why_not": why_not}
-        if bags is not None:  # what is inside them
+        if explore and bags is not None:  # what is inside them
             more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
             content["bags"] |= more
             content |= {"function": function, "values": values, "profile": data_section(bags, y)}
@@ -264,12 +276,10 @@ def write_report(
 
 
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
-    metric, data, targets = METRIC_NAMES[results.metric], results.record["data"], {}
+    metric, data, targets = get_metric(results.metric).label, results.record["data"], {}
     for method in results.methods:  # as far as cells know the targets
         for cell in (results.cell(method, split) for split in results.splits):
             targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
-        if len(targets) == data["bags"]:
-            break
     chosen = results.selection_text()
     about = {
         "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
@@ -284,13 +294,13 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
     lead = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
     lead += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
-    aside = {row["method"]: f"{metric} {shown(row[results.metric])}" for row in ranked}
+    aside = {row["method"]: f"{metric} {shown(row[results.metric])}, mean of splits" for row in ranked}
     failed = zip(*results.failures[:MOST_FAILURES], strict=True)
     heads = ("method", "repeat", "fold", "error")
     return {
         "kind": "evaluation",
         "title": str(data["name"]),
-        "data": describe_data(data["bags"], data["sizes"], data["features"], targets.values()),
+        "data": _describe_scored(data, targets),
         "notes": findings.notes(results),
         **_first_screen(results, ranked, held.get(ranked[0]["method"])),
         "results": about | draw_scores(results, ranked, findings.differences(results)),
@@ -312,12 +322,19 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     }
 
 
+def _describe_scored(data: dict, targets: dict) -> str:
+    """Return the sentence on the data: on all bags, or on those that were scored where some never are."""
+    scored = sorted(targets) if targets else range(data["bags"])
+    sizes = [data["sizes"][bag] for bag in scored] if data["sizes"] else data["sizes"]
+    return describe_data(len(scored), sizes, data["features"], targets.values(), n_others=data["bags"] - len(scored))
+
+
 def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
     """The verdict, the large numbers, and the chart of what the best method is worth."""
     said = findings.verdict(results, ranked)
     found = worth(best) if best is not None and said["best"] is not None else None
     judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
-    if found is not None and results.metric == found.metric:
+    if found is not None:
         said["sentences"] += judged["sentences"][:1]
     return {
         "verdict": said | {"status": judged["status"], "badge": judged["badge"]},
@@ -387,17 +404,18 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     targets = [page["profile"]["charts"][0] for page in pages]
     joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
     # One word for all: that of the target that is predicted worst.
-    worst = max((page["verdict"] for page in pages), key=lambda one: findings.STATUSES.index(one["status"]))
+    worst = max((page["verdict"] for page in pages), key=lambda one: STATUSES.index(one["status"]))
     return first | joined | {"verdict": worst | {"headline": headline, "sentences": texts}}
 
 
 def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
-    held = _held(label, model, bags, y, held_out, fold, std)
+    held = held_out_of(label, model, bags, y, held_out=held_out, fold=fold, std=std).with_baselines(bags, y)
     places, found = choose_bags(held), worth(held)
     shared = shares_rows(bags)
     names = own_name(bags.id_name, "bag", ()), held.target_name
+    measured = findings.importance_section(model, bags, y, held.metric)
     listed = list_bags(held, places, bags.ids.tolist(), names, bags)
     listed |= instances_section(label, model, bags[places], what="fitted" if held.in_sample else "held out")
     return {
@@ -408,13 +426,13 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "tiles": _tiles(held, found, _seconds_per_bag(model, bags[places])),
         "worth": draw_worth(label, found) if found else [],
         "summary": _summary(model),
-        "profile": data_section(bags, y),
+        "profile": data_section(bags, y, measured and measured["order"]),
         "predictions": [draw_predictions(held, "")],
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it." + (f" {shared.figures()}." if shared else ""),
         "coverage": findings.coverage_table(held, bags.groups),
-        "importance": findings.importance_section(model, bags, y, held.metric),
+        "importance": measured,
         "novelty": findings.novelty_section(bags, held),
         "bags": listed,
         "function": function_section(label, model, bags),
@@ -431,39 +449,6 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     }
 
 
-def _held(label, model, bags, y, held_out, fold, std) -> HeldOut:
-    source, inner = model, unwrapped(model)
-    if held_out is None:  # a method inside intervals has some too, for all bags if it was fitted on all
-        source = inner if np.shape(getattr(inner, "held_out_", None)) == y.shape else model
-        held_out = getattr(source, "held_out_", None)
-    if fold is None:  # intervals by a split know those of some bags: then one for all
-        fold = getattr(source, "fold_", None)
-        fold = fold if np.shape(fold) == y.shape else np.zeros(len(y), dtype=int)
-    in_sample, fold = held_out is None, np.asarray(fold)
-    prediction = np.asarray(model.predict(bags) if in_sample else held_out, dtype=np.float64)
-    if prediction.shape != y.shape:
-        raise ValueError(f"held_out has shape {prediction.shape} for {len(y)} bags; give one prediction per bag")
-    if fold.shape != y.shape:
-        raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
-    bounds = None
-    if hasattr(model, "held_out_interval") and np.shape(getattr(model, "calibration_", ())) == y.shape:
-        bounds = model.held_out_interval(bags, y, findings.LEVEL)
-    return HeldOut(
-        label,
-        np.arange(len(y)),
-        bags.sizes,
-        y,
-        prediction,
-        fold,
-        std=None if std is None else np.asarray(std, dtype=np.float64),
-        in_sample=in_sample,
-        unit=units_of(bags),
-        target_name=own_name(bags.target_name, "target", ()),
-        bounds=bounds,
-        metric=findings.error_of(inner),
-    )
-
-
 MOST_TIMED = 50  # bags that are predicted to take the time
 
 
@@ -478,13 +463,15 @@ def _seconds_per_bag(model, bags) -> float:
 def _verdict(held: HeldOut, found: Worth | None) -> dict:
     n, said = counted(len(held.target), "bag"), judgement(found)
     if found is None:
-        text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures how good it is."
+        text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures its error."
         return said | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
+    rival = found.rival if found.beats(MEAN) else MEAN
+    headline = f"does not predict new bags better than {rival}"
     if found.better:
-        headline = f"predicts new bags with {percent(found.gain)} less error than the mean"
-    else:
-        headline = "does not predict new bags better than the mean"
-    error = f"{METRIC_NAMES[found.metric]} {shown(found.error)}"
+        headline = f"predicts new bags with {percent(found.gain)} less error than {rival}"
+    elif found.error > found.mean_error:
+        headline = f"predicts new bags worse than {MEAN}"
+    error = f"{get_metric(found.metric).label} {shown(found.error)}"
     text = f"{error} on bags it never saw: each of the {n} was predicted by a model fitted without it."
     return said | {"best": held.label, "headline": headline, "sentences": [text, *said["sentences"]]}
 
@@ -494,13 +481,13 @@ def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
     tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
     if found is not None:
         scores = score(held.target, held.prediction, held.std)
-        other, weight = (
-            ("mae", "large errors count less") if found.metric == "rmse" else ("rmse", "large errors count more")
-        )
-        near = f"± {shown(2 * found.error_se, 2)}; same unit as the target"
+        other, weight = ("mae", "large errors count less")
+        if found.metric != "rmse":
+            other, weight = ("rmse", "large errors count more")
+        near = f"± {shown(2 * found.error_se, 2)} (two standard errors); same unit as the target"
         tiles = [
-            {"name": f"Typical error ({METRIC_NAMES[found.metric]})", "value": shown(found.error), "note": near},
-            {"name": f"{ERRORS[other].capitalize()} error", "value": shown(scores[other]), "note": weight},
+            {"name": f"Typical error ({get_metric(found.metric).label})", "value": shown(found.error), "note": near},
+            {"name": get_metric(other).in_full.capitalize(), "value": shown(scores[other]), "note": weight},
             {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
             *tiles,
         ]
@@ -521,7 +508,7 @@ def _summary(model) -> dict | None:
         if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
             # its error is of blends that were decided without the fold
             rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
-        columns = members_table(rows, findings.error_of(model))
+        columns = members_table(rows, error_of(model))
     return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
 
 
@@ -537,7 +524,7 @@ MEMBERS = {
     "seconds": ("time", "all folds together"),
     "status": ("outcome", ""),
 }
-OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "no time left"}
+OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "not tried"}
 
 
 def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
@@ -551,7 +538,7 @@ def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
     made = [_member_column(key, rows) for key in known + others]
     if error:
         at = known.index(error)
-        made[at] = replace(made[at], head=f"{made[at].head} ({metric.upper()})")
+        made[at] = replace(made[at], head=f"{made[at].head} ({get_metric(metric).label})")
     if error and is_known(rows[0].get(error)):
         made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
     return [column for column in filled(*made) if column.values is not None or any(column.texts)]

@@ -1,0 +1,154 @@
+"""Statistics of paired scores: the corrected resampled t-test, Holm's correction, ranks, the spread over splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import rankdata
+from scipy.stats import t as student
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean paired difference, its corrected standard error, t and two-sided p; NaN where there is one fold only."""
+
+    mean: float
+    error: float
+    t: float
+    p: float
+
+
+def corrected_t_test(differences, *, n_train: float, n_test: float) -> Difference:
+    r"""The corrected resampled t-test of Nadeau and Bengio, for paired differences over repeated folds.
+
+    Training sets overlap, so the differences d_1, ..., d_n are not independent and their plain standard error is too
+    small. With s² their sample variance, the variance of the mean is taken to be (1/n + n_test/n_train) s², and
+    t = mean / root of it has n - 1 degrees of freedom. Every difference must be of another split: the same split again
+    with another seed has the same training bags, so take its mean over seeds first. One difference has
+    no variance, and no p.
+
+    Parameters
+    ----------
+    differences : one number per split, method minus reference
+    n_train, n_test : numbers of training and test bags of a split
+
+    Returns
+    -------
+    Difference, with ``mean``, ``error``, ``t`` and ``p``
+
+    References
+    ----------
+    Nadeau, Bengio (2003), Inference for the generalization error. Bouckaert, Frank (2004), Evaluating the
+    replicability of significance tests for comparing learning algorithms (for repeated folds).
+
+    Examples
+    --------
+    >>> found = corrected_t_test([0.1, 0.2, 0.3, 0.2], n_train=80, n_test=20)
+    >>> round(found.mean, 3), round(found.error, 4), round(found.p, 4)
+    (0.2, 0.0577, 0.0405)
+    """
+    differences = np.asarray(differences, dtype=np.float64)
+    n = len(differences)
+    mean = float(differences.mean()) if n else float("nan")
+    if n < 2:
+        return Difference(mean, float("nan"), float("nan"), float("nan"))
+    error = float(np.sqrt((1 / n + n_test / n_train) * differences.var(ddof=1)))
+    if error == 0:  # the same on every fold
+        return Difference(mean, 0.0, float("nan") if mean == 0 else float(np.sign(mean)) * np.inf, float(mean == 0))
+    t = mean / error
+    return Difference(mean, error, t, float(2 * student.sf(abs(t), n - 1)))
+
+
+def holm(p_values) -> np.ndarray:
+    """p-values corrected for making several comparisons at once (Holm, 1979). NaN stays NaN and does not count.
+
+    Parameters
+    ----------
+    p_values : numbers between 0 and 1, NaN for a comparison without one
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    corrected = np.full(len(p), np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    steps = p[order] * np.arange(len(order), 0, -1)
+    corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return corrected
+
+
+def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Masks of the columns (methods) that can be ranked, and of the rows (splits) to rank them on.
+
+    A method that fails on the hard splits has a better mean for it. So those with a value on every split (that any
+    method has one on) are ranked; if there is none, those with any value, on the splits that all of these have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [mask.tolist() for mask in contenders(np.array([[0.1, 0.3, np.nan], [0.2, np.nan, np.nan]]))]
+    [[True, False, False], [True, True]]
+    >>> [mask.tolist() for mask in contenders(np.array([[np.nan, 0.3], [0.2, 0.1], [0.1, np.nan]]))]
+    [[True, True], [False, True, False]]
+    """
+    known = ~np.isnan(losses)
+    some = known.any(axis=0)
+    complete = some & known[known.any(axis=1)].all(axis=0)
+    methods = complete if complete.any() else some
+    return methods, known[:, methods].all(axis=1) & methods.any()
+
+
+def average_ranks(losses: np.ndarray) -> np.ndarray:
+    """Mean rank of every column (method) among the `contenders`; 1 is best, ties share, NaN for those not ranked.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> average_ranks(np.array([[0.1, 0.3, 0.2], [0.2, 0.2, np.nan]])).tolist()
+    [1.25, 1.75, nan]
+    """
+    methods, rows = contenders(losses)
+    ranks = np.full(losses.shape[1], np.nan)
+    if rows.any():
+        ranks[methods] = rankdata(losses[rows][:, methods], axis=1).mean(axis=0)
+    return ranks
+
+
+def by_split(values: np.ndarray, splits: np.ndarray) -> np.ndarray:
+    """One value per distinct split: its mean over repeats, which there are seeds and nothing else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> by_split(np.array([1.0, 3.0, 2.0, 6.0]), np.array([0, 1, 0, 1])).tolist()
+    [1.5, 4.5]
+    """
+    return np.array([values[splits == one].mean() for one in np.unique(splits)])
+
+
+def spread(values: np.ndarray, repeats: np.ndarray, splits: np.ndarray | None = None) -> dict[str, float]:
+    """Mean and deviation over distinct splits (default: all are), deviation of the means of repeats, number of values.
+
+    NaN values are left out. Over fixed splits the repeats are seeds: their values are averaged before the deviation
+    over splits is taken, and the deviation of the means of repeats is that of the seed alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> values, repeats = np.array([1.0, 3.0, 2.0, 6.0]), np.array([0, 0, 1, 1])
+    >>> spread(values, repeats)["_sd_folds"].__round__(4), spread(values, repeats)["_sd_repeats"].__round__(4)
+    (2.1602, 1.4142)
+    >>> spread(values, repeats, splits=np.array([0, 1, 0, 1]))["_sd_folds"].__round__(4)
+    2.1213
+    """
+    known = ~np.isnan(values)
+    values, repeats = values[known], repeats[known]
+    parts = by_split(values, np.arange(len(values)) if splits is None else splits[known])
+    found = [parts, np.array([values[repeats == repeat].mean() for repeat in np.unique(repeats)])]
+    deviations = [float(np.std(part, ddof=1)) if len(part) > 1 else float("nan") for part in found]
+    mean = float(parts.mean()) if len(parts) else float("nan")
+    return {"": mean, "_sd_folds": deviations[0], "_sd_repeats": deviations[1], "_cells": len(values)}
