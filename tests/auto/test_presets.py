@@ -171,7 +171,7 @@ def test_a_blend_worse_than_the_mean_gives_way_to_it():
         np.testing.assert_allclose(model.held_out_[model.fold_ == k], y[model.fold_ != k].mean(), rtol=1e-9)
     np.testing.assert_allclose(model.predict(bags), y.mean(), rtol=1e-9)
     assert model.scores_["error"] == model.scores_["mean_error"] and model.weights_["mean"] == 1
-    assert "predicts better than the mean of the targets: the model predicts it" in model.summary()
+    assert "beats the mean of the targets, so the model predicts the mean" in model.summary()
 
 
 def test_repeats_average_the_predictions_that_weights_are_decided_on():

@@ -127,7 +127,8 @@ def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = run(*asked, "--work", tmp_path / "work")
     assert result.exit_code == 0, result.output
-    line = r"Typical error \S+ \(RMSE of held-out bags; \S+ for the mean of the targets\), intervals at level 0.9: (.*)"
+    baselines = r"\S+ for the mean of the targets, \S+ for bag means \+ forest"
+    line = rf"Typical error \S+, [a-z ]+ \(RMSE of held-out bags; {baselines}\), intervals at level 0.9: (.*)"
     assert re.fullmatch(line, result.stdout.strip())[1] == str(tmp_path / "m.bagwise")
     assert "aggregated" in result.stderr and "above the best" in result.stderr
     again = run(*asked, "--work", tmp_path / "work", "--paper", "--metric", "mae")
@@ -142,7 +143,9 @@ def test_the_first_line_of_a_fit(folder, tmp_path):
     """The error, that of the mean, the level of intervals, the file; the paragraph for papers only if asked for."""
     told = json.loads(fit(folder, "--out", tmp_path / "m.bagwise", "--json", "--quiet").stdout)
     rmse, mean = told["held_out"]["rmse"], told["held_out"]["rmse_of_mean"]
-    errors = f"Typical error {rmse:.4g} (RMSE of held-out bags; {mean:.4g} for the mean of the targets)"
+    verdict, forest = told["verdict"].lower(), told["held_out"]["rmse_of_forest"]
+    baselines = f"{mean:.4g} for the mean of the targets, {forest:.4g} for bag means + forest"
+    errors = f"Typical error {rmse:.4g}, {verdict} (RMSE of held-out bags; {baselines})"
     plain = fit(folder, "--out", tmp_path / "m.bagwise", "--level", 0.8, "--quiet")
     assert plain.stdout == f"{errors}, intervals at level 0.8: {tmp_path / 'm.bagwise'}\n" and plain.stderr == ""
     paper = fit(folder, "--out", tmp_path / "m.bagwise", "--paper")
@@ -506,3 +509,16 @@ def test_quantiles_need_intervals_and_enough_bags(folder, tmp_path):
     assert result.exit_code == 1 and "fitted without intervals, so it has no quantiles" in result.stderr
     result = fit(folder, "--no-intervals", "--scores", "quantile", "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 1 and "--scores is for intervals" in result.stderr
+
+
+def test_a_model_worse_than_the_mean_says_so(tmp_path):
+    """On noise: in the first line of fit, in its JSON, below the table of evaluate, and on the page."""
+    rng = np.random.default_rng(0)
+    lines = [f"{bag},{x},{target}" for bag, target in enumerate(rng.normal(size=40)) for x in rng.normal(size=3)]
+    (tmp_path / "noise.csv").write_text("\n".join(["bag,x,target", *lines]))
+    asked = (tmp_path / "noise.csv", "--method", "statistics:forest", "--quiet")
+    first = run("fit", *asked, "--out", tmp_path / "m.bagwise", "--report", tmp_path / "m.html").stdout
+    assert first.startswith("Typical error") and ", worse than the mean (RMSE of held-out bags; " in first
+    assert "Worse than the mean" in (tmp_path / "m.html").read_text()
+    compared = run("evaluate", *asked, "--repeats", 1, "--out", tmp_path / "run").stdout
+    assert "statistics:forest: worse than the mean. RMSE" in compared and "bag means + forest" in compared

@@ -208,7 +208,8 @@ def _choice(model) -> str:
         return f"Blend: {_named_weights(model.weights_)} ({error}; {single}; {mean})."
     (name,) = (name for name, weight in model.weights_.items() if weight > 0)
     if name == MEAN:
-        return f"No blend and no member predicts better than the mean of the targets: the model predicts it ({error})."
+        text = "Neither the blend nor the best member, decided without the held-out fold, beats the mean of the targets"
+        return f"{text}, so the model predicts the mean ({error})."
     return f"Single best: {name} ({error}; {mean}); no blend did better on bags that it was not decided on."
 
 

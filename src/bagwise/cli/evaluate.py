@@ -123,7 +123,7 @@ def evaluate(
         # what a report needs to load the same bags again
         ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
         origin = o.origin(context, table, columns | {"groups": groups, "ignore": ignored})
-        found = {}
+        found, verdicts = {}, {}
         for name, (some, known, own_labels) in _by_target(bags, y, labelled).items():
             place = out if name is None else out / name
             own = origin if name is None else origin | {"options": origin["options"] | {"target": name}}
@@ -149,12 +149,13 @@ def evaluate(
                     progress=progress,
                     retry_failed=retry_failed,
                 )
+            verdicts[place] = best_verdict(found[place], some, known)
     if as_json:
-        plain = {place.name: _plain(results, place) for place, results in found.items()}
+        plain = {place.name: _plain(results, place, verdicts[place]) for place, results in found.items()}
         typer.echo(json.dumps(plain[out.name] if out in found else plain, indent=1))
     else:
         for place, results in found.items():
-            left_out = print_scores(results, result_console())
+            left_out = print_scores(results, result_console(), verdicts[place])
             if left_out:
                 messages.show(f"Too narrow for {', '.join(left_out)}; all is in {place}/summary.csv")
             if by is not None:
@@ -189,13 +190,25 @@ def _load(path, columns: dict, labels: dict):
     return bags, y, labels
 
 
-def print_scores(results, console) -> list[str]:
-    """Print the title, the scores and the notes; the heads of the columns for which the console is too narrow."""
+def best_verdict(results, bags, y) -> str | None:
+    """Return the verdict on the best method, against the mean target and a forest on bag means in the same folds."""
+    from bagwise.reports.findings import held_out
+    from bagwise.reports.verdict import verdict_line, worth
+
+    best = results.best_method()
+    held = None if best is None else held_out(results, best)
+    return None if held is None else verdict_line(best, worth(held.with_baselines(bags, y)))
+
+
+def print_scores(results, console, verdict: str | None = None) -> list[str]:
+    """Print title, scores, verdict and notes; return the heads of the columns that the console is too narrow for."""
     from bagwise.cli.console import print_text
 
     table, left_out = scoreboard(results, width=console.width)
     print_text(results.title())
     console.print(table)
+    if verdict is not None:
+        print_text(verdict)
     for note in results.notes():
         print_text(f"Note: {note}")
     return left_out
@@ -222,7 +235,7 @@ def _print_by(results) -> None:
         print_text(f"Note: {note}")
 
 
-def _plain(results, out: Path) -> dict:
+def _plain(results, out: Path, verdict: str | None) -> dict:
     """Everything, for machines; NaN is null."""
     return {
         "data": results.record["data"]["name"],
@@ -231,6 +244,7 @@ def _plain(results, out: Path) -> dict:
         "summary": results.summary_rows(),
         "comparisons": results.comparison_rows(),
         "scores_by": None if results.by is None else results.scores_by_rows(),
+        "verdict": verdict,
         "notes": results.notes() + ([] if results.by is None else results.by_notes()),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
         "out": str(out),

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from bagwise.cli import options as o
+from bagwise.metrics import METRICS
 
 SMALL = 200_000  # numbers in a table: below, starting other processes takes longer than the work
 IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  # options that need the whole table
@@ -101,7 +102,7 @@ def fit(
                     getattr(one, "forget_folds", lambda: None)()
             if bags.covariate_names is not None:
                 columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
-            training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, y)
+            training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, bags, y)
             columns["target"] = list(bags.target_name) if y.ndim == 2 else bags.target_name  # also where it was found
         training |= {"columns": columns, "table": o.stem(table)}
         named = ", ".join(o.as_names(columns.get("target"))) or None
@@ -274,14 +275,14 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
     return getattr(model, "held_out_", None)
 
 
-def summarise(model, name: str, y: np.ndarray) -> dict:
-    """The held-out scores, a paragraph to paste into a paper, and the method's own summary if it has one."""
+def summarise(model, name: str, bags, y: np.ndarray) -> dict:
+    """Return held-out scores and the verdict, a paragraph for a paper, and the method's own summary if it has one."""
     from bagwise.metrics import mae, rmse
 
     if y.ndim == 2:  # one for every target, and their texts below each other
         known = ~np.isnan(y)
         parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
-        of = {target: summarise(one, name, column[here]) for target, one, column, here in parts}
+        of = {target: summarise(one, name, bags[here], column[here]) for target, one, column, here in parts}
         texts = {}
         for what in ("paragraph", "summary"):
             titled = [f"{target}: {one[what]}" for target, one in of.items() if what in one]
@@ -298,6 +299,13 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
         found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
         metric = scores["metric"]
         found["held_out"] |= {"metric": metric, metric: scores["error"], f"{metric}_of_mean": scores["mean_error"]}
+    if predicted is not None:
+        from bagwise.reports.verdict import FOREST, held_out_of, judgement, worth
+
+        held = held_out_of(name, model, bags, y, held_out=predicted).with_baselines(bags, y)
+        judged = worth(held)
+        found["held_out"] |= {f"{held.metric}_of_forest": judged.baseline_errors[FOREST]}
+        found["verdict"] = judgement(judged)["badge"]
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
     found = with_interval_text(found, model)
@@ -305,12 +313,14 @@ def summarise(model, name: str, y: np.ndarray) -> dict:
 
 
 def first_line(summary: dict, out: Path) -> str:
-    """What one wants to know first: the typical error, that of the mean, the level of intervals, the file.
+    """Return the typical error, the verdict, the errors of the baselines, the level of intervals, and the file.
 
     Examples
     --------
-    >>> first_line({"held_out": {"rmse": 0.0266, "rmse_of_mean": 0.11}, "level": 0.9}, Path("aod.model"))
-    'Typical error 0.0266 (RMSE of held-out bags; 0.11 for the mean of the targets), intervals at level 0.9: aod.model'
+    >>> scores = {"rmse": 2.084, "rmse_of_mean": 1.93, "rmse_of_forest": 1.87}
+    >>> line = first_line({"held_out": scores, "verdict": "Worse than the mean", "level": None}, Path("a.bagwise"))
+    >>> line.partition("; ")[0], line.partition(", 1.87")[2]
+    ('Typical error 2.084, worse than the mean (RMSE of held-out bags', ' for bag means + forest), no intervals: a.bagwise')
     """
     if "targets" in summary:
         errors = [f"{target}: {_typical(one)}" for target, one in summary["targets"].items()]
@@ -326,8 +336,11 @@ def _typical(summary: dict) -> str:
     scores = summary["held_out"]
     metric = scores.get("metric", "rmse")
     error, mean = scores[metric], scores[f"{metric}_of_mean"]
-    held_out = f"{metric.upper()} of held-out bags; {mean:.4g} for the mean of the targets"
-    return f"Typical error {error:.4g} ({held_out}), {intervals}"
+    held_out = f"{METRICS[metric].label} of held-out bags; {mean:.4g} for the mean of the targets"
+    if f"{metric}_of_forest" in scores:
+        held_out += f", {scores[f'{metric}_of_forest']:.4g} for bag means + forest"
+    verdict = f", {summary['verdict'][0].lower()}{summary['verdict'][1:]}" if "verdict" in summary else ""
+    return f"Typical error {error:.4g}{verdict} ({held_out}), {intervals}"
 
 
 def with_interval_text(summary: dict, model) -> dict:
