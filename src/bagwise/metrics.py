@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
+from typing import Any
 
 import numpy as np
 
@@ -284,13 +285,13 @@ def coverage(y, prediction, std, uncertainty=None) -> np.ndarray:
     return (low <= y) & (y <= high)
 
 
-def _forecast(name: str, per_bag: Callable, direction: str, label: str, **options) -> Metric:
+def _forecast(name: str, per_bag: Callable, direction: str, label: str, **options: Any) -> Metric:
     """Return the entry of a metric of predictive distributions that is a mean over bags."""
     options = {"needs": "standard deviations or intervals"} | options
     return Metric(name, _mean(per_bag), direction, label, per_bag=per_bag, needs_std=True, **options)
 
 
-_RANKED = {"needs": "targets and predictions that vary", "pooled": True, "best": 1.0}
+_RANKED: dict[str, Any] = {"needs": "targets and predictions that vary", "pooled": True, "best": 1.0}
 METRICS = {
     metric.name: metric
     for metric in (

@@ -516,9 +516,9 @@ def test_a_model_worse_than_the_mean_says_so(tmp_path):
     rng = np.random.default_rng(0)
     lines = [f"{bag},{x},{target}" for bag, target in enumerate(rng.normal(size=40)) for x in rng.normal(size=3)]
     (tmp_path / "noise.csv").write_text("\n".join(["bag,x,target", *lines]))
-    asked = (tmp_path / "noise.csv", "--bag", "bag", "--target", "target", "--method", "statistics:forest", "--quiet")
+    asked = (tmp_path / "noise.csv", "--bag", "bag", "--target", "target", "--method", "statistics", "--quiet")
     first = run("fit", *asked, "--out", tmp_path / "m.bagwise", "--report", tmp_path / "m.html").stdout
     assert first.startswith("Typical error") and ", worse than the mean (RMSE of held-out bags; " in first
     assert "Worse than the mean" in (tmp_path / "m.html").read_text()
     compared = run("evaluate", *asked, "--repeats", 1, "--out", tmp_path / "run").stdout
-    assert "statistics:forest: worse than the mean. RMSE" in compared and "bag means + forest" in compared
+    assert "statistics: worse than the mean. RMSE" in compared and "bag means + forest" in compared
