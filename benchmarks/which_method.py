@@ -20,8 +20,8 @@ from joblib import Parallel, delayed
 
 import bagwise as bw
 from bagwise.datasets.simulations import simulate
-from bagwise.metrics import rmse
 from bagwise.methods import CATALOGUE
+from bagwise.metrics import rmse
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "pictures" / "which-method.png"
 SIMULATIONS = {
