@@ -32,7 +32,7 @@ def small_file() -> bytes:
 
 
 def resealed(data: bytes, change) -> bytes:
-    """The file after ``change(plan, arrays)``, with every checksum right."""
+    """The file after ``change(plan, arrays)``, with the right checksum."""
     header, parts = unpack(io.BytesIO(data))
     plan = json.loads(parts.pop("schema.json"))
     plan = change(plan, parts) or plan
@@ -46,9 +46,7 @@ def head_of(plan: dict) -> dict:
 
 def put_into_head(plan: dict, state: dict) -> None:
     """More attributes for the last step of the small model."""
-    head = steps_of(plan)[-1]["content"][1]["content"]
-    head["content"].update(state)
-    head["key_types"]["content"].extend(node("TypeNode", "builtins.str") for _ in state)
+    head_of(plan).update(state)
 
 
 def steps_of(plan: dict) -> list:
@@ -60,14 +58,9 @@ def node(loader: str, name: str, **rest) -> dict:
     return {"__class__": kind, "__module__": module, "__loader__": loader, **rest}
 
 
-def plain(value) -> dict:
-    return node("JsonNode", "builtins.str", content=json.dumps(value), is_json=True)
-
-
 def state(attributes: dict) -> dict:
     """The node of a dictionary with names for keys."""
-    types = node("ListNode", "builtins.list", content=[node("TypeNode", "builtins.str") for _ in attributes])
-    return node("DictNode", "builtins.dict", content=attributes, key_types=types)
+    return node("DictNode", "builtins.dict", content=attributes)
 
 
 def as_npy(array) -> bytes:

@@ -11,7 +11,6 @@ from tests.helpers.saved_files import (
     file_of,
     head_of,
     node,
-    plain,
     put_into_head,
     resealed,
     small_file,
@@ -107,17 +106,17 @@ def test_a_forest_takes_what_predictions_need_and_predicts_the_same(tmp_path):
 
 def test_a_tree_has_the_nodes_and_outputs_it_says(tmp_path):
     def more(plan, arrays):
-        tree_of(plan)["content"]["content"]["node_count"] = plain(10**9)
+        tree_of(plan)["content"]["content"]["node_count"] = 10**9
 
     def outputs(plan, arrays):
-        tree_of(plan)["__reduce__"]["args"]["content"][2] = plain(10**9)
+        tree_of(plan)["arguments"]["content"][2] = 10**9
 
     def classes(plan, arrays):
-        edited(arrays, tree_of(plan)["__reduce__"]["args"]["content"][1]["file"], lambda one: one + 10**9)
+        edited(arrays, tree_of(plan)["arguments"]["content"][1]["file"], lambda one: one + 10**9)
 
     def none(plan, arrays):
         state = tree_of(plan)["content"]["content"]
-        state["node_count"] = plain(0)
+        state["node_count"] = 0
         for name in {"nodes", "values"} & set(state):
             edited(arrays, state[name]["file"], lambda rows: rows[:0])
 
@@ -130,10 +129,10 @@ def test_a_tree_has_the_nodes_and_outputs_it_says(tmp_path):
 
 def test_the_holder_of_a_tree_counts_its_features(tmp_path):
     def narrower(plan, arrays):
-        head_of(plan)["n_features_in_"] = plain(0)
+        head_of(plan)["n_features_in_"] = 0
 
     def uncounted(plan, arrays):
-        head_of(plan)["n_features_in_"] = plain(None)
+        head_of(plan)["n_features_in_"] = None
 
     refused(resealed(TREE, narrower), "asks for a feature", tmp_path)
     refused(resealed(TREE, uncounted), "held by DecisionTreeRegressor, which does not count", tmp_path)
@@ -144,7 +143,7 @@ def test_the_holder_of_a_tree_counts_its_features(tmp_path):
 )
 def test_a_forest_and_its_trees_have_the_same_features(ensemble, tmp_path):
     def narrower(plan, arrays):
-        head_of(plan)["n_features_in_"] = plain(1)
+        head_of(plan)["n_features_in_"] = 1
 
     refused(resealed(file_of(small_model(ensemble)), narrower), "other features than its forest", tmp_path)
 
@@ -182,10 +181,10 @@ def test_boosted_trees_compare_the_width_themselves(tmp_path):
         head_of(plan)["_preprocessor"] = first
 
     def in_fit(plan, arrays):
-        put_into_head(plan, {"_in_fit": plain(True)})
+        put_into_head(plan, {"_in_fit": True})
 
     for change in (preprocessed, in_fit):
-        refused(resealed(BOOSTED, change), "a tree is given what others made of the features", tmp_path)
+        refused(resealed(BOOSTED, change), "a tree gets the output of a preprocessor", tmp_path)
 
 
 def network_file() -> bytes:
@@ -210,12 +209,12 @@ def test_the_arrays_of_a_network_have_its_shape(tmp_path):
 
     def sizes(*values):
         return lambda plan, arrays: ensemble_of(plan).update(
-            sizes=node("TupleNode", "builtins.tuple", content=[plain(value) for value in values])
+            sizes=node("TupleNode", "builtins.tuple", content=list(values))
         )
 
     for name in ("parameters", "x_shift", "x_factor", "y_shift", "y_scale"):
-        refused(resealed(whole, cut(name)), f"the {name} of a network have not the shape", tmp_path)
-    refused(resealed(whole, sizes(3, 10**9, 1)), "the parameters of a network have not the shape", tmp_path)
+        refused(resealed(whole, cut(name)), f"the {name} of a network do not have the shape", tmp_path)
+    refused(resealed(whole, sizes(3, 10**9, 1)), "the parameters of a network do not have the shape", tmp_path)
     for odd in ((3, -4, 1), (3, 4, 2), (3,), ("3", 4, 1)):
         refused(resealed(whole, sizes(*odd)), "a network has the sizes", tmp_path)
 

@@ -1,7 +1,6 @@
 """Files that are not ours, damaged or from elsewhere in time, and models that a file cannot hold: each said clearly."""
 
 import io
-import json
 import pickle
 import sys
 import zipfile
@@ -21,7 +20,7 @@ from tests.helpers.saved_files import file_of, small_file, small_model
 
 import bagwise as bw
 from bagwise.model_files import describe_training, load_model, read_header, save_model
-from bagwise.model_files.archive import pack, pack_parts, unpack
+from bagwise.model_files.archive import pack, unpack
 from bagwise.testing.contract_checks import check_saves, sample
 
 
@@ -35,7 +34,7 @@ def zipped(*parts, **options) -> bytes:
 
 def with_header(**changes) -> bytes:
     header, parts = unpack(io.BytesIO(small_file()))
-    return pack_parts({"header.json": json.dumps({**header, **changes}).encode(), **parts})
+    return pack({**header, **changes}, parts)
 
 
 def cut(data: bytes) -> bytes:
@@ -48,15 +47,12 @@ FOREIGN = {
     "table": (lambda: b"bag,x,y\n1,2,3\n", r"not a bagwise model \(it starts with b'bag,'\)"),
     "picture": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(50), r"not a bagwise model \(it starts with b'\\x89PNG'\)"),
     "zip": (lambda: zipped(("a.txt", "hello")), "is a zip, but not a bagwise model.*no header.json"),
-    "npz": (lambda: zipped(("header.json", "[1]")), "is a zip, but not a bagwise model.*does not say so"),
+    "npz": (lambda: zipped(("header.json", "[1]")), "is a zip, but not a bagwise model.*is of another kind"),
     "cut": (lambda: cut(small_file()), "cut short or damaged.*; save the model again, or get an unbroken copy"),
-    "newer": (lambda: with_header(format=4), "has format 4, and this bagwise reads up to 3; update it: pip install"),
-    "older": (
-        lambda: with_header(format=1),
-        r"was saved by an earlier bagwise \(format 1\); fit the model and save it again",
-    ),
-    "renamed target": (lambda: with_header(target="z"), "its header does not match its checksum"),
-    "no checksum": (lambda: with_header(checksum=None), "its header has no valid 'checksum'"),
+    "newer": (lambda: with_header(format=4), "has format 4, and this bagwise reads format 3; update it: pip install"),
+    "older": (lambda: with_header(format=2), "has the unreleased format 2.*fit the model and save it again"),
+    "no format": (lambda: with_header(format="3"), "its header has no valid 'format'"),
+    "renamed": (lambda: small_file().replace(b"BagPipeline", b"BagPipelinE"), "does not match the checksum at its end"),
 }
 
 
@@ -70,25 +66,6 @@ def test_what_is_no_model_file_is_refused(kind, read, tmp_path):
         read(path)
     assert str(caught.value).startswith(f"cannot open {path}: ")
     assert "\n" not in str(caught.value)
-
-
-def test_every_changed_part_is_named(tmp_path):
-    header, parts = unpack(io.BytesIO(small_file()))
-    for name in parts:
-        changed = {**parts, name: parts[name][:-1] + bytes([parts[name][-1] ^ 1])}
-        path = tmp_path / "m"
-        path.write_bytes(pack_parts({"header.json": json.dumps(header).encode(), **changed}))
-        with pytest.raises(ValueError, match=f"its part '{name}' does not match its checksum"):
-            load_model(path)
-
-
-@pytest.mark.parametrize("edit", [lambda parts: parts.pop("0.npy"), lambda parts: parts.update({"more": b""})])
-def test_missing_and_added_parts_are_refused(edit, tmp_path):
-    header, parts = unpack(io.BytesIO(small_file()))
-    edit(parts)
-    (tmp_path / "m").write_bytes(pack_parts({"header.json": json.dumps(header).encode(), **parts}))
-    with pytest.raises(ValueError, match="its parts are not those its header lists"):
-        load_model(tmp_path / "m")
 
 
 def test_a_path_without_a_file_says_so(tmp_path):
@@ -158,16 +135,6 @@ def test_what_a_file_cannot_hold_is_refused_when_saving(kind, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_table_of_arrays_is_refused(tmp_path):
-    model = small_model()
-    model[-1].table_ = np.array([[np.zeros(3), "b"]], dtype=object)
-    with pytest.raises(ValueError, match=r"holds more than plain values and trees\); build it from parts of bagwise"):
-        save_model(model, tmp_path / "m")
-    model[-1].table_ = np.array([["a", "b"]], dtype=object)
-    save_model(model, tmp_path / "m")
-    assert load_model(tmp_path / "m")[-1].table_.tolist() == [["a", "b"]]
-
-
 def test_a_model_that_holds_itself_is_refused(tmp_path):
     model = small_model()
     model[-1].me_ = model
@@ -217,10 +184,3 @@ def test_the_contract_takes_a_refusal_only_from_others():
     check_saves(Foreign())
     with pytest.raises(AssertionError, match="it holds .*Foreign"):
         check_saves(small_model(Foreign()))
-
-
-def test_keys_that_are_one_as_text_are_refused(tmp_path):
-    model = small_model()
-    model[-1].table_ = {1: "a", "1": "b"}
-    with pytest.raises(ValueError, match=r"cannot be saved \(a dictionary has two keys that are the same as text\)"):
-        save_model(model, tmp_path / "m")

@@ -24,8 +24,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import bagwise as bw
 
 HERE = Path(__file__).parent
-VALUES, SIGNATURES, MODELS = HERE / "values.json", HERE / "signatures.json", HERE / "models.tar.xz"
-ANSWERS = HERE / "models.json"
+VALUES, SIGNATURES = HERE / "values.json", HERE / "signatures.json"
 
 # How far answers may be from those kept, on the kernels that wrote them. Elsewhere rounding differs, and some methods
 # amplify it: answers may differ by MARGIN times the largest difference that was seen between kernels, and by FLOOR at
@@ -194,16 +193,6 @@ def signatures() -> dict[str, str]:
             found.update(_signatures_of(import_module(f"bagwise.{module.name}"), ""))
     found.update(_signatures_of(bw.plots, ""))
     return dict(sorted(found.items()))
-
-
-def public(name: str):
-    """What a public name of any subpackage stands for."""
-    for module in pkgutil.iter_modules(bw.__path__):
-        if module.ispkg:
-            package = import_module(f"bagwise.{module.name}")
-            if name in getattr(package, "__all__", ()):
-                return getattr(package, name)
-    raise LookupError(f"no subpackage of bagwise has a public {name}")
 
 
 def _signatures_of(package, prefix: str) -> Iterator[tuple[str, str]]:

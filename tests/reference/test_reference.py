@@ -1,15 +1,12 @@
-"""Nothing moves under a user's feet: predictions, public signatures and model files are those that were kept.
+"""Nothing moves under a user's feet: predictions and public signatures are those that were kept.
 
 `write_reference.py` writes the files again, where a change is meant.
 """
 
 import importlib.util
-import tarfile
 
 import pytest
 from reference_cases import (
-    ANSWERS,
-    MODELS,
     SIGNATURES,
     VALUES,
     answers,
@@ -18,7 +15,6 @@ from reference_cases import (
     fitted,
     gives_std,
     method_cases,
-    quiet,
     read,
     signatures,
     split,
@@ -29,7 +25,7 @@ import bagwise as bw
 
 # A second or so on the larger sets; the first set has them in every run.
 COSTLY = ("additive", "attention", "instance-kme-attention", "bdr", "shrinkage", "bmir:paper")
-KEPT, KEPT_MODELS = read(VALUES), read(ANSWERS)
+KEPT = read(VALUES)
 
 
 def cases():
@@ -62,23 +58,6 @@ def test_predictions_are_those_kept(data, case):
 
 def test_no_method_or_preset_is_gone():
     assert {key.partition(" ")[2] for key in KEPT["cases"]} - set(method_cases()) == set()
-
-
-@pytest.fixture(scope="module")
-def model_files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    with tarfile.open(MODELS) as archive:
-        for member in archive.getmembers():  # extractall's filter= came with Python 3.11.4
-            (folder / member.name).write_bytes(archive.extractfile(member).read())
-    return folder
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case)) for case in KEPT_MODELS["cases"]])
-def test_model_files_of_earlier_versions_open(case, model_files):
-    with quiet():  # other versions of scikit-learn are warned of, and are no error here
-        model = bw.load_model(model_files / case)
-    found = answers(model, split(case, "beside")[2], std=gives_std(case))
-    assert distance(found, KEPT_MODELS["cases"][case]) <= tolerance(KEPT_MODELS, case)
 
 
 def test_public_signatures_are_those_kept():

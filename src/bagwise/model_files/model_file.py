@@ -1,4 +1,4 @@
-"""Saving a fitted model to one file, with a header (who made it, from what, with what), and opening it again."""
+"""Save a fitted model to one file with a header on its method, training data and versions, and open it again."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from bagwise.first_use import lock
 from bagwise.io.atomic_files import replace_file
 from bagwise.model_files.archive import AGAIN, Refused, pack, refusing, unpack
 from bagwise.model_files.names import NotAllowed
-from bagwise.model_files.plan_nodes import PLAN, build, check_compiled, examine, write
+from bagwise.model_files.plan_nodes import PLAN, build, examine, write
+from bagwise.model_files.trees_and_networks import check_compiled
 
-MATTER = ("bagwise", "scikit-learn")  # another version of these may read fitted attributes in another way
+CHECKED_VERSIONS = ("bagwise", "scikit-learn")  # other versions may use fitted attributes differently
 
 
 def describe_training(bags: Bags, y) -> dict:
-    """What a model was trained on, in numbers that fit into a header: counts, sizes of bags, range of the targets.
+    """Return a summary of training data for a header: counts, sizes of bags, range of the targets.
 
     Parameters
     ----------
     bags : Bags
-    y : one target per bag
+    y : array of one target per bag, or a column per target
 
     Examples
     --------
@@ -43,15 +44,15 @@ def describe_training(bags: Bags, y) -> dict:
      'target': {'min': 1.0, 'mean': 1.5, 'max': 2.0}}
     """
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    several = np.ndim(y) == 2 and np.shape(y)[1] > 1  # targets, of which a bag may lack some
-    known = np.asarray(y)[~np.isnan(np.asarray(y))] if several else check_targets(y, bags)
+    has_several_targets = np.ndim(y) == 2 and np.shape(y)[1] > 1
+    targets = np.asarray(y)[~np.isnan(np.asarray(y))] if has_several_targets else check_targets(y, bags)
     columns = {"bag": bags.id_name, "target": bags.target_name}
     columns = {role: name for role, name in columns.items() if name is not None}
-    return describe_counts(bags.n_features, bags.sizes, known) | ({"columns": columns} if columns else {})
+    return describe_counts(bags.n_features, bags.sizes, targets) | ({"columns": columns} if columns else {})
 
 
 def describe_counts(n_features: int, sizes: np.ndarray, y: np.ndarray) -> dict:
-    """The same, of bags that are not at hand: the number of features, the size and the target of every bag."""
+    """Return the same summary from the number of features and the size and target of each bag."""
     return {
         "bags": len(sizes),
         "instances": int(sizes.sum()),
@@ -76,19 +77,19 @@ def make_header(model, *, method: str | None, target: str | None, training: dict
 
 
 def versions() -> dict[str, str]:
-    """As the packages tell themselves: their records may be out of reach when a model is saved."""
+    """Return versions as the imported packages have them; their installation records may be unreadable."""
     ours, others = {"bagwise": bagwise.__version__}, {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
     return {"python": platform.python_version()} | ours | {name: one.__version__ for name, one in others.items()}
 
 
 def warn_of_other_versions(header: dict, path) -> None:
     here = versions()
-    pairs = [(name, header["versions"].get(name), here[name]) for name in MATTER]
+    pairs = [(name, header["versions"].get(name), here[name]) for name in CHECKED_VERSIONS]
     other = [f"{name} {then} (here it is {now})" for name, then, now in pairs if then != now]
     if other:
         warnings.warn(
-            f"{path} was saved with {' and '.join(other)}; its predictions may differ: check some that you know, "
-            "or install those versions",
+            f"{path} was saved with {' and '.join(other)}; its predictions may differ. Compare some with predictions "
+            "that you know, or install those versions",
             UserWarning,
             stacklevel=3,
         )
@@ -114,34 +115,34 @@ def _plain(training) -> dict | None:
 
 
 def dump(model) -> dict[str, bytes]:
-    """The parts of a model, opened once to be sure that they open: trouble is found now, not when it is needed."""
-    what = f"this {type(model).__name__} cannot be saved"
+    """Return the parts of a model, and open them once, so that a problem is found now and not when they are needed."""
+    problem = f"this {type(model).__name__} cannot be saved"
     try:
         parts = write(model)
         load(parts)
     except NotAllowed as error:
         raise ValueError(
-            f"{what}: it holds {error.name}, which is not among the types a model file may name (those of bagwise, "
-            "listed estimators of scikit-learn, numpy arrays); build the model from these, or keep that part yourself"
+            f"{problem}: it holds {error.name}, which is not among the types a model file may name (those of bagwise, "
+            "listed estimators of scikit-learn, numpy arrays); build the model from these, or store that part yourself"
         ) from None
     except ImportError:
         raise
     except Exception as error:
         why = str(error).removesuffix(f"; {AGAIN}")
-        raise ValueError(f"{what} ({why}); build it from parts of bagwise and scikit-learn") from error
+        raise ValueError(f"{problem} ({why}); build it from parts of bagwise and scikit-learn") from error
     return parts
 
 
 def load(parts: dict[str, bytes]):
-    """The model of some parts, after every part has been examined; no code from the file is run."""
+    """Return the model of the parts, after examining each of them; no code from the file is run."""
     schema = json.loads(parts[PLAN])
     if not isinstance(schema, dict):
         raise Refused(f"its plan is not that of a model; {AGAIN}")
-    with lock, warnings.catch_warnings():  # the modules of its types are imported as they are met
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # said once, for the whole file
-        names = examine(schema, parts)
+    with lock, warnings.catch_warnings():  # modules of its types are imported here
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # one warning follows for the whole file
+        types = examine(schema, parts)
         model = build(schema, parts)
-        check_compiled(model, names)
+        check_compiled(model, types)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")
     return model
@@ -157,17 +158,20 @@ def save_model(
 ) -> None:
     """Write a fitted model to one file that opens without running code.
 
-    The file is a zip: a header in JSON (`read_header`), a plan of the model, and its arrays. It appears whole
-    or not at all, and what was there before stays if anything goes wrong. A model that could not be opened again
-    is refused here.
+    The file is a zip: a header in JSON (`read_header`), a plan of the model, and its arrays. The write is atomic, and
+    an old file stays if anything goes wrong. A model that could not be opened again is refused.
 
     Parameters
     ----------
     model : fitted estimator for bags
-    path : where to; the ending ``.bagwise`` is a custom, not a rule
-    method : name of the method in the catalogue, kept in the header
-    target : name of the target, kept in the header
-    training : what it was trained on, kept in the header; see `describe_training`
+    path : str or path
+        The file to write; its name may have any ending, by convention ``.bagwise``.
+    method : str, optional
+        Name of the method in the catalogue, for the header.
+    target : str, optional
+        Name of the target, for the header.
+    training : dict, optional
+        Summary of the training data, for the header; see `describe_training`.
 
     Examples
     --------
@@ -187,10 +191,10 @@ def save_model(
 
 
 def try_saving(model) -> None:
-    """Refuse a model that could not be saved, before it is fitted: a long fit is not to be lost.
+    """Refuse a model that could not be saved before it is fitted, so that no long fit is lost.
 
-    Its parameters are put into a plan and read back. What a fit adds are arrays, and in trees of scikit-learn parts
-    whose names differ between its versions; so a small tree is saved as well.
+    Its parameters are written to a plan and read back. A fit adds arrays, and in trees of scikit-learn parts whose
+    names differ between versions, so a small tree is saved as well.
 
     Parameters
     ----------
@@ -202,22 +206,30 @@ def try_saving(model) -> None:
     >>> from bagwise.model_files import try_saving
     >>> try_saving(bw.method("instance-kme"))
     """
-    from sklearn.ensemble import HistGradientBoostingRegressor  # here, for opening a model does not need it
+    from sklearn.ensemble import HistGradientBoostingRegressor  # not needed to open a model
 
     dump(model)
     dump(HistGradientBoostingRegressor(max_iter=1).fit([[0.0], [1.0]], [0.0, 1.0]))
 
 
 def load_model(path: Path | str):
-    """The fitted model in a file that `save_model` has written.
+    """Open a file that `save_model` has written, and return the fitted model.
 
-    Only types from a fixed list are made, none by running code from the file; pickle is never read. A file that is
-    changed, cut short, of a newer format or not ours is refused with a ValueError. If the versions of
-    scikit-learn or bagwise differ from those that saved it, a UserWarning names both.
+    Only types from a fixed list are created, and no code from the file is run; pickle is never read. If the versions of
+    scikit-learn or bagwise differ from those that saved the file, a UserWarning names both.
 
     Parameters
     ----------
     path : str or path
+
+    Returns
+    -------
+    fitted estimator for bags
+
+    Raises
+    ------
+    ValueError
+        If the file is changed, cut short, of another format or not a model file.
 
     Examples
     --------
@@ -236,17 +248,17 @@ def load_model(path: Path | str):
 
 
 def read_header(path: Path | str) -> dict:
-    """What a model file says about itself, its checksums compared, without making the model.
+    """Return the header of a model file after comparing its checksum, without building the model.
 
     Parameters
     ----------
-    path : path of the file
+    path : str or path
 
     Returns
     -------
     header : dict
         Keys: ``format``, ``method``, ``estimator``, ``feature_names``, ``n_features``, ``target``, ``training``,
-        ``versions``, ``created``, ``parts`` (the SHA-256 of each) and ``checksum``.
+        ``versions``, ``created`` and ``checksum`` (SHA-256 of the file).
     """
     with _opened(path) as stream, refusing(path):
         return unpack(stream)[0]

@@ -1,20 +1,15 @@
-"""The names in model files: those of our classes, stable whatever module a class lives in; and all a file may name.
+"""The names that a model file may use: stable names of our classes, and a fixed list of other types.
 
-A file says ``bagwise.RidgePath``; the table below says where that class is now. So a class can move, or be renamed,
-without breaking a file: its line changes, its name does not. A class that is not in the table cannot be in a file.
-Files of format 2 named modules, as they were then; a second table gives those classes their names.
+A file says ``bagwise.RidgePath``, and a table says where that class is now. A class that moves or is renamed gets
+another line there, and files stay readable. A class that is not in the table cannot be in a file.
 
-Which types a model file may name. The list is ours and fixed; a file cannot add to it.
+Other allowed types are estimators of the scikit-learn packages below and the few inner types they consist of, numpy
+arrays, scalars and element-wise functions, and plain containers. Packages and modules whose compiled code trusts the
+sizes of fitted arrays (``svm``, ``cluster``, ``neighbors``, isolation forests) are not allowed. Objects are made
+without calling their constructor, and their state is set from parts that have passed the same rule.
 
-Allowed are the classes of bagwise that have a name in `names`, estimators of the scikit-learn packages below and the
-few inner types they are made of, numpy arrays, scalars and element-wise functions, and plain containers. Left out on
-purpose are packages and modules whose compiled code trusts the sizes of fitted arrays (``svm``, ``cluster``,
-``neighbors``, isolation forests). Objects are made without calling their constructor, and their state is set from parts
-that have passed the same rule.
-
-Training bags, which a kernel compares new ones with, are the exception. Holding `Bags` is the proof that they are
-valid. So a file holds their parts in a tuple, and opening it gives them to the constructor, which checks them as it
-does those of a user.
+The exceptions are values that only a constructor can make or check: bags, slices, dtypes, masked arrays and random
+generators. A file holds the arguments, and the ``make_`` functions below build the value.
 """
 
 from __future__ import annotations
@@ -26,11 +21,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
-from bagwise.model_files.archive import Refused
+from bagwise.model_files.archive import AGAIN, Refused
 
 OURS = "bagwise"
 
-# Module: the names of its classes, in one text. "Name=Class" where the class goes by another name in files.
+# Module -> its classes. "Name=Class" stands for a class that has another name in files.
 _PLACES = {
     "auto.auto_regressor": "AutoRegressor",
     "auto.cross_validation": "LearningCurve=Curve",
@@ -55,7 +50,8 @@ _PLACES = {
     "kernels.bandwidths": "MarginalPseudolikelihood MedianDistance",
     "kernels.formulas": "Cauchy Exponential FourierFeatures Gaussian InverseMultiquadric Linear Matern32 "
     "Matern52 NystroemFeatures Polynomial PrintedInverse RationalQuadratic Student",
-    "model_files.names": "Bags=make_bags",
+    "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator MaskedArray=make_masked "
+    "RandomState=make_random_state Slice=make_slice",
     "regressors.additive": "AdditiveRegressor",
     "regressors.attention.attention_regressor": "AttentionRegressor AttentionInputs=Inputs AttentionScale=Scale",
     "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
@@ -73,83 +69,23 @@ _PLACES = {
     "regressors.row_regressors": "BoostedTrees LassoPath",
 }
 
-# The same, for files of format 2: the modules as they were.
-_FORMER = {
-    "automatic.curve": "LearningCurve=Curve",
-    "automatic.members": "MeanTarget",
-    "automatic.preparing": "Components ThinBags",
-    "automatic.regressor": "AutoRegressor",
-    "automatic.routing": "CovariateRouting=Routing",
-    "automatic.targets": "MonotoneTarget",
-    "embeddings.chebyshev": "ChebyshevInterpolant=Interpolant",
-    "embeddings.covariates": "CovariatesBeside",
-    "embeddings.feature_mean": "FeatureMean NystroemMean",
-    "embeddings.kernel_mean": "KernelMean",
-    "embeddings.landmarks": "LandmarkMean",
-    "embeddings.phase": "PhaseMean",
-    "embeddings.pools": "Pool",
-    "embeddings.quantiles": "QuantileRows SlicedQuantiles",
-    "embeddings.second_kernel": "SecondKernel",
-    "embeddings.similarity": "MinusDistance Similarity",
-    "embeddings.statistics": "Statistics",
-    "heads.boosted_trees": "BoostedTrees",
-    "heads.lasso_path": "LassoPath",
-    "heads.ridge_path": "RidgePath",
-    "instances.folds": "BagKFold",
-    "instances.network": "NetworkRegressor",
-    "instances.network_ensemble": "NetworkEnsemble",
-    "instances.out_of_fold": "EachInstance FoldMean OutOfFold",
-    "instances.random_feature_ridge": "RandomFeatureRidge",
-    "instances.random_features": "FourierFeatures NystroemFeatures",
-    "intervals.closed_form": "LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
-    "intervals.fold_scales": "ConstantScale=Constant FittedScale=Fitted ModelScale=ModelStd",
-    "intervals.left_out": "FoldModels",
-    "intervals.regressor": "Intervals",
-    "intervals.scales": "BagScale",
-    "kernels.bandwidth": "MarginalPseudolikelihood MedianDistance",
-    "kernels.formulas": "Cauchy Exponential Gaussian InverseMultiquadric Linear Matern32 "
-    "Matern52 Polynomial PrintedInverse RationalQuadratic Student",
-    "regressors.attention": "AttentionRegressor",
-    "regressors.attention_inputs": "AttentionInputs=Inputs AttentionScale=Scale",
-    "regressors.attention_members": "AttentionMember=Member",
-    "regressors.attention_network": "AttentionNetwork=Network",
-    "regressors.attention_weighted": "AttentionWeighted",
-    "regressors.bayesian": "Evidence EvidenceRidge",
-    "regressors.bayesian_prime": "BayesianPrime",
-    "regressors.clusters": "ClusterRegressor",
-    "regressors.embedding_ridge": "EmbeddingRidge",
-    "regressors.gate": "Gate",
-    "regressors.mixture": "Mixture",
-    "regressors.pipeline": "BagPipeline",
-    "regressors.pool_predictions": "PoolPredictions",
-    "regressors.predictive": "TargetScale",
-    "regressors.reweighting": "Reweighting",
-    "regressors.salience": "SalienceRegressor",
-    "regressors.sampled_shrinkage": "SampledShrinkage",
-    "regressors.shrinkage": "Shrinkage",
-    "regressors.shrinkage_model": "ShrinkageCoordinates=Coordinates",
-    "regressors.weightings": "Primary Pruning",
-    "saving.stored_bags": "Bags=make_bags",
-}
 
-
-def _table(modules: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Name in files -> (module, class)."""
-    found = {}
+def _read_table(modules: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Return name in files -> (module, class)."""
+    places = {}
     for module, names in modules.items():
         for entry in names.split():
             name, _, kind = entry.partition("=")
-            found[name] = (f"{OURS}.{module}", kind or name)
-    return found
+            places[name] = (f"{OURS}.{module}", kind or name)
+    return places
 
 
-PLACES = _table(_PLACES)
+PLACES = _read_table(_PLACES)
 NAMES = {place: name for name, place in PLACES.items()}
-_OLD = {place: name for name, place in _table(_FORMER).items()}
 
 
 def stable_name(module: str, kind: str) -> str | None:
-    """The name in files of a class of ours; None if it has none, so that it cannot be saved.
+    """Return the name of a class of ours in files; None if it has none and cannot be saved.
 
     Examples
     --------
@@ -159,30 +95,16 @@ def stable_name(module: str, kind: str) -> str | None:
     return NAMES.get((module, kind))
 
 
-def place_of(module: str, name: str) -> tuple[str, str] | None:
-    """Where a class is that a file names: by its stable name, or (in format 2) by the module it was in.
+# Values that a constructor makes --------------------------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> place_of("bagwise", "RidgePath") == place_of("bagwise.heads.ridge_path", "RidgePath")
-    True
-    >>> place_of("bagwise.regressors.ridge_path", "RidgePath") is None  # modules are no longer named
-    True
-    """
-    if module == OURS:
-        return PLACES.get(name)
-    return PLACES.get(_OLD.get((module, name), ""))
-
-
-CONSTRUCTOR = "ConstructorFromReduceNode"  # the kind of node that calls what it names, with the parts
-LEFT_OUT = ("compared", "folds_checked", "kept", "id_name", "target_name", "categories")  # of new bags alone
+LEFT_OUT = ("compared", "folds_checked", "kept", "id_name", "target_name", "categories")  # which only new bags have
 PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
 
 
 def make_bags(
-    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names, missing="keep"
+    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names, missing
 ) -> Bags:
-    """Bags from the parts of Bags, in the order of their slots, each checked again.
+    """Return `Bags` made of its parts in the order of its slots, each validated again.
 
     Examples
     --------
@@ -191,10 +113,49 @@ def make_bags(
     >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
     True
     """
-    known = {"groups": groups, "feature_names": feature_names, "missing": "refuse" if missing == "imputed" else missing}
-    beside = {"weights": weights, "covariates": covariates, "covariate_names": covariate_names}
-    return Bags(instances, offsets, ids, **known, **beside)
+    options = {
+        "groups": groups,
+        "feature_names": feature_names,
+        "missing": "refuse" if missing == "imputed" else missing,
+    }
+    options |= {"weights": weights, "covariates": covariates, "covariate_names": covariate_names}
+    return Bags(instances, offsets, ids, **options)
 
+
+def make_slice(start, stop, step) -> slice:
+    return slice(start, stop, step)
+
+
+def make_dtype(empty: np.ndarray) -> np.dtype:
+    return empty.dtype
+
+
+def make_masked(data: np.ndarray, mask: np.ndarray) -> np.ma.MaskedArray:
+    return np.ma.MaskedArray(data, mask)
+
+
+def make_random_state(state: dict) -> np.random.RandomState:
+    generator = np.random.RandomState()
+    generator.set_state(state)
+    return generator
+
+
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+
+def make_generator(state: dict, seed: dict) -> np.random.Generator:
+    """Return a random generator in the given state of its bit generator and seed sequence."""
+    name = state["bit_generator"]
+    if name not in BIT_GENERATORS:
+        raise ValueError(f"numpy.random.{name} is not a bit generator")
+    if seed["pool_size"] != 4:  # numpy allocates a pool of any size it is given
+        raise Refused(f"a random generator has a pool of unusual size; {AGAIN}")
+    bit_generator = getattr(np.random, name)(np.random.SeedSequence(**seed))
+    bit_generator.state = state
+    return np.random.Generator(bit_generator)
+
+
+# Allowed types --------------------------------------------------------------------------------------------------------
 
 PACKAGES = (
     *("compose", "cross_decomposition", "decomposition", "dummy", "ensemble", "feature_selection", "gaussian_process"),
@@ -203,8 +164,8 @@ PACKAGES = (
 )
 LOSSES = ("HalfSquaredError", "AbsoluteError", "HuberLoss", "PinballLoss", "HalfPoissonLoss", "HalfGammaLoss")
 METRICS = ("r2_score", "mean_squared_error", "root_mean_squared_error", "mean_absolute_error", "median_absolute_error")
-SCORES = ("f_regression", "r_regression")  # by which columns are selected
-# Inner parts of boosted trees, networks and grid searches: no estimators, but fitted ones hold them.
+SCORES = ("f_regression", "r_regression")  # which select columns
+# Parts of fitted boosted trees, networks and grid searches that are not estimators.
 INNER = {
     "sklearn.metrics._scorer._PassthroughScorer",
     "sklearn.metrics._scorer._Scorer",
@@ -217,12 +178,8 @@ INNER = {
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     *(f"sklearn._loss.loss.{loss}" for loss in LOSSES),
 }
-UNSAFE = {"tests", "_iforest"}  # modules inside the packages: isolation trees are given rows that nobody compares
-UFUNCS = (
-    "numpy",
-    "numpy._core._multiarray_umath",
-)  # where element-wise functions say that they live; numpy 2.0 names the second
-BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+UNSAFE = {"tests", "_iforest"}  # modules of these packages; isolation trees do not check the width of their input
+UFUNCS = ("numpy", "numpy._core._multiarray_umath")  # modules of element-wise functions, the second in numpy 2.0
 SCALARS = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("bool", "str_"),
@@ -230,24 +187,19 @@ SCALARS = (
 _NUMBERS = {f"numpy.{name}" for name in SCALARS}
 _KEYS = {f"builtins.{name}" for name in ("str", "int", "float", "bool")}
 
-# What each kind of node may name; kinds that are not here (bound methods, partials, operators, bytes)
-# are refused whatever they name. The one constructor that is called is that of Bags.
+# Kind of node -> the types it may name. Other kinds (bound methods, partials, operators, bytes) are refused.
+CONSTRUCTOR = "ConstructorNode"
 ALLOWED = {
-    "JsonNode": {"builtins.str"},
     "DictNode": {"builtins.dict", "sklearn.utils._bunch.Bunch"},
+    "PairsNode": {"builtins.dict"},
     "ListNode": {"builtins.list"},
     "TupleNode": {"builtins.tuple"},
     "SetNode": {"builtins.set"},
-    "SliceNode": {"builtins.slice"},
     "TypeNode": _KEYS | _NUMBERS,
     "NdArrayNode": {"numpy.ndarray"} | _NUMBERS,
-    "DTypeNode": {"numpy.dtype"},
-    "MaskedArrayNode": {"numpy.ma.MaskedArray"},
-    "RandomStateNode": {"numpy.random.mtrand.RandomState"},
-    "RandomGeneratorNode": {"numpy.random._generator.Generator"},
-    "LossNode": {f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES},
     "TreeNode": {"sklearn.tree._tree.Tree"},
-    CONSTRUCTOR: {f"{__name__}.make_bags"},
+    CONSTRUCTOR: {f"{module}.{name}" for module, name in NAMES if module == __name__}
+    | {f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES},
 }
 
 
@@ -257,12 +209,12 @@ class NotAllowed(Refused):
     def __init__(self, name: str):
         self.name = name
         ours = name.partition(".")[0] in ("bagwise", "sklearn")
-        hint = "; install the versions that saved it, which read_header tells" if ours else ""
+        hint = "; install the versions that saved it, which read_header returns" if ours else ""
         super().__init__(f"it names {name}, which is no part of a bagwise model here, so nothing was loaded{hint}")
 
 
-def is_allowed(loader: str, module: str, name: str) -> bool:
-    """Whether a node of the kind ``loader`` may name ``module.name``; nothing is imported before its module is known.
+def is_allowed(kind: str, module: str, name: str) -> bool:
+    """Return whether a node of this kind may name ``module.name``; no module outside the lists is imported.
 
     Examples
     --------
@@ -273,47 +225,47 @@ def is_allowed(loader: str, module: str, name: str) -> bool:
     >>> is_allowed("FunctionNode", "numpy", "log"), is_allowed("FunctionNode", "numpy", "fromfile")
     (True, False)
     """
-    if loader == "ObjectNode":
+    if kind == "ObjectNode":
         return _is_allowed_class(module, name)
-    if loader == "FunctionNode":
+    if kind == "FunctionNode":
         return _is_allowed_function(module, name)
-    return f"{module}.{name}" in ALLOWED.get(loader, ())
+    return f"{module}.{name}" in ALLOWED.get(kind, ())
 
 
 def _is_allowed_function(module: str, name: str) -> bool:
     if module in UFUNCS:
         return isinstance(getattr(np, name, None), np.ufunc)
-    known = {"sklearn.metrics._regression": METRICS, "sklearn.feature_selection._univariate_selection": SCORES}
-    return name in known.get(module, ())
+    functions = {"sklearn.metrics._regression": METRICS, "sklearn.feature_selection._univariate_selection": SCORES}
+    return name in functions.get(module, ())
 
 
 def _is_allowed_class(module: str, name: str) -> bool:
     if f"{module}.{name}" in INNER:
         return True
-    package, _, rest = module.partition(".")
-    part, *inside = rest.split(".")
-    if set(inside) & UNSAFE or not all(name.isidentifier() for name in inside):
+    package, _, path = module.partition(".")
+    part, *modules = path.split(".")
+    if set(modules) & UNSAFE or not all(step.isidentifier() for step in modules):
         return False
     if package == OURS:
-        return (module, name) in NAMES and _defined_in(module, name) is not None
+        return (module, name) in NAMES and _class_defined_in(module, name) is not None
     if package == "sklearn" and part in PACKAGES:
-        found = _defined_in(module, name)
-        return found is not None and issubclass(found, _stored_by_scikit_learn())
+        kind = _class_defined_in(module, name)
+        return kind is not None and issubclass(kind, _types_of_scikit_learn())
     return False
 
 
-def _defined_in(module: str, name: str) -> type | None:
-    """The class ``name`` that ``module`` itself defines: not one it imported from elsewhere, not a function."""
+def _class_defined_in(module: str, name: str) -> type | None:
+    """Return a class that the module itself defines; None for functions and for classes that it imports."""
     try:
-        found = vars(import_module(module)).get(name)
+        value = vars(import_module(module)).get(name)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.startswith(module.partition(".")[0]):
             return None
         raise ImportError(f"this model needs {error.name}; install it, then open the model again") from error
-    return found if inspect.isclass(found) and found.__module__ == module else None
+    return value if inspect.isclass(value) and value.__module__ == module else None
 
 
-def _stored_by_scikit_learn() -> tuple[type, ...]:
+def _types_of_scikit_learn() -> tuple[type, ...]:
     from sklearn.gaussian_process.kernels import Kernel
     from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
 

@@ -1,0 +1,186 @@
+"""Checks of the parts of a model that compiled code follows without looking: trees and networks.
+
+A file whose checksum was made again after a change could send `predict` out of its arrays. In a tree each child must
+come after its parent (no step out of the tree, no walk in circles), and each split must use a feature that the
+estimator which holds the tree insists on. The arrays of a network must have the shapes that its sizes require.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bagwise.model_files.archive import AGAIN, Refused, read_array
+
+
+def check_tree_sizes(node: dict, parts: dict[str, bytes]) -> None:
+    """Refuse a node of a tree with several outputs, or fewer rows than it claims to have nodes."""
+    _, classes, outputs = node["arguments"]["content"]
+    state = node["content"]["content"]
+    count, rows = state["node_count"], read_array(parts[state["nodes"]["file"]])
+    if outputs != 1 or read_array(parts[classes["file"]]).tolist() != [1]:
+        raise Refused(f"a tree has more than one output; {AGAIN}")
+    if type(count) is not int or rows.shape != (count,):
+        raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
+
+
+# A node of a tree takes 21 bytes in a file, not 72: what is compared at a split, or what a leaf predicts.
+_SHORT = np.dtype([("left", "<i4"), ("right", "<i4"), ("feature", "<i4"), ("missing", "u1"), ("number", "<f8")])
+_COLUMNS = {"left_child": "left", "right_child": "right", "feature": "feature", "missing_go_to_left": "missing"}
+
+
+def short_tree(state: dict) -> dict:
+    """Return the state of a tree of one output without impurities and counts, which no prediction needs."""
+    nodes, values = state["nodes"], state["values"]
+    if values.shape[1:] != (1, 1) or not set(_COLUMNS) | {"threshold"} <= set(nodes.dtype.names):
+        return state
+    short = np.empty(len(nodes), _SHORT)
+    for name, column in _COLUMNS.items():
+        short[column] = nodes[name]
+    short["number"] = np.where(nodes["left_child"] == -1, values[:, 0, 0], nodes["threshold"])
+    return {name: value for name, value in state.items() if name != "values"} | {"nodes": short}
+
+
+def whole_tree(state: dict, tree) -> dict:
+    """Return the state of a tree as this version of scikit-learn needs it, with NaN for what a file leaves out."""
+    short, leaf = state["nodes"], state["nodes"]["left"] == -1
+    nodes = np.zeros(len(short), tree.__getstate__()["nodes"].dtype)
+    for name, column in _COLUMNS.items():
+        nodes[name] = short[column]
+    nodes["threshold"] = np.where(leaf, -2.0, short["number"])
+    nodes["impurity"] = nodes["weighted_n_node_samples"] = np.nan
+    values = np.where(leaf, short["number"], np.nan).reshape(-1, 1, 1)
+    return state | {"nodes": nodes, "values": values}
+
+
+def check_tree(tree, holder) -> None:
+    """Check a tree of a decision tree or a forest."""
+    left = tree.children_left
+    check_splits(left, tree.children_right, tree.feature, left == -1, _width(holder))
+
+
+def check_predictor(tree, holder) -> None:
+    """Check a tree of histogram boosting, whose holder checks the width only without preprocessor, outside of fit."""
+    if getattr(holder, "_preprocessor", None) is not None or hasattr(holder, "_in_fit"):
+        raise Refused(f"a tree gets the output of a preprocessor, which instance features never need; {AGAIN}")
+    rows = tree.nodes
+    if rows["is_categorical"].any():
+        raise Refused(f"a tree splits by category, which features of instances never do; {AGAIN}")
+    check_splits(rows["left"], rows["right"], rows["feature_idx"], rows["is_leaf"] != 0, _width(holder))
+
+
+def check_forest(forest, holder=None) -> None:
+    """Check that the trees of a forest have its number of features, which only the forest compares."""
+    for member in np.asarray(forest.estimators_, dtype=object).ravel():
+        if not hasattr(member, "tree_"):  # such as a set of trees
+            raise Refused(f"a forest holds a {type(member).__name__} where a tree should be; {AGAIN}")
+        if _width(member) != _width(forest):
+            raise Refused(f"a tree has other features than its forest; {AGAIN}")
+
+
+def check_splits(left, right, feature, leaf, n_features: int) -> None:
+    """Refuse a tree with a child before its parent or beyond the end, or a feature that is not there.
+
+    Examples
+    --------
+    >>> leaf = np.array([False, True, True])
+    >>> check_splits(np.array([1, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    >>> check_splits(np.array([9, -1, -1]), np.array([2, -1, -1]), np.array([0, -2, -2]), leaf, 1)
+    Traceback (most recent call last):
+    bagwise.model_files.archive.Refused: a tree leads out of itself; ...
+    """
+    inner = np.flatnonzero(~leaf)
+    for children in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        if len(leaf) == 0 or not ((children > inner) & (children < len(leaf))).all():
+            raise Refused(f"a tree leads out of itself; {AGAIN}")
+    if not ((feature[inner] >= 0) & (feature[inner] < n_features)).all():
+        raise Refused(f"a tree asks for a feature that is not there; {AGAIN}")
+
+
+def _width(holder) -> int:
+    """Return the number of features that an estimator insists on."""
+    width = getattr(holder, "n_features_in_", None)
+    if type(width) is not int:
+        raise Refused(f"a tree is held by {type(holder).__name__}, which does not count its features; {AGAIN}")
+    return width
+
+
+NETWORK = "bagwise.instances.networks.cpu.NetworkEnsemble"
+TREES = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
+
+
+def check_compiled(model, names: set[str]) -> None:
+    """Refuse a model, made of types of these names, that holds a tree or a network which leads out of its arrays."""
+    checks = _checks(names)
+    if not checks:
+        return
+    for holder, part in walk_parts(model):
+        for kind, check in checks:
+            if isinstance(part, kind):
+                check(part, holder)
+
+
+def check_network(network, holder=None) -> None:
+    """Check that the arrays of a `NetworkEnsemble` have the shapes that its sizes require."""
+    from bagwise.instances.networks.cpu import BIAS_AT, COLUMNS, layout
+
+    sizes, count = network.sizes, len(network.parameters)
+    if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) < 2 or sizes[-1] != 1:
+        raise Refused(f"a network has the sizes {sizes}; {AGAIN}")
+    last = layout(sizes)[-1]
+    shapes: dict[str, tuple] = {"parameters": (count, last[BIAS_AT] + last[COLUMNS])}
+    shapes |= dict.fromkeys(("x_shift", "x_factor"), (count, sizes[0])) | dict.fromkeys(
+        ("y_shift", "y_scale"), (count,)
+    )
+    for name, shape in shapes.items():
+        if getattr(network, name).shape != shape:
+            raise Refused(f"the {name} of a network do not have the shape {tuple(map(int, shape))}; {AGAIN}")
+
+
+def walk_parts(model) -> Iterator[tuple[object, object]]:
+    """Yield (holder, part) for each part of a model; the holder has it as an attribute, perhaps inside a list.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> [(type(holder).__name__, part) for holder, part in walk_parts(Ridge(alpha=[2.5]))][-1]
+    ('Ridge', 2.5)
+    """
+    waiting, seen = [(None, model)], set()
+    while waiting:
+        holder, part = waiting.pop()
+        yield holder, part
+        waiting.extend((holder, value) for value in _items(part))
+        if hasattr(part, "__dict__") and id(part) not in seen:
+            seen.add(id(part))
+            waiting.extend((part, value) for value in vars(part).values())
+
+
+def _items(part) -> list:
+    if isinstance(part, dict):
+        return list(part.values())
+    if isinstance(part, np.ndarray):
+        return part.ravel().tolist() if part.dtype == object else []
+    return list(part) if isinstance(part, list | tuple | set) else []
+
+
+def _checks(names: set[str]) -> list[tuple]:
+    """Return (type, check) for the types that a model names; others are not imported."""
+    checks = []
+    if names & TREES:
+        from sklearn.ensemble._forest import BaseForest
+        from sklearn.ensemble._gb import BaseGradientBoosting
+        from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+        from sklearn.tree._tree import Tree
+
+        checks = [
+            (Tree, check_tree),
+            (TreePredictor, check_predictor),
+            (BaseForest | BaseGradientBoosting, check_forest),
+        ]
+    if NETWORK in names:
+        from bagwise.instances.networks.cpu import NetworkEnsemble
+
+        checks.append((NetworkEnsemble, check_network))
+    return checks
