@@ -248,7 +248,7 @@ def test_stored_bags_are_checked_like_those_of_a_user(tmp_path):
 
     refused(resealed(whole, beyond), "damaged .*offsets", tmp_path)
     refused(resealed(whole, infinite), "damaged .*infinite", tmp_path)
-    refused(resealed(whole, fewer), "damaged .*covariate_names", tmp_path)
+    refused(resealed(whole, fewer), "damaged .*missing 1 required", tmp_path)
     refused(with_head(more=node("ObjectNode", "bagwise.bags.container.Bags", content=state({}))), "it names", tmp_path)
 
 
