@@ -45,4 +45,4 @@ def test_the_least_important_goes_first(results):
 def test_a_name_that_fits_nowhere_takes_two_lines(results):
     lines, _ = printed(results, 20)
     whole = "".join(line[:12].strip() for line in lines[1:])
-    assert whole == "".join(row["method"] for row in results.against_best())
+    assert whole == "".join(row["method"] for row in results.ranked())

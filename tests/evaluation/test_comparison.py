@@ -162,6 +162,6 @@ def test_summary_and_comparison_are_data_frames(monkeypatch):
         tables = results.summary(), results.compare()
         assert {type(table).__module__.split(".")[0] for table in tables} == {there[0] if there else "builtins"}
         found.add(str([[name, list(table[name])] for table in tables for name in (table.columns if there else table)]))
-        assert results.summary_rows()[1]["rmse"] == tables[0]["rmse"][1]
-        assert results.comparison_rows()[0]["p"] == tables[1]["p"][0]
+        assert results.rows("summary")[1]["rmse"] == tables[0]["rmse"][1]
+        assert results.rows("compare")[0]["p"] == tables[1]["p"][0]
     assert len(found) == 1

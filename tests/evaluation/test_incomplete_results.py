@@ -43,7 +43,7 @@ def run(methods, **options):
 
 
 def row_of(results, method):
-    return next(row for row in results.against_best() if row["method"] == method)
+    return next(row for row in results.ranked() if row["method"] == method)
 
 
 def test_who_fails_on_the_hard_folds_is_not_the_best():
@@ -99,7 +99,7 @@ def test_no_split_in_common_no_best():
     results = run([("good", TrainMean()), ("bad", TrainMean(shift=-9.0))])
     apart = Results(results.record, [results.ran("good", results.splits[0]), results.ran("bad", results.splits[1])])
     assert apart.best_method() is None and np.isnan(apart.summary()["rank"]).all()
-    assert all(row["from_best"] is None for row in apart.against_best())
+    assert all(row["from_best"] is None for row in apart.ranked())
 
 
 # A score that is not there is never the best ------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out
     methods = [("m", Flat(), {"shift": [0.0, 1.0]}), ("spread", Spread())]
     results = run(methods, selection="paper", metric=metric, out=tmp_path)
     assert results.setting("m") is None and np.isnan(results.values("m", "rmse")).all()
-    rows = results.table_rows()[:5]
+    rows = results.rows("table")[:5]
     assert all(row["setting"] is None and row["rmse"] is None for row in rows)
     assert results.summary()["cells"][0] == 0 and results.best_method() in (None, "spread")
     assert f"m: no setting has {metric} on every split, so none is the best" in results.notes()[0]

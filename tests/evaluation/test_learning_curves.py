@@ -1,6 +1,9 @@
 """Learning curves: the law recovered, the parts nested, the same cells again, the truth within the interval."""
 
+from functools import partial
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import nnls
 
@@ -149,7 +152,7 @@ def test_it_has_no_report_of_methods(curve, tmp_path):
 def test_what_is_refused():
     def refused(match, *, method="aggregated", bags=BAGS, error=ValueError, **options):
         with pytest.raises(error, match=match):
-            bw.learning_curve(method, bags, Y[: len(bags)], **options)
+            bw.learning_curve(bags, Y[: len(bags)], method, **options)
 
     refused("over must be 'bags' or 'instances', not 'rows'", over="rows")
     refused("nll has no best value", metric="nll")
@@ -196,3 +199,26 @@ def test_thinned_bags_of_a_table_keep_their_rows_beside_the_instances():
     assert (some.kept["row"] // 8 == some.expand(np.arange(24))).all()
     assert bw.learning_curve("aggregated", bags, y, over="instances", repeats=1, folds=2).errors.size
     assert len(thin(bags, 3).kept["row"]) == 72
+
+
+def test_either_order_of_the_arguments():
+    """Both functions take (bags, y, methods) and (methods, bags, y), and name each argument of another order."""
+    frame, options = pd.Series(Y), {"repeats": 1, "folds": 5}
+    for one in (bw.evaluate, partial(bw.learning_curve, sizes=SIZES)):
+        first, second = one(BAGS, frame, "aggregated", **options), one("aggregated", BAGS, frame, **options)
+        assert repr(first.table().drop(columns=["seconds", "memory_mb"], errors="ignore")) == repr(
+            second.table().drop(columns=["seconds", "memory_mb"], errors="ignore")
+        )
+        with pytest.raises(TypeError, match="got targets as argument 1, bags as argument 2, methods as argument 3"):
+            one(frame, BAGS, ["aggregated"], **options)
+        with pytest.raises(TypeError, match="got methods as argument 1, targets as argument 2, bags as argument 3"):
+            one([("mine", bw.method("aggregated"))], Y, BAGS, **options)
+
+
+@pytest.mark.parametrize(("metric", "falls"), [("medae", "median absolute error"), ("r2", "distance of the R² from 1")])
+def test_a_curve_of_any_metric(metric, falls):
+    found = bw.learning_curve(BAGS, Y, "aggregated", sizes=SIZES, repeats=2, metric=metric)
+    of_splits = [found.results.values("aggregated", metric)[k :: len(SIZES)].mean() for k in range(len(SIZES))]
+    np.testing.assert_allclose(found.errors, of_splits)
+    table = found.table()
+    assert (table["low"] <= table["high"]).all() and f"would lower the {falls} by" in found.sentence()

@@ -18,7 +18,7 @@ def results():
 
 
 def test_they_are_the_scores_of_the_labels_bags(results):
-    rows = results.scores_by_rows()
+    rows = results.rows("scores_by")
     assert [(row["method"], row["site"], row["bags"]) for row in rows[:3]] == [
         ("aggregated", "a", 12),
         ("aggregated", "b", 17),
@@ -39,7 +39,7 @@ def test_they_are_the_scores_of_the_labels_bags(results):
 
 
 def test_one_bag_has_an_error_and_no_correlation(results):
-    row = results.scores_by_rows()[2]
+    row = results.rows("scores_by")[2]
     assert row["rmse"] == pytest.approx(row["mae"]) and row["r2"] is row["spearman"] is row["kendall"] is None
     notes = results.by_notes()
     assert "1 of 3 labels of site have one bag (first: c)" in notes[0]
@@ -47,7 +47,7 @@ def test_one_bag_has_an_error_and_no_correlation(results):
 
 
 def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
-    found = results.summary_rows()
+    found = results.rows("summary")
     assert all(found[0][name] is None for name in ("nll", "crps", "pinball", "interval90", "coverage90"))
     assert found[1]["nll"] is None and 0.6 < found[1]["coverage90"] <= 1 and 0 < found[1]["crps"] < found[1]["mae"]
     cell = results.cell("intervals", results.splits[0])

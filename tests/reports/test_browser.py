@@ -301,6 +301,12 @@ def test_the_tab_key_reaches_everything_in_order_and_shows_where_it_is(model_pag
     assert stops > 20 and reached == list(range(stops))
 
 
+def test_no_column_of_members_is_clipped_at_a_desk(model_page):
+    box = "document.querySelector('#summary .scroll')"
+    wide, seen = run(model_page, f"return [{box}.scrollWidth, {box}.clientWidth]")
+    assert wide <= seen
+
+
 # Texts that take about a line for every word: what a column that is too narrow does.
 NARROW = r"""
 const found = [];

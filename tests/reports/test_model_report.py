@@ -7,6 +7,7 @@ from tests.helpers.page_reading import Report
 from tests.helpers.toy_runs import MeanOfFirst, instance_kme
 
 import bagwise as bw
+from bagwise.bags.shared_rows import find_shared_rows
 from bagwise.explanations import explain
 from bagwise.intervals import Intervals
 from bagwise.io.table_output import shown
@@ -252,3 +253,47 @@ def test_features_are_not_measured_in_sample(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
     assert "Which features matter" not in report.text and "Unusual bags" in report.text
+
+
+def test_shared_rows_are_on_the_page(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(300, 3))
+    bags = bw.from_arrays([rows[[*rng.integers(60, size=3), *range(60 + 5 * i, 65 + 5 * i)]] for i in range(40)])
+    y = rng.normal(size=40)
+    with pytest.warns(UserWarning, match="share rows"):
+        model = bw.Intervals("aggregated", folds=4).fit(bags, y)
+    report = write(tmp_path, model, bags, y)
+    shared = find_shared_rows(bags)
+    assert (
+        f"({shared.n_shared} of {shared.n_instances}) have the same features as an instance of another" in report.text
+    )
+    assert f"the largest holds {shared.largest} of 40 bags" in report.text
+
+
+def test_a_member_without_torch_is_not_called_out_of_time(tmp_path):
+    bags, y = sample(30)
+    model = Automatic().fit(bags, y)
+    rows = model.trials_
+    model.trials_ = [*rows, rows[0] | {"member": "attention", "status": "skipped", "why": "needs torch"}]
+    report = write(tmp_path, model, bags, y)
+    assert "not tried: needs torch" in report.words("members", "outcome") and "no time left" not in report.text
+
+
+def test_features_are_in_the_order_of_their_importance(tmp_path):
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(60, 3))
+    bags = bw.from_arrays(
+        [c + 0.1 * rng.normal(size=(4, 3)) for c in centres], feature_names=["noise", "little", "much"]
+    )
+    model = bw.Intervals("aggregated", folds=4).fit(bags, centres @ [0.0, 0.3, 2.0])
+    report = write(tmp_path, model, bags, centres @ [0.0, 0.3, 2.0])
+    assert (
+        report.words("features", "feature") == report.words("profile-table", "feature") == ["much", "little", "noise"]
+    )
+    assert report.explorer["features"][0] == "much"
+
+
+def test_backticks_become_code(tmp_path):
+    bags, y = sample(30)
+    report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
+    assert "`" not in report.text and "<code>bagwise evaluate</code>" in report.html

@@ -1,7 +1,5 @@
 """The report of a run: its numbers are those of the results, and what is missing is told."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,7 +38,7 @@ def write(results, tmp_path, **options):
 
 
 def test_numbers_are_those_of_the_results(results, report):
-    rows = {row["method"]: row for row in results.against_best()}
+    rows = {row["method"]: row for row in results.ranked()}
     for name, rmse, gap, p in zip(
         report.words("methods", "method"),
         report.values("methods", "RMSE"),
@@ -57,7 +55,7 @@ def test_numbers_are_those_of_the_results(results, report):
 
 
 def test_the_first_words_are_the_best_method_and_its_lead(results, report):
-    best, second, _ = sorted(results.against_best(), key=lambda row: row["rmse"])
+    best, second, _ = sorted(results.ranked(), key=lambda row: row["rmse"])
     assert f"{best['method']} has the best score" in report.text
     pooled = shown(results.pooled(best["method"])[0])
     assert f"RMSE {pooled} on bags it never saw" in report.text
@@ -76,7 +74,7 @@ def test_the_first_words_are_the_best_method_and_its_lead(results, report):
 def test_any_metric_ranks(data, tmp_path, metric, name):
     results = bw.evaluate(*data, METHODS, repeats=1, folds=4, metric=metric)
     report = write(results, tmp_path)
-    best = next(row["method"] for row in results.against_best() if row["from_best"] is None and row[metric] is not None)
+    best = next(row["method"] for row in results.ranked() if row["from_best"] is None and row[metric] is not None)
     assert report.words("methods", "method")[0] == best
     means = dict(zip(results.summary()["method"], results.summary()[metric], strict=True))
     assert report.values("methods", name)[0] == means[best]
@@ -302,15 +300,6 @@ def test_a_folder_that_is_no_run(tmp_path):
 def test_a_folder_is_no_file(results, tmp_path):
     with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file, such as"):
         write_report(results, tmp_path)
-
-
-def test_without_jinja2(monkeypatch):
-    monkeypatch.setitem(sys.modules, "markupsafe", None)
-    for name in [one for one in sys.modules if one.startswith("bagwise.reports.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delattr(bw.reports, "write_report", raising=False)  # as it was loaded before
-    with pytest.raises(ImportError, match=r"reports need jinja2: pip install jinja2"):
-        bw.reports.write_report
 
 
 def test_a_changed_method_is_told(tmp_path):

@@ -37,8 +37,9 @@ def scoreboard(results, *, width: int):
     """
     from rich.table import Table
 
-    rows = results.against_best()
-    names = {name: name.removeprefix(f"{results.metric}_") for name in rows[0] if name not in ("failed", "best")}
+    rows, metric = results.ranked(), results.metric
+    names = {"method": "method", metric: metric, f"{metric}_sd_folds": "sd_folds", f"{metric}_sd_repeats": "sd_repeats"}
+    names |= {name: name for name in ("from_best", "p_holm", "rank", "seconds", "memory_mb", "cells")}
     columns = {short: [row[name] for row in rows] for name, short in names.items()}
     if len(set(columns["cells"])) == 1:  # the number of cells where it is not the same for all
         del columns["cells"]
@@ -224,7 +225,7 @@ def _print_by(results) -> None:
     from bagwise.io.table_output import as_text, from_rows
 
     best, name = results.best_method() or results.methods[0], results.by["name"]
-    rows = [row for row in results.scores_by_rows() if row["method"] == best]
+    rows = [row for row in results.rows("scores_by") if row["method"] == best]
     rows.sort(key=lambda row: -row["rmse"])
     shown = [column for column in BY if any(row[column] is not None for row in rows)]
     table = from_rows([{name: row[name]} | {column: row[column] for column in shown} for row in rows[:MOST_LABELS]])
@@ -241,9 +242,9 @@ def _plain(results, out: Path, verdict: str | None) -> dict:
         "data": results.record["data"]["name"],
         "selection": results.title(),
         "metric": results.metric,
-        "summary": results.summary_rows(),
-        "comparisons": results.comparison_rows(),
-        "scores_by": None if results.by is None else results.scores_by_rows(),
+        "summary": results.rows("summary"),
+        "comparisons": results.rows("compare"),
+        "scores_by": None if results.by is None else results.rows("scores_by"),
         "verdict": verdict,
         "notes": results.notes() + ([] if results.by is None else results.by_notes()),
         "failures": [dict(zip(("method", "repeat", "fold", "error"), one, strict=True)) for one in results.failures],
@@ -281,16 +282,13 @@ def demo(
         print_scores(results, console)
         held_out = {}
         for name in METHODS:
-            found = {row["bag"]: row["prediction"] for row in results.prediction_rows(name)}
+            found = {row["bag"]: row["prediction"] for row in results.rows("predictions", name)}
             held_out[name] = [found[bag] for bag in data.ids.tolist()]
         columns = {"bag": data.ids.tolist(), "instances": data.sizes.tolist(), "target": y.tolist()}
         write_table(out / "predictions.csv", columns | held_out)
         console.print(f"\nWrote {out / 'predictions.csv'}")
-        try:
-            from bagwise.reports.plots import demo_picture
-        except ImportError as error:
-            console.print(f"No picture: {error}")
-            return
+        from bagwise.reports.plots import demo_picture
+
         model = bw.method("instance-kme:single", random_state=seed, n_jobs=-1).fit(data, y)
         replace_file(out / "demo.png", lambda path: demo_picture(path, data, y, held_out["instance-kme"], model))
         console.print(f"Wrote {out / 'demo.png'}")
@@ -366,9 +364,9 @@ def learning_curve(
         messages.show(f"{o.stem(table)}: {bags}.")
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             curve = bw.learning_curve(
-                method,
                 bags,
                 y,
+                method,
                 over=over,
                 sizes=size or None,
                 repeats=repeats,

@@ -22,6 +22,7 @@ from bagwise.evaluation.plan import (
     as_entries,
     close_plan,
     finish,
+    in_order,
     make_plan,
     make_record,
     on_device,
@@ -165,11 +166,11 @@ def evaluate(
     Parameters
     ----------
     bags, y : Bags and one target per bag
-        Bags that carry groups are split by group. A scan (`bagwise.scan`) has its targets: ``evaluate(scan,
-        methods=[...])`` compares methods of `fit_scan` by RMSE, MAE and R², one deal of folds unless ``repeats`` says
-        more. Heads are fitted without each fold, and choose their settings on the other folds; what goes before them
-        (scales, bandwidths, out-of-fold predictions) is fitted once to all bags. No predictions of single bags are
-        kept.
+        The order (methods, bags, y) works, too. Bags that carry groups are split by group. A scan (`bagwise.scan`) has
+        its targets: ``evaluate(scan, methods=[...])`` compares methods of `fit_scan` by RMSE, MAE and R², with one
+        repeat by default. Heads are fitted without each fold, and choose their settings on the other folds; what comes
+        before them (scales, bandwidths, out-of-fold predictions) is fitted once on all bags. Predictions of single bags
+        are not kept.
     methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
     repeats, folds, fold, split, random_state : the protocol, see `make_splits`
         Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
@@ -227,6 +228,7 @@ def evaluate(
         how = {"repeats": repeats, "folds": folds, "metric": metric, "random_state": random_state, "name": name}
         others = {"y": y, "fold": fold, "split": split, "by": by, "out": out, "origin": origin, "device": device}
         return evaluate_scan(bags, methods, executor=executor or executor_for(n_jobs), **how, **others)
+    bags, y, methods = in_order("evaluate", bags, y, methods)
     if y is None or methods is None:
         raise TypeError("evaluate needs bags, their targets and methods: evaluate(bags, y, ['aggregated'])")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)

@@ -13,7 +13,7 @@ from bagwise.bags.checks import compared, one_of
 from bagwise.bags.folds import units_of
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
-from bagwise.evaluation.plan import Plan, as_entries, make_plan, on_device
+from bagwise.evaluation.plan import Plan, as_entries, in_order, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.execution import executor_for
@@ -31,9 +31,9 @@ EXPONENTS = np.geomspace(0.1, 2.0, 40)
 
 
 def learning_curve(
-    method,
     bags,
-    y,
+    y=None,
+    method=None,
     *,
     over: str = "bags",
     sizes=None,
@@ -64,10 +64,11 @@ def learning_curve(
 
     Parameters
     ----------
+    bags, y : Bags and one target per bag
+        The order (method, bags, y) works, too. Groups stay together: training bags are drawn by whole
+        groups.
     method : name, "name:preset", (label, estimator) or bag regressor
         A method of the catalogue is used as it comes, without a search.
-    bags, y : Bags and one target per bag
-        Groups stay together: parts of the training bags are made of whole groups.
     over : {"bags", "instances"}
     sizes : numbers, optional
         For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
@@ -104,10 +105,13 @@ def learning_curve(
     --------
     >>> import bagwise as bw
     >>> bags, y = bw.datasets.make_problem("mean", 120)
-    >>> curve = bw.learning_curve("aggregated", bags, y, repeats=2)
+    >>> curve = bw.learning_curve(bags, y, "aggregated", repeats=2)
     >>> curve.sentence().startswith("Twice as many bags would lower the RMSE by about")
     True
     """
+    bags, y, method = in_order("learning_curve", bags, y, method)
+    if y is None or method is None:
+        raise TypeError("learning_curve needs bags, targets and a method: learning_curve(bags, y, 'aggregated')")
     one_of(over, OVER, "over")
     if not np.isfinite(get_metric(metric).best):
         raise ValueError(f"{metric} has no best value that a learning curve could approach; use 'crps'")

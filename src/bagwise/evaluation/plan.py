@@ -65,6 +65,30 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
     return entries
 
 
+def in_order(name: str, *arguments) -> tuple:
+    """Return bags, targets and methods from the positional arguments ``(bags, y, methods)`` or ``(methods, bags, y)``.
+
+    Raise an error that says which argument is which, if they come in another order.
+    """
+    kinds = [_kind(argument) for argument in arguments]
+    if kinds == ["methods", "bags", "targets"]:
+        return arguments[1], arguments[2], arguments[0]
+    if sorted(kinds) == ["bags", "methods", "targets"] and kinds != ["bags", "targets", "methods"]:
+        places = ", ".join(f"{kind} as argument {place}" for place, kind in enumerate(kinds, start=1))
+        raise TypeError(f"{name} got {places}; call {name}(bags, y, methods) or {name}(methods, bags, y)")
+    return arguments
+
+
+def _kind(argument) -> str:
+    if isinstance(argument, str) or _is_pair(argument) or hasattr(argument, "fit"):
+        return "methods"
+    if isinstance(argument, list | tuple) and argument and all(_kind(one) == "methods" for one in argument):
+        return "methods"
+    if isinstance(argument, Bags) or (isinstance(argument, list | tuple) and np.ndim(argument[:1]) > 1):
+        return "bags"
+    return "targets" if np.ndim(argument) == 1 else "other"
+
+
 def on_device(entry: Entry, device: str | None) -> Entry:
     """The entry with every part that has a ``device`` moved to this one; None leaves all where they are."""
     if device is None:

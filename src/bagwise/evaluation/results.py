@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from html import escape
-from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 
@@ -22,6 +22,21 @@ from bagwise.model_files.store import Store
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
 COMPARED += ("difference", "standard_error", "t", "p", "p_holm")
 _NOT_SEARCHED = "({})"  # how plans that do not count settings describe the one empty setting
+
+
+def data_frame(columns: Callable) -> Callable:
+    """Turn a method that returns columns by name into one that returns a data frame.
+
+    The frame is of pandas, else of polars; without either it is the columns. `Results.rows` uses the columns as they
+    are, so that the command line does not import pandas.
+    """
+
+    @wraps(columns)
+    def method(self, *arguments, **options):
+        return to_frame(columns(self, *arguments, **options))
+
+    vars(method)["columns"] = columns
+    return method
 
 
 class Results:
@@ -154,19 +169,13 @@ class Results:
 
     # Tables -------------------------------------------------------------------------------------------------
 
+    @data_frame
     def table(self):
         """A data frame, one row per cell; without pandas and polars a dict of columns.
 
         Its columns are data, method, selection, repeat, fold, setting, every metric, seconds, memory and error.
         ``selection`` is that of the method: "nested" or "paper (optimistic)" if it had several settings, else "none".
         """
-        return to_frame(self._table())
-
-    def table_rows(self) -> list[dict]:
-        """The rows of `table` as dicts, None where there is no value: what JSON can hold."""
-        return to_rows(self._table())
-
-    def _table(self) -> dict[str, list]:
         rows = []
         for method in self.methods:
             about = {"data": self.record["data"]["name"], "method": method}
@@ -184,6 +193,7 @@ class Results:
                 rows.append(row | {name: cell[name] for name in ("seconds", "memory_mb", "error")})
         return from_rows(rows)
 
+    @data_frame
     def summary(self):
         """A data frame, one row per method; without pandas and polars a dict of columns.
 
@@ -194,13 +204,6 @@ class Results:
         splits is taken. ``rank`` is the average rank by the main metric, of the methods that have it on every split;
         blank for the others. Then mean seconds and most memory of a cell.
         """
-        return to_frame(self._summary())
-
-    def summary_rows(self) -> list[dict]:
-        """The rows of `summary` as dicts, None where there is no value: what JSON can hold."""
-        return to_rows(self._summary())
-
-    def _summary(self) -> dict[str, list]:
         splits, repeats = self.distinct_splits(), np.array([repeat for repeat, _ in self.splits])
         ranks = average_ranks(get_metric(self.metric).loss(self._ranked_scores(splits)))
         rows = []
@@ -214,6 +217,7 @@ class Results:
             rows.append(row | {"rank": rank, "seconds": float(np.mean(seconds)), "memory_mb": float(np.max(memory))})
         return from_rows(rows)
 
+    @data_frame
     def compare(self, *, metric: str | None = None, reference: str | None = None):
         """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
 
@@ -228,13 +232,6 @@ class Results:
         reference : str, optional
             The method that every other is compared with; default: all pairs.
         """
-        return to_frame(self._compare(metric, reference))
-
-    def comparison_rows(self, *, metric: str | None = None, reference: str | None = None) -> list[dict]:
-        """The rows of `compare` as dicts, None where there is no value: what JSON can hold."""
-        return to_rows(self._compare(metric, reference))
-
-    def _compare(self, metric: str | None = None, reference: str | None = None) -> dict[str, list]:
         metric, splits, rows = get_metric(metric or self.metric).name, self.distinct_splits(), []
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
@@ -253,6 +250,7 @@ class Results:
         rows = [dict(zip(COMPARED, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
         return from_rows(rows, names=COMPARED)
 
+    @data_frame
     def predictions(self, method: str):
         """A data frame, one row per scored bag; without pandas and polars a dict of columns.
 
@@ -265,13 +263,6 @@ class Results:
         method : str
             One of the methods.
         """
-        return to_frame(self._predictions(method))
-
-    def prediction_rows(self, method: str) -> list[dict]:
-        """The rows of `predictions` as dicts, None where there is no value: what JSON can hold."""
-        return to_rows(self._predictions(method))
-
-    def _predictions(self, method: str) -> dict[str, list]:
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
         bag_name, target_name = self.own_names()
         rows = []
@@ -290,6 +281,7 @@ class Results:
         bag = own_name(data.get("id_name"), "bag", others)
         return bag, own_name(data.get("target_name"), "target", [*others, bag])
 
+    @data_frame
     def scores_by(self, labels=None):
         """Scores apart by label (site, year): a data frame, a row per method and label, with its number of bags.
 
@@ -303,13 +295,6 @@ class Results:
         labels : one label per bag, in the order of the data, optional
             Default: those given to `evaluate` as ``by``.
         """
-        return to_frame(self._scores_by(labels))
-
-    def scores_by_rows(self, labels=None) -> list[dict]:
-        """The rows of `scores_by` as dicts, None where there is no value: what JSON can hold."""
-        return to_rows(self._scores_by(labels))
-
-    def _scores_by(self, labels=None) -> dict[str, list]:
         name, labels = self._labels(labels)
         rows = []
         for method in self.methods:
@@ -363,13 +348,24 @@ class Results:
 
     def write(self, folder) -> None:
         """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
-        tables = {"results": self._table(), "summary": self._summary(), "comparisons": self._compare()}
-        if self.by is not None:
-            tables["scores_by"] = self._scores_by()
-        for name, columns in tables.items():
-            write_table(Path(folder) / f"{name}.csv", columns)
-        if find_spec("pyarrow") is not None:
-            write_table(Path(folder) / "results.parquet", tables["results"])
+        names = {"results": "table", "summary": "summary", "comparisons": "compare"}
+        names |= {} if self.by is None else {"scores_by": "scores_by"}
+        for file, name in names.items():
+            write_table(Path(folder) / f"{file}.csv", self._columns(name))
+        write_table(Path(folder) / "results.parquet", self._columns("table"))
+
+    def rows(self, table: str, *arguments, **options) -> list[dict]:
+        """Return a table as plain rows, with None where there is no value: what JSON can hold.
+
+        Parameters
+        ----------
+        table : {"table", "summary", "compare", "predictions", "scores_by"}
+            Name of the method that returns the table as a data frame; its arguments follow.
+        """
+        return to_rows(self._columns(table, *arguments, **options))
+
+    def _columns(self, table: str, *arguments, **options) -> dict[str, list]:
+        return getattr(type(self), table).columns(self, *arguments, **options)
 
     # The best, and the distance from it -----------------------------------------------------------------------
 
@@ -383,37 +379,31 @@ class Results:
         best = best_of(get_metric(self.metric).loss(means))
         return None if best is None else self.methods[best]
 
-    def against_best(self) -> list[dict]:
-        """One row per method, best first: its score and spread, the paired difference from the best, p, costs.
+    def ranked(self) -> list[dict]:
+        """Return the rows of `summary`, best first, with the paired difference from the best and its p-value.
 
-        Methods without a rank come last.
-        Which method is best was found on the same folds, so p is corrected for all pairs, not only for those shown.
+        Methods without a rank come last. Which method is best was found on the same folds, so p is corrected for all
+        pairs, not only for those shown.
         """
         name, best, gaps = self.metric, self.best_method(), {}
-        for pair in self.comparison_rows():
+        for pair in self.rows("compare"):
             gap, p = pair["difference"], pair["p_holm"]
             if pair["reference"] == best:
                 gaps[pair["method"]] = gap, p
             elif pair["method"] == best:
                 gaps[pair["reference"]] = None if gap is None else -gap, p
-        shown, loss = ("method", name, f"{name}_sd_folds", f"{name}_sd_repeats"), get_metric(name).loss
+        loss = get_metric(name).loss
 
         def place(row: dict) -> tuple:
             return not row["best"], row["rank"] is None, row[name] is None, loss(row[name] or 0.0)
 
         rows = [
-            {key: row[key] for key in shown}
+            row
             | dict(zip(("from_best", "p_holm"), gaps.get(row["method"], (None, None)), strict=True))
-            | {key: row[key] for key in ("rank", "seconds", "memory_mb", "cells", "failed")}
             | {"best": row["method"] == best}
-            for row in self.summary_rows()
+            for row in self.rows("summary")
         ]
         return sorted(rows, key=place)
-
-    def ranked(self) -> list[dict]:
-        """The rows of `against_best` with every mean of the summary."""
-        means = {row["method"]: row for row in self.summary_rows()}
-        return [means[row["method"]] | row for row in self.against_best()]
 
     def distinct_splits(self) -> np.ndarray:
         """A number for every split, the same for those that score the same bags: over fixed folds, a fold's repeats."""

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup, escape
 from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
@@ -17,11 +18,6 @@ from bagwise.io.table_output import NONE, aligned, counted, percent, shown
 from bagwise.metrics import get_metric
 from bagwise.reports.findings import size_fifths
 from bagwise.reports.verdict import LEVEL, HeldOut, Worth
-
-try:
-    from markupsafe import Markup, escape
-except ImportError as error:
-    raise ImportError("reports need jinja2: pip install jinja2") from error
 
 
 def tag(name: str, *inside, **attributes) -> Markup:

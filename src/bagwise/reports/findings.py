@@ -73,7 +73,7 @@ def _range(values: np.ndarray) -> str:
 def held_out(results, method: str) -> HeldOut | None:
     """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
     bag, target = results.own_names()
-    rows = results.prediction_rows(method)
+    rows = results.rows("predictions", method)
     if not rows:
         return None
     table = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != bag}
@@ -176,7 +176,7 @@ def by_table(results, method: str) -> dict | None:
     """The scores of one method apart by label, largest RMSE first, and the notes on them; None without labels."""
     if results.by is None:
         return None
-    rows = [row for row in results.scores_by_rows() if row["method"] == method]
+    rows = [row for row in results.rows("scores_by") if row["method"] == method]
     if not rows:
         return None
     rows.sort(key=lambda row: -row["rmse"])
@@ -200,7 +200,7 @@ def differences(results) -> dict[str, dict]:
     found: dict[str, dict] = {}
     if not rows[0]["best"]:
         return found
-    for row in results.comparison_rows(reference=rows[0]["method"]):
+    for row in results.rows("compare", reference=rows[0]["method"]):
         mine = next(one for one in rows if one["method"] == row["method"])
         if is_known(row["difference"]):
             reach = float(student.ppf(0.975, row["splits"] - 1)) if row["splits"] > 1 else float("nan")
@@ -212,7 +212,7 @@ def differences(results) -> dict[str, dict]:
 
 def pairs_table(results) -> list[Column]:
     """Every pair of methods."""
-    rows = results.comparison_rows()
+    rows = results.rows("compare")
     if not rows:
         return []
     of = from_rows(rows)

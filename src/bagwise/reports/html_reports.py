@@ -182,7 +182,7 @@ def run_facts(results) -> list[tuple[str, str]]:
     origin, data = record.get("origin") or {}, record["data"]
     repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
     folds = len(results.splits) // max(len(repeats), 1)
-    cells = results.table_rows()
+    cells = results.rows("table")
     seconds = float(sum(cell["seconds"] or 0.0 for cell in cells)) if cells else None
     seed = record.get("random_state")
     seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
@@ -268,6 +268,8 @@ def write_report(
         places = choose_bags(best)
         listed = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
         content["bags"] = listed | {"why_not": why_not}
+        if bags is not None:
+            content["notes"] += _shared_rows(bags)
         if explore and bags is not None:  # what is inside them
             more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
             content["bags"] |= more
@@ -327,6 +329,12 @@ def _describe_scored(data: dict, targets: dict) -> str:
     scored = sorted(targets) if targets else range(data["bags"])
     sizes = [data["sizes"][bag] for bag in scored] if data["sizes"] else data["sizes"]
     return describe_data(len(scored), sizes, data["features"], targets.values(), n_others=data["bags"] - len(scored))
+
+
+def _shared_rows(bags) -> list[str]:
+    """Return a note where more than a few percent of the instances occur in several bags."""
+    shared = shares_rows(bags)
+    return [] if shared is None else [str(shared.describe())]
 
 
 def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
@@ -421,6 +429,7 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     return {
         "kind": "model",
         "title": name,
+        "notes": _shared_rows(bags),
         "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
         "verdict": _verdict(held, found),
         "tiles": _tiles(held, found, _seconds_per_bag(model, bags[places])),

@@ -9,17 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from scipy.stats import binom
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.segments import segment_quantiles
 from bagwise.bags.validation import label
 from bagwise.explanations.explanation import function_on_grid
-
-try:
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-except ImportError as error:
-    raise ImportError("pictures need matplotlib: pip install matplotlib") from error
+from bagwise.metrics import get_metric
 
 __all__ = [
     "bag_distributions",
@@ -226,7 +223,7 @@ def learning_curve(axis, curve, *, upto: float = 2.0):
     axis.axvline(curve.now, color=ORANGE, linewidth=1, label="now")
     log_scale(axis)
     legend(axis, loc="upper right")
-    return quiet(axis, xlabel=noun, ylabel=curve.metric, title=f"What would more {noun} do?")
+    return quiet(axis, xlabel=noun, ylabel=get_metric(curve.metric).label, title=f"What would more {noun} do?")
 
 
 # What the numbers of an explanation are called, and where an instance like all others would be.
@@ -357,7 +354,11 @@ def importance(axis, found, *, most: int = 15):
     if n_parts > 1:
         legend(axis, loc="lower right")
     title = "Held-out bags" if found.held_out else "Bags given"
-    return quiet(axis, xlabel=f"rise of the {found.metric.upper()}, ± standard error", title=f"Importance ({title})")
+    return quiet(
+        axis,
+        xlabel=f"how much the {get_metric(found.metric).label} gets worse, ± standard error",
+        title=f"Importance ({title})",
+    )
 
 
 def _target_name(y, target: str | None) -> str:
