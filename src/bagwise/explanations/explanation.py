@@ -56,7 +56,8 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     else:
         alone = _ask(last, "predict_instances", bags)
     # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
-    parts = alone * bags.shares() if hasattr(last, "additive_") else _ask(last, "contributions", bags)
+    mean = hasattr(last, "additive_")
+    parts = last.limited_contributions(alone * bags.shares(), bags) if mean else _ask(last, "contributions", bags)
     return known | {"contributions": parts, "instance_predictions": alone if column is None else column}
 
 

@@ -16,6 +16,7 @@ from bagwise.explanations.explanation import instance_values, marked_part, unwra
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.conditions import read_where
 from bagwise.regressors.pipeline import last_step
+from bagwise.regressors.target_limits import without_limits
 
 # Methods of the catalogue whose prediction is a mean of one function over the instances.
 ADDITIVE = (
@@ -157,6 +158,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     if not there.any():
         raise ValueError(f"no instance of {len(bags):,} bags satisfies where={where!r:.200}; relax the condition")
     inner.predict(bags)  # warns of values that are odd
+    inner = without_limits(inner)
     parts = instance_values(inner, compared(bags))["contributions"]
     if parts is None:
         raise ValueError(_refusal(inner))

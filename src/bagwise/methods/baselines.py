@@ -27,13 +27,14 @@ from bagwise.regressors import (
     RidgePath,
 )
 from bagwise.regressors.pipeline import scaled
+from bagwise.regressors.target_limits import SLACK
 
 
 def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
     """instance-MIR: a network on all instances, each carrying its bag's target; then the mean (median) of a bag."""
     learner = default_network(random_state=random_state, n_jobs=n_jobs)
     stage = EachInstance(learner, random_state=random_state)
-    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
+    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic, slack=SLACK))])
 
 
 def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:

@@ -15,6 +15,7 @@ from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import scaled
+from bagwise.regressors.target_limits import SLACK
 
 # Lengths in units of the spread. Szabó's kernels by name; a parameter that is no length is made from one.
 KERNELS = {
@@ -93,12 +94,12 @@ def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
     return BagPipeline([("instances", stage), ("head", head)])
 
 
-def sliced(*, directions=200, quantiles=20, distance="l2", random_state=0, n_jobs=None) -> BagPipeline:
+def sliced(*, directions=200, quantiles=20, distance="l2", slack=SLACK, random_state=0, n_jobs=None) -> BagPipeline:
     """exp(-γ SW_2²) and 1/√(SW_2² + θ²); many directions, few quantiles: as good as the paper's, at less than half."""
     slices = SlicedQuantiles(directions, quantiles, random_state=random_state)
     grid = {"kernel": kernel_grid("gaussian", "inverse-multiquadric", lengths=(0.3, 1.0, 3.0))}
     embedding = SecondKernel(slices, distance=distance, random_state=random_state)
-    return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid))
+    return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid, slack=slack))
 
 
 register(
@@ -153,7 +154,7 @@ register(
         presets={
             "default": sliced,
             "paper": variant(
-                "100 directions and 100 quantiles, as in the source.", sliced, directions=100, quantiles=100
+                "100 directions and 100 quantiles, as in the source.", sliced, directions=100, quantiles=100, slack=None
             ),
             "sw1": variant("The distance SW_1 in place of SW_2.", sliced, distance="l1"),
         },

@@ -140,7 +140,7 @@ def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
     stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="none", fit_intercept=False)
     embedding = KernelMean(Gaussian(70.0), units="label")
-    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
+    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head, slack=None))])
 
 
 def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
@@ -154,7 +154,7 @@ def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
     stage = OutOfFold(learner, folds=50, **as_is, random_state=random_state, n_jobs=n_jobs)
     head = RidgePath((1e-8,), scaling="n", fit_intercept=False)
     embedding = KernelMean(InverseMultiquadric(100.0), units="label")
-    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head))])
+    return BagPipeline([("instances", stage), ("head", EmbeddingRidge(embedding, head, slack=None))])
 
 
 register(

@@ -200,6 +200,7 @@ register(
                 draws=10_000,
                 burn_in=10_000,
                 top=1,
+                slack=None,
             ),
         },
         search_space={"head__top": [1, 3, 10]},

@@ -15,9 +15,10 @@ from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ense
 from bagwise.regressors.bayesian.aggregate_gp import ExposureMixin, exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.target_limits import TargetLimits
 
 
-class AdditiveRegressor(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
+class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A network h of the instance, ŷ_i = Σ_l s_il h(x_il), trained on a blend of the losses of bags and of instances.
 
     With s_il the share of instance l in bag i (1 / size, or by its weight), the loss of a bag is
@@ -130,6 +131,7 @@ class AdditiveRegressor(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstima
             total = exposures(bags)
             y, weight = y / total, weight * total
             self._remember_exposures(bags, total)
+        self.remember_targets(y, weight)
         fold = few_folds(bags, self.folds, recipe.seed)
         seen = weight > 0
         splits = [engine.Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
@@ -158,7 +160,8 @@ class AdditiveRegressor(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstima
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: h times its share in the bag, or in a sum its weight."""
         bags = self._seen(bags)
-        return self._values(bags) * self._weights(bags)
+        scale = exposures(bags) if self.aggregate == "sum" else 1.0
+        return self.limited_contributions(self._values(bags) * self._weights(bags), bags, scale)
 
     def _values(self, bags: Bags) -> np.ndarray:
         return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))

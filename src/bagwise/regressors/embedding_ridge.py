@@ -27,6 +27,7 @@ from bagwise.execution.resources import one_thread
 from bagwise.metrics import absolute, get_metric
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.ridge_path import RidgePath
+from bagwise.regressors.target_limits import SLACK, TargetLimits
 
 BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
 
@@ -55,6 +56,8 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
         for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
         is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
+    slack : float or None, default 0.5
+        How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
 
     Attributes
     ----------
@@ -75,11 +78,12 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
     True
     """
 
-    def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none"):
+    def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none", slack: float | None = SLACK):
         self.embedding = embedding
         self.head = head
         self.grid = grid
         self.offset = offset
+        self.slack = slack
 
     def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
@@ -94,7 +98,9 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         one instance, the mean, may stand for a bag that is elsewhere.
         """
         self._check(bags)
-        weights, y = check_weights(sample_weight, bags), y - self._offset(bags)
+        weights = check_weights(sample_weight, bags)
+        self.remember_targets(y, weights)
+        y = y - self._offset(bags)
         with one_thread():
             self.keep_best(
                 (setting, embedding, *self._head(embedding, rows, bags, y, weights))
@@ -153,6 +159,11 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
 
     def predict(self, bags) -> np.ndarray:
+        """Return one prediction per bag, within the limits that ``slack`` sets."""
+        return self.within_limits(self.unlimited(bags))
+
+    def unlimited(self, bags) -> np.ndarray:
+        """Return the predictions without limits, of which those of means are sums over instances."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         self._warn_of_extrapolation(bags)
         if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
@@ -274,7 +285,7 @@ def root_weights(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
-class PredictionBlend(RegressorMixin, _BaseComposition):
+class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
     r"""Read the instance predictions of several learners in several ways, and blend what they say.
 
     A bag comes with a column of instance predictions for each learner. A reading is a ridge on an embedding of one
@@ -334,6 +345,7 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
     def fit(self, bags, y, sample_weight=None) -> PredictionBlend:
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
         weight = check_weights(sample_weight, bags)
+        self.remember_targets(y, weight)
         self.learners_ = list(bags.feature_names or map(str, range(bags.n_features)))
         self.range_ = bags.instances.min(axis=0), bags.instances.max(axis=0)
         fitted = self._fitted(bags, y, sample_weight)
@@ -350,7 +362,7 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self._blended("predict", bags, np.zeros(len(bags)))
+        return self.within_limits(self._blended("unlimited", bags, np.zeros(len(bags))))
 
     @property
     def additive_share_(self) -> float:
@@ -376,7 +388,8 @@ class PredictionBlend(RegressorMixin, _BaseComposition):
     @available_if(attrgetter("additive_"))
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its share in the bag times what it alone is predicted."""
-        return self.predict_instances(bags) * bags.shares()
+        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        return self.limited_contributions(self.predict_instances(bags) * bags.shares(), bags)
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""

@@ -19,9 +19,10 @@ from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
 from bagwise.regressors.ridge_path import RidgePath
+from bagwise.regressors.target_limits import TargetLimits
 
 
-class ClusterRegressor(RegressorMixin, BaseEstimator):
+class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Regression on the exemplars of the most telling cluster.
 
     All instances, whatever their bags and targets, are clustered. With r_c(x) the relevance of an instance to cluster
@@ -73,6 +74,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
         check_options(self, relevance=("nearest", "members", "mixture"), choice=("validation", "training"))
         bags, y = check_fit(bags, y, fitting=self)
         weights = check_weights(sample_weight, bags)
+        self.remember_targets(y, weights)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
         n_clusters = min(self.clusters, distinct)
         with one_thread():
@@ -96,7 +98,7 @@ class ClusterRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self)
-        return self.heads_[self.cluster_].predict(self._exemplars(bags, [self.cluster_])[0])
+        return self.within_limits(self.heads_[self.cluster_].predict(self._exemplars(bags, [self.cluster_])[0]))
 
     def instance_weights(self, bags) -> np.ndarray:
         """The relevance of every instance in its bag's exemplar; it sums to one in every bag."""
@@ -134,7 +136,7 @@ def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
 SELECTOR_PENALTY = 1e-2  # a row, on standardised features
 
 
-class SalienceRegressor(RegressorMixin, BaseEstimator):
+class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Alternate between the weights ψ of the instances and a ridge regression w on the weighted exemplars.
 
     .. math::
@@ -204,6 +206,7 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
         bags, y = check_fit(bags, y, fitting=self)
         importance = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, importance)
         centre = np.average(y, weights=importance)
         scale = np.sqrt(np.average((y - centre) ** 2, weights=importance)) or 1.0
         self.selector_ = None
@@ -218,7 +221,8 @@ class SalienceRegressor(RegressorMixin, BaseEstimator):
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self)
-        return segment_sum(self.instance_weights(bags) * self.predict_instances(bags), bags.offsets)
+        values = self.instance_weights(bags) * self.predict_instances(bags)
+        return self.within_limits(segment_sum(values, bags.offsets))
 
     def predict_instances(self, bags) -> np.ndarray:
         """The regression at every instance."""

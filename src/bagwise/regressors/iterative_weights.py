@@ -29,6 +29,7 @@ from bagwise.bags.segments import (
 )
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
+from bagwise.regressors.target_limits import TargetLimits
 
 
 def _row_by_row(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -377,7 +378,7 @@ class Mixture(BaseEstimator):
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
 
 
-class Reweighting(RegressorMixin, BaseEstimator):
+class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Alternate between fitting a regressor on weighted instances and weighing the instances by its predictions.
 
     Every instance carries its bag's target, but not every instance deserves it. From weights 1/L_i,
@@ -459,6 +460,7 @@ class Reweighting(RegressorMixin, BaseEstimator):
         self._check()
         bags, y = check_fit(bags, y, fitting=self)
         task = Task.of(bags, y, sample_weight)
+        self.remember_targets(y, task.share)
         weighting = clone(self.weighting) if self.weighting is not None else Mixture()
         with one_thread():
             starts = weighting.starts(task, np.random.default_rng(self.random_state))
@@ -470,8 +472,12 @@ class Reweighting(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
+        """Return one prediction per bag: the ``rule`` applied to the predictions of its instances."""
         bags = check_bags(bags, fitted=self)
         self._check()
+        return self.within_limits(self._pooled(bags))
+
+    def _pooled(self, bags: Bags) -> np.ndarray:
         predictions = self.predict_instances(bags)
         if self.gate_ is None:
             return (segment_median if self.rule == "median" else segment_mean)(predictions, bags.offsets)

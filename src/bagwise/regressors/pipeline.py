@@ -28,6 +28,7 @@ from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
 from bagwise.bags.validation import ParameterError, counted, name_bags, unmask
 from bagwise.instances import EachInstance
 from bagwise.instances.out_of_fold import reads_missing
+from bagwise.regressors.target_limits import TargetLimits
 
 
 class BagScore:
@@ -115,35 +116,38 @@ def _kind(step) -> str:
 BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns
 
 
-class AdditiveMixin:
-    r"""For regressors that are linear in a fitted ``embedding_``: what every instance adds to its bag's prediction.
+class AdditiveMixin(TargetLimits):
+    r"""Mixin of regressors that are linear in a fitted ``embedding_``: the contributions of the instances.
 
-    Where the row of a bag is the mean of the rows of its instances (the embedding says so by ``is_mean``), its
-    prediction is the mean of one function of the instance, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a
-    bag of that instance alone.
+    Where the row of a bag is the mean of the rows of its instances (``is_mean`` of the embedding), its prediction is
+    the mean of one function of the instance, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a bag of that
+    instance alone, without limits (``unlimited(bags)``).
     """
 
     @property
     def additive_(self) -> bool:
-        """Whether the embedding says that it is a mean, so that predictions are sums over instances."""
+        """Whether predictions are sums over instances: the embedding is a mean."""
         return bool(getattr(self.embedding_, "is_mean", False))
 
+    def _checked(self, bags) -> Bags:
+        return check_bags(bags, fitted=self, allow_weights=True, apart=self.n_covariates_in_ > 0)
+
     def predict_instances(self, bags) -> np.ndarray:
-        """h of every instance: what a bag of it alone is predicted to be. Memory does not grow with their number."""
-        singles = check_bags(bags, fitted=self, allow_weights=True, apart=True).singles()
+        """Return h of each instance, the prediction of a bag of it alone; memory does not grow with their number."""
+        singles = self._checked(bags).singles()
         starts = range(0, len(singles), BLOCK_BAGS)
-        return np.concatenate([self.predict(singles[start : start + BLOCK_BAGS]) for start in starts])
+        return np.concatenate([self.unlimited(singles[start : start + BLOCK_BAGS]) for start in starts])
 
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: its share in the bag times h, for rows that are means."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        parts, whole = self.predict_instances(bags) * bags.shares(), self.predict(bags)
+        """Return the contribution of each instance to the prediction of its bag: its share in the bag times h."""
+        bags = self._checked(bags)
+        parts, whole = self.predict_instances(bags) * bags.shares(), self.unlimited(bags)
         if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
             raise ValueError(
                 f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is not a sum of "
                 "contributions; use a linear embedding such as KernelMean"
             )
-        return parts
+        return self.limited_contributions(parts, bags)
 
 
 class BagPipeline(FittedDisplay, Pipeline):
@@ -245,12 +249,14 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-class PoolPredictions(BagScore, RegressorMixin, BaseEstimator):
-    """ŷ = mean (or median) of the instance predictions of the bag, by their weights if any; nothing is learned.
+class PoolPredictions(TargetLimits, BagScore, RegressorMixin, BaseEstimator):
+    """Mean (or median) of the instance predictions of a bag, by their weights if any.
 
     Parameters
     ----------
     statistic : {"mean", "median"}
+    slack : float, optional
+        How far a prediction may lie outside the training targets, as a share of their range; by default anywhere.
 
     Examples
     --------
@@ -260,20 +266,21 @@ class PoolPredictions(BagScore, RegressorMixin, BaseEstimator):
     [2.0, 5.0]
     """
 
-    def __init__(self, statistic: str = "mean"):
+    def __init__(self, statistic: str = "mean", *, slack: float | None = None):
         self.statistic = statistic
+        self.slack = slack
 
     def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
         check_options(self, statistic=("mean", "median"))
-        bags, _ = check_fit(bags, y, fitting=self, allow_weights=True)
-        check_weights(sample_weight, bags)  # nothing is learned, so they change nothing
+        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
+        self.remember_targets(y, check_weights(sample_weight, bags))
         if bags.n_features != 1:
             raise ValueError(f"PoolPredictions takes instance predictions (one column), not {bags.n_features} features")
         remember_columns(self, bags)
         return self
 
     def predict(self, bags) -> np.ndarray:
-        return pooled(check_bags(bags, fitted=self, allow_weights=True), self.statistic)
+        return self.within_limits(pooled(check_bags(bags, fitted=self, allow_weights=True), self.statistic))
 
     def instance_weights(self, bags) -> np.ndarray:
         """The weight of every instance in the prediction: equal in a mean; in a median, that of the middle one or two.
@@ -289,7 +296,7 @@ class PoolPredictions(BagScore, RegressorMixin, BaseEstimator):
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to the mean: its share in the bag, times its prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64)
+        return self.limited_contributions(self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64), bags)
 
 
 class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):

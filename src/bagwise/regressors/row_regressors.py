@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bagwise.bags import weights_or_ones
 from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import row_keys
+from bagwise.regressors.target_limits import TargetLimits
 
 
 class LassoPath(RegressorMixin, BaseEstimator):
@@ -104,7 +105,7 @@ LEAF = 20  # bags in the smallest leaf, where there are enough
 FEWEST, LEAVES = 2, 5  # where there are not: so many leaves, of two bags at least
 
 
-class BoostedTrees(RegressorMixin, BaseEstimator):
+class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Histogram gradient boosting on one row per bag: small trees, a fifth of the columns tried at each split.
 
     It is scikit-learn's `HistGradientBoostingRegressor`, whose leaves hold 20 rows or more, so that fewer than 40 bags
@@ -161,6 +162,7 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True, ensure_all_finite="allow-nan")
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, Z, dtype=np.float64, ensure_non_negative=True)
+        self.remember_targets(y, sample_weight)
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
         leaf = min(LEAF, max(FEWEST, n // LEAVES)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
         options = self.get_params(deep=False) | {"min_samples_leaf": leaf, "early_stopping": False}
@@ -172,7 +174,8 @@ class BoostedTrees(RegressorMixin, BaseEstimator):
     def predict(self, Z) -> np.ndarray:
         """One number per row."""
         check_is_fitted(self)
-        return self.trees_.predict(validate_data(self, Z, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
+        Z = validate_data(self, Z, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
+        return self.within_limits(self.trees_.predict(Z))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -18,6 +18,7 @@ from bagwise.bags.segments import segment_mean
 from bagwise.first_use import lock
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.target_limits import TargetLimits
 
 
 def _is_count(value) -> bool:
@@ -155,7 +156,7 @@ def bag_moments(rows: np.ndarray, offsets: np.ndarray, order: int) -> np.ndarray
     return np.concatenate([mean, variance, *higher][:order], axis=1)
 
 
-class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
+class AttentionRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A network that reads a bag as a set: it weighs the instances, adds them up, and predicts from the sum.
 
     Every instance is read by the same small network, m_l = read(x_l). Set attention (``pooling="set"``) looks at the
@@ -282,7 +283,7 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        return self._attend(check_bags(bags, fitted=self), self.members_)[0]
+        return self.within_limits(self._attend(check_bags(bags, fitted=self), self.members_)[0])
 
     def instance_weights(self, bags) -> np.ndarray:
         """Attention of every instance, summing to one in each bag: the mean over networks and looks."""
@@ -309,6 +310,7 @@ class AttentionRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         """Train ``restarts`` networks for each mask of bags that they may see; the kept ones of each."""
         ensemble, recipe = ensemble_engine("attention"), Recipe.of(self)
         weight = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weight)
         seen = [mask & (weight > 0) for mask in seen]
         if not all(mask.any() for mask in seen):
             raise ValueError("no bag of weight above zero is left to learn from")

@@ -23,6 +23,7 @@ from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
 from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.target_limits import TargetLimits
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
 BLOCK_ROWS = 4096  # instances at a time
@@ -100,7 +101,7 @@ class ExposureMixin:
         return np.ones(bags.n_instances) if bags.weights is None else bags.weights
 
 
-class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
+class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""y_i = Σ_l a_il f(x_il) + ε_i with f a Gaussian process: a map of the instances from totals of their bags.
 
     f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
@@ -215,6 +216,7 @@ class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError("every count is zero, so no rate can be learned; fit needs a bag with a count above zero")
         if self.likelihood == "binomial" and (counted == 1).all():
             raise ValueError("every rate is one, so nothing can be learned; fit needs a bag with a rate below one")
+        self.remember_targets(rates, weight)
         some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[some], rates[some], total[some], weight[some]
         tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
@@ -241,6 +243,7 @@ class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
         if self.aggregate == "sum":
             self.noise_exposure_ = float(np.average(exposure, weights=weight))
             y, weight = y / exposure, weight * exposure / self.noise_exposure_
+        self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         embedded = list(embedded)
@@ -295,7 +298,7 @@ class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
         bags = self._seen(bags)
         rows, rate, slope = self._rows(bags)
         scale = exposures(bags) if self.aggregate == "sum" else np.ones(len(bags))
-        mean = scale * (self.target_.mean + self.target_.scale * rate)
+        mean = self.within_limits(scale * (self.target_.mean + self.target_.scale * rate), scale)
         if not return_std and not return_cov:
             return mean
         root = (self.target_.scale * scale * slope)[:, None] * self.posterior_.covariance_root(rows)
@@ -321,7 +324,8 @@ class AggregateGP(ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
     def contributions(self, bags) -> np.ndarray:
         """What each instance adds to its bag's prediction: its value times its share or its exposure."""
         bags = self._seen(bags)
-        return self._weights(bags) * self.predict_instances(bags)
+        scale = exposures(bags) if self.aggregate == "sum" else 1.0
+        return self.limited_contributions(self._weights(bags) * self.predict_instances(bags), bags, scale)
 
     # The model ------------------------------------------------------------------------------------------------
 

@@ -150,6 +150,7 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         Of the bags only ids, groups and columns count.
         """
         weight = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
@@ -180,9 +181,15 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         return embedding
 
     def predict(self, bags, return_std: bool = False):
-        """Predictive mean of every bag, and its standard deviation if asked for."""
+        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), return_std)
+        mean, std = self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), True)
+        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
+
+    def unlimited(self, bags) -> np.ndarray:
+        """Return the predictive means without limits, which are sums over instances."""
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        return self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), False)
 
     def _embed(self, setting, bags, y) -> tuple:
         embedding = self.embedding_for(setting)

@@ -17,6 +17,7 @@ from bagwise.bags.segments import segment_softmax, segment_sum
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
 from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
+from bagwise.regressors.target_limits import SLACK, TargetLimits
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ SMALLEST_VARIANCE = 1e-6
 DIGITS = 9
 
 
-class BayesianPrime(RegressorMixin, BaseEstimator):
+class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
     r"""y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs; a forest tells it in new bags.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
@@ -114,6 +115,8 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
     selector : scikit-learn regressor that takes sample_weight, default RandomForestRegressor(100, min_samples_leaf=5)
     top : int
         Instances of a new bag that are averaged (those that tie with the last of them too).
+    slack : float or None, default 0.5
+        How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
     random_state : int
 
     Attributes
@@ -145,11 +148,21 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
     Park, Wang, Lim, Xiao, Lu, Wang (2020), Bayesian multiple instance regression for modeling immunogenic neoantigens.
     """
 
-    def __init__(self, *, draws: int = 1000, burn_in: int = 500, selector=None, top: int = 1, random_state: int = 0):
+    def __init__(
+        self,
+        *,
+        draws: int = 1000,
+        burn_in: int = 500,
+        selector=None,
+        top: int = 1,
+        slack: float | None = SLACK,
+        random_state: int = 0,
+    ):
         self.draws = draws
         self.burn_in = burn_in
         self.selector = selector
         self.top = top
+        self.slack = slack
         self.random_state = random_state
 
     def fit(self, bags, y, sample_weight=None) -> BayesianPrime:
@@ -157,6 +170,7 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
             raise ValueError("draws and top must be at least 1, and burn_in not negative")
         bags, y = check_fit(bags, y, fitting=self)
         weights = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weights)
         rows, order = _sorted(bags, np.where(weights > 0, y, np.inf))  # no weight, no say, not even in the order
         task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=weights[order])
         with one_thread():
@@ -181,12 +195,12 @@ class BayesianPrime(RegressorMixin, BaseEstimator):
         values = self.predict_instances(bags)
         predictions = segment_sum(self.instance_weights(bags) * values, bags.offsets)
         if not return_std:
-            return predictions
+            return self.within_limits(predictions)
         covariance = np.atleast_2d(np.cov(self.coef_draws_.T, bias=True))
         design = _design(bags)
         spread = np.einsum("ij,jk,ik->i", design, covariance, design, optimize=True)
         missed = self._chances(bags) * (spread + (values - bags.expand(predictions)) ** 2)
-        return predictions, np.sqrt(self.variance_draws_.mean() + segment_sum(missed, bags.offsets))
+        return self.within_limits(predictions), np.sqrt(self.variance_draws_.mean() + segment_sum(missed, bags.offsets))
 
     def predict_instances(self, bags) -> np.ndarray:
         """b₀ + xᵀb̄ of every instance: the target if it were the primary one."""

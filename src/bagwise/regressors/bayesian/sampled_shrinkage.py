@@ -13,6 +13,7 @@ from bagwise.bags.checks import compared, whole_number
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
 from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.target_limits import TargetLimits
 
 TARGET_ACCEPTANCE = 0.85
 PATH = np.pi / 2  # a quarter of the circle on which a standard normal moves: then start and end are independent
@@ -158,7 +159,7 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
     return np.sqrt((half - 1) / half + between / within)
 
 
-class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
+class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""The model of `Shrinkage`, averaged over its posterior instead of taken at its best.
 
     y_i | w, b, σ² ~ N(b + wᵀm_i, wᵀC_i w + σ²), m_i and C_i (diagonal) the posterior mean and covariance of the
@@ -230,6 +231,7 @@ class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         weight = weights_or_ones(sample_weight, bags)
         shrinkage = clone(self.shrinkage if self.shrinkage is not None else Shrinkage())
         self.shrinkage_ = shrinkage.fit(compared(bags), y, weight)
+        self.remember_targets(y, weight)
         self.target_ = self.shrinkage_.target_
         posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y), weight)
         start = posterior.start(self.shrinkage_)
@@ -256,7 +258,8 @@ class SampledShrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         """Predictive mean of every bag, and its standard deviation if asked for."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
-        return self.target_.restored(*predictive(*given, self.square_), return_std)
+        mean, std = self.target_.restored(*predictive(*given, self.square_), True)
+        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
 
 
 class Posterior:

@@ -31,6 +31,7 @@ from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
 from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
 from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.target_limits import TargetLimits
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
@@ -218,7 +219,7 @@ def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
-class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
+class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
     r"""y = b + αᵀμ + ε, where the embedding μ of a bag of N instances is known only as well as N allows.
 
     μ ~ N(m0, ηR) a priori, and the empirical embedding is μ̂ ~ N(μ, Σ/N); so, given the bag, μ has mean
@@ -303,6 +304,7 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> Shrinkage:
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         penalties, weight = self._check(), weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         settings = list(ParameterGrid(self.grid or {}))
@@ -327,7 +329,8 @@ class Shrinkage(FittedDisplay, RegressorMixin, BaseEstimator):
         """Predictive mean of every bag, and its standard deviation if asked for."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         given = (*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
-        return self.target_.restored(*predictive(*given), return_std)
+        mean, std = self.target_.restored(*predictive(*given), True)
+        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
 
     def embed(self, bags) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the coordinates of every bag's embedding."""

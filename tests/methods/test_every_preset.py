@@ -1,4 +1,4 @@
-"""Missing values that are declared on loading (``missing="impute"``), over every preset of the catalogue."""
+"""Every preset of the catalogue: missing values that are declared on loading, and instances far outside the range."""
 
 import importlib.util
 
@@ -8,6 +8,7 @@ from tests.helpers.short_fits import brief
 
 import bagwise as bw
 
+AS_PUBLISHED = ("paper", "notebook")  # presets that extrapolate as their source does
 SLOW = {"auto:default", "auto:quick", "auto:best", "auto:additive", "bmir:paper"}  # seconds
 
 
@@ -23,6 +24,16 @@ def holed(n_bags: int, seed: int, missing: str = "impute") -> tuple[bw.Bags, np.
     return bw.from_arrays(arrays, missing=missing, feature_names=["a", "b", "c"]), y
 
 
+def strange_bags() -> bw.Bags:
+    """One -9999 or 1e6 among four instances, and bags in the corners of the range."""
+    rng, arrays = np.random.default_rng(2), []
+    for j in range(3):
+        arrays += [rng.normal(size=(4, 3)) for _ in range(2)]
+        arrays[-1][1, j], arrays[-2][2, j] = -9999.0, 1e6
+    arrays += [np.array([corner, corner]) for corner in np.array(np.meshgrid(*[[-50.0, 50.0]] * 3)).reshape(3, -1).T]
+    return bw.from_arrays(arrays, feature_names=["a", "b", "c"])
+
+
 def presets():
     for name in bw.method_names():
         card = bw.method_card(name)
@@ -35,7 +46,7 @@ def presets():
 
 @pytest.mark.filterwarnings("ignore")  # of training cut short
 @pytest.mark.parametrize("name", list(presets()))
-def test_declared_gaps_are_imputed_in_training_and_in_new_bags(name):
+def test_declared_gaps_are_imputed_and_no_instance_carries_a_bag_away(name):
     (train, y), (new, _) = holed(56, seed=0), holed(6, seed=1)
     model = brief(bw.method(name)).fit(train, y)
     predictions = model.predict(new)
@@ -43,5 +54,9 @@ def test_declared_gaps_are_imputed_in_training_and_in_new_bags(name):
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     alone = np.concatenate([model.predict(new[[i]]) for i in range(3)])
     np.testing.assert_allclose(alone, predictions[:3], rtol=1e-6, atol=1e-6)
+    if name.partition(":")[2] not in (*AS_PUBLISHED, "sum"):  # a sum grows with the bag; its rate has the limits
+        low, high = y.min() - 0.5 * np.ptp(y), y.max() + 0.5 * np.ptp(y)
+        strange = model.predict(strange_bags())
+        assert strange.min() >= low - 1e-9 and strange.max() <= high + 1e-9
     filled = bw.Bags(np.nan_to_num(train.instances), train.offsets, feature_names=["a", "b", "c"], missing="impute")
     assert np.isfinite(brief(bw.method(name)).fit(filled, y).predict(new)).all()  # gaps in new bags alone
