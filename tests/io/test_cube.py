@@ -205,7 +205,7 @@ def test_every_misuse_names_the_way_out(cube, zones):
         ("id is needed with targets", cube, {"time": "year", "targets": yields}),
         ("targets has two rows for 'z0 2018'", cube, how | {"targets": pd.concat([yields, yields])}),
         ("no row of targets belongs to a bag; the bags are z0 2018, ", cube, how | {"targets": yields.assign(year=1)}),
-        ("missing must be 'drop-instances', 'refuse' or 'keep', not 'drop'", cube, how | {"missing": "drop"}),
+        ("missing must be 'drop-instances', 'refuse', 'impute' or 'keep', not 'drop'", cube, how | {"missing": "drop"}),
     ):
         with pytest.raises(ValueError, match=match):
             bw.from_cube(data, zones, **options)

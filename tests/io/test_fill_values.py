@@ -125,7 +125,7 @@ def test_fill_values_in_lists_in_the_target_and_in_archives(tmp_path):
     assert again.sizes.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("wrong", ["-9999", [None], [True], ["a"]])
+@pytest.mark.parametrize("wrong", ["-9999", [None], [True], [[1]]])
 def test_fill_values_are_numbers(wrong):
     with pytest.raises(TypeError, match=r"fill_values must be numbers such as \[-9999\], not "):
         bw.load(table(), bag="site", fill_values=wrong)

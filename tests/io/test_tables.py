@@ -11,7 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import bagwise as bw
 from bagwise import check_table, from_table, load
+from bagwise.bags.validation import ParameterError
 
 NAN, INF = float("nan"), float("inf")
 BUILD = {"pandas": pd.DataFrame, "polars": lambda data: pl.DataFrame(data, strict=False), "pyarrow": pa.table}
@@ -108,7 +110,8 @@ def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
 
 def test_mixed_ids_and_integer_column_names_of_pandas():
     frame = pd.DataFrame({0: pd.Series([1, "a", 1, "1"], dtype=object), 1: [1.0, 2.0, 3.0, 4.0]})
-    bags, _ = from_table(frame, bag=0)
+    with pytest.warns(UserWarning, match=r"bag ids 1 \(int\) and '1' \(str\) print alike"):
+        bags, _ = from_table(frame, bag=0)
     assert bags.ids.tolist() == [1, "a", "1"] and bags.feature_names == ("1",)
 
 
@@ -196,14 +199,14 @@ def test_numbers_of_any_type_beside_lists():
     [
         (
             ["1", "2.5", "?", "-3e2", "x", None, "NA"],
-            r"most .* numbers, but '\?' is not \(nor are 1 more\)",
+            r"'\?' in row 2, 'x' in row 4 .* fill_values=\['\?', 'x'\]",
         ),
         (["1", "2.5", " 7 ", "-3e2", ".5", None, "NA"], "its values are numbers; make it a column of numbers"),
     ],
 )
 def test_text_that_is_mostly_numbers_is_left_out_with_a_warning(build, column, words):
     frame = build({"site": list("aabbcca"), "x": [1.0] * 7, "depth": column})
-    with pytest.warns(UserWarning, match=f"column 'depth' is text and was left out: {words}.* in ignore=") as told:
+    with pytest.warns(UserWarning, match=f"column 'depth' is text and was left out: {words}.*ignore=") as told:
         bags, _ = load(frame, bag="site")
     assert bags.feature_names == ("x",) and len(told) == 1 and told[0].filename.endswith("test_tables.py")
     with warnings.catch_warnings(action="error"):
@@ -211,11 +214,19 @@ def test_text_that_is_mostly_numbers_is_left_out_with_a_warning(build, column, w
         from_table(frame, bag="site", features="x")
 
 
-def test_a_stray_text_among_objects_is_named():
-    for column in ([1, 2, "?"], ["1"] * 150 + [2, 3, "?"], [1] * 150 + ["?"]):
-        frame = pd.DataFrame({"depth": pd.Series(column, dtype=object), "x": 1.0, "site": "a"})
-        with pytest.warns(UserWarning, match=r"column 'depth' .* but '\?' is not"):
-            assert from_table(frame, bag="site")[0].feature_names == ("x",)
+@pytest.mark.parametrize("column", [[1, 2, "?"], ["1"] * 150 + [2, 3, "?"], [1] * 150 + ["?"]])
+def test_a_column_numeric_but_for_a_few_cells_is_an_error(column):
+    """One cell "n/a?" in 4,857 rows dropped the whole column."""
+    frame = pd.DataFrame({"depth": pd.Series(column, dtype=object), "x": 1.0, "site": "a"})
+    row = len(column) - 1
+    with pytest.raises(ParameterError, match=rf"'depth' is numeric but .* '\?' in row {row} ") as caught:
+        from_table(frame, bag="site")
+    assert caught.value.parameter == "fill_values"
+    found = [one for one in bw.check_table(frame, bag="site").findings if one.level == "error"]
+    assert any("'depth'" in one.text and "fill_values=['?']" in one.text for one in found)
+    bags, _ = from_table(frame, bag="site", fill_values="?", missing="drop-instances")
+    assert bags.feature_names == ("depth", "x") and bags.n_instances == row
+    assert from_table(frame, bag="site", ignore="depth")[0].feature_names == ("x",)
 
 
 @pytest.mark.parametrize("column", [["01", "02", "10"], ["a1", "2", "b"], ["", "NA", None], [None] * 3])

@@ -165,7 +165,7 @@ def test_coordinate_reference_systems_that_are_missing(tmp_path, data):
 @pytest.mark.parametrize(
     "options, match",
     [
-        ({"missing": "drop"}, "missing must be 'drop-instances', 'refuse' or 'keep', not 'drop'"),
+        ({"missing": "drop"}, "missing must be 'drop-instances', 'refuse', 'impute' or 'keep', not 'drop'"),
         ({"empty": "keep"}, "empty must be 'refuse' or 'drop', not 'keep'"),
         ({"weights": "area"}, "weights must be None or 'area-fraction', not 'area'"),
         ({"bands": []}, "bands is empty"),

@@ -8,6 +8,7 @@ what is missing and for the fill values (numbers such as -9999 that stand for a 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from importlib import import_module
@@ -24,6 +25,8 @@ KNOWN += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 3276
 HUGE = 1e19
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
+# A code that starts with 0, such as 01001, is no number.
+NUMBER = r"^\s*[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
 NUMBERS = (Real, Decimal, np.bool_)
 
@@ -55,7 +58,8 @@ class FrameColumns:
     siblings: dict = {}
 
     def __init__(self, frame, fill_values=(), decimal: str = "."):
-        self.frame, self.fill_values, self.decimal = as_frame(frame), as_fill_values(fill_values), decimal
+        self.frame, self.decimal = as_frame(frame), decimal
+        self.fill_values, self.fill_texts = as_fill_values(fill_values)
         self.names = self.frame.columns
         self.n_rows = len(self.frame)
         self.origin: np.ndarray | None = None  # the positions of these rows in the table they were selected from
@@ -65,7 +69,11 @@ class FrameColumns:
         """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
         if name not in self._columns:
             series = _plain(self.frame.get_column(name))
-            self._columns[name] = _with_points(series) if self.decimal == "," else series
+            if self.decimal == ",":
+                series = _with_points(series)
+            if self.fill_texts and series.dtype in (nw.String, nw.Object):
+                series = _without_texts(series, self.fill_texts)
+            self._columns[name] = series
         return self._columns[name]
 
     def kind(self, name) -> str:
@@ -97,7 +105,7 @@ class FrameColumns:
 
     def rows(self, positions: np.ndarray) -> FrameColumns:
         """The table of some rows."""
-        some = FrameColumns(self.frame[positions], self.fill_values, self.decimal)
+        some = FrameColumns(self.frame[positions], (*self.fill_values, *self.fill_texts), self.decimal)
         some.origin = positions
         return some
 
@@ -126,7 +134,8 @@ class ArrayColumns:
     siblings: dict = {}
 
     def __init__(self, arrays: dict[Any, np.ndarray], fill_values=()):
-        self.arrays, self.fill_values = arrays, as_fill_values(fill_values)
+        self.arrays = arrays
+        self.fill_values, self.fill_texts = as_fill_values(fill_values)
         self.names = list(arrays)
         self.n_rows = len(next(iter(arrays.values())))
         self.origin: np.ndarray | None = None
@@ -145,7 +154,8 @@ class ArrayColumns:
         return self.arrays[name]
 
     def rows(self, positions: np.ndarray) -> ArrayColumns:
-        some = ArrayColumns({name: values[positions] for name, values in self.arrays.items()}, self.fill_values)
+        arrays = {name: values[positions] for name, values in self.arrays.items()}
+        some = ArrayColumns(arrays, (*self.fill_values, *self.fill_texts))
         some.origin = positions
         return some
 
@@ -165,7 +175,7 @@ class ExtendedColumns:
     """
 
     def __init__(self, table, more: dict, *, of_bags=(), siblings=None):
-        self.table, self.more, self.fill_values = table, more, table.fill_values
+        self.table, self.more, self.fill_values, self.fill_texts = table, more, table.fill_values, table.fill_texts
         self.names, self.n_rows, self.origin = [*table.names, *more], table.n_rows, table.origin
         self.of_bags, self.siblings = [*table.of_bags, *of_bags], siblings or {}
 
@@ -189,13 +199,22 @@ class ExtendedColumns:
         return self.more[name].factorise() if name in self.more else self.table.factorise(name)
 
 
-def as_fill_values(fill_values) -> tuple[float, ...]:
-    """The numbers that stand for a missing value, one or several."""
+def as_fill_values(fill_values) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Return the numbers and the texts that stand for a missing value.
+
+    Examples
+    --------
+    >>> as_fill_values(-9999), as_fill_values([-99, "n/a?"])
+    (((-9999.0,), ()), ((-99.0,), ('n/a?',)))
+    """
     values = fill_values if isinstance(fill_values, Iterable) and not isinstance(fill_values, str) else [fill_values]
-    odd = [value for value in values if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number)]
+    values = list(values)
+    texts = tuple(value for value in values if isinstance(value, str) and not re.match(NUMBER, value))
+    numbers = [value for value in values if value not in texts]
+    odd = [value for value in numbers if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number)]
     if odd:
-        raise TypeError(f"fill_values must be numbers such as [-9999], not {odd[0]!r}")
-    return tuple(float(value) for value in values)
+        raise TypeError(f"fill_values must be numbers such as [-9999], not {odd[0]!r}, or texts such as 'n/a?'")
+    return tuple(float(value) for value in numbers), texts
 
 
 def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
@@ -289,6 +308,18 @@ def _with_points(series: nw.Series) -> nw.Series:
     names = nw.col(series.name)
     texts = series.to_frame().select(nw.when(~names.is_in(NULLS)).then(names)).get_column(series.name)
     return texts.str.replace_all(",", ".", literal=True).cast(nw.Float64)
+
+
+def _without_texts(series: nw.Series, fill_texts: tuple[str, ...]) -> nw.Series:
+    """Return numbers if all values are but those texts, which are missing; else the series as it is."""
+    values = [None if one is None or one != one else str(one) for one in series.to_list()]
+    if not any(one in fill_texts for one in values):
+        return series
+    texts = [None if one in NULLS or one in fill_texts else one for one in values]
+    if not all(one is None or re.match(NUMBER, one) for one in texts):
+        return series
+    numbers = np.array([np.nan if one is None else float(one) for one in texts])
+    return nw.new_series(series.name, numbers, backend=series.implementation)
 
 
 def _unboxed(series: nw.Series) -> np.ndarray | None:

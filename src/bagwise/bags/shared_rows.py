@@ -13,8 +13,7 @@ import numpy as np
 from bagwise.bags.validation import Message, Parameter
 
 SHARED_ROWS = "shared-rows"  # as `groups`: bags that share rows are one group
-NOTABLE = 0.03  # the share of instances (or of bags) from which on a user is warned
-SEPARATED = 0.06  # the same of instances that also occur in another fold; folds made by similarity share a few percent
+NOTABLE = 0.06  # the share of instances (or of bags) from which on a user is warned
 GIANT = 0.5  # the share of bags in one connected set from which on groups of shared rows make no useful folds
 ROW_SAMPLE = 2**15  # rows by which a large table is judged before all of its rows are compared
 VALUE_SAMPLE = 1000  # rows that show how often the values of a column repeat
@@ -179,7 +178,7 @@ def warn_of_separated(bags, fold: np.ndarray, shared: SharedRows) -> bool:
     unit = np.unique(np.asarray(fold), return_inverse=True)[1]
     split, _, _ = _shared(row_hashes(bags.instances), np.repeat(unit, bags.sizes))
     share = np.count_nonzero(split) / bags.n_instances
-    if share <= SEPARATED:
+    if share <= NOTABLE:
         return False
     warnings.warn(
         Message(

@@ -176,8 +176,8 @@ def load(tables: list[str], columns: dict, messages):
     o.refuse_no_target(y)
     messages.show(f"{o.stem(tables)}: {bags}.")
     if frame is not None and not messages.quiet:
-        for finding in examine(frame, **columns).findings:
-            if finding.level == "warning" or "not numeric" in finding.text:
+        for finding in examine(frame, files=o.sources(tables), **columns).findings:
+            if finding.level == "warning" or any(text in finding.text for text in ("not numeric", " a feature")):
                 messages.show("Note: " + finding.text, style="yellow")
         if shared := shares_rows(bags):
             messages.show("Note: " + shared.describe(), style="yellow")

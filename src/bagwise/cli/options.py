@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import wraps
@@ -44,8 +45,12 @@ Missing = Annotated[
     Treatment, typer.Option(help="What happens to rows with missing values; impute: the method fills them in.")
 ]
 FillValues = Annotated[
-    list[float] | None,
-    typer.Option("--fill-value", help="Number that stands for a missing value. Example: --fill-value -9999"),
+    list[str] | None,
+    typer.Option(
+        "--fill-value",
+        callback=lambda values: numbers_or_texts(values),
+        help="Number or text that stands for a missing value. Example: --fill-value -9999",
+    ),
 ]
 Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
 Exposure = Annotated[
@@ -73,6 +78,21 @@ BagFeatures = Annotated[
         "--bag-feature", help="Column that describes the bag, not the instance; or auto. Example: --bag-feature sza"
     ),
 ]
+
+
+def numbers_or_texts(values) -> list[float | str] | None:
+    """Return fill values as numbers where they are."""
+    from bagwise.bags.frames import NUMBER
+
+    return values and [float(value) if re.match(NUMBER, str(value)) else value for value in values]
+
+
+def as_level(level: float | None) -> float | None:
+    """Refuse a level that is not a share, and suggest the share that a percentage means."""
+    if level is not None and not 0.01 <= level <= 0.999:
+        hint = f" {level:g} per cent is --level {level / 100:g}." if 1 < level < 100 else ""
+        raise typer.BadParameter(f"{level:g} is not between 0.01 and 0.999, the share of targets inside.{hint}")
+    return level
 
 
 def some_jobs(number: int | None) -> int | None:
@@ -121,7 +141,7 @@ Methods = Annotated[
         "--method", callback=known_methods, help="A method, or method:preset. Example: --method instance-kme:paper"
     ),
 ]
-Level = Annotated[float, typer.Option(min=0.01, max=0.999, help="Level of the intervals. Example: --level 0.95")]
+Level = Annotated[float, typer.Option(callback=as_level, help="Level of the intervals. Example: --level 0.95")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same answer. Example: --seed 0")]
 RetryFailed = Annotated[bool, typer.Option(help="Run cells that failed before once more.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
@@ -197,6 +217,9 @@ def workers(scheduler: str | None):
 def refuse_no_target(y) -> None:
     if y is None:
         raise ValueError("there is no target to learn: name its column with --target, or its table with --targets")
+    from bagwise.io.load import refuse_constant_target
+
+    refuse_constant_target(y)
 
 
 def sources(tables: list[str]) -> list[str] | str:

@@ -71,7 +71,7 @@ def predict(
         Path | None, typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif")
     ] = None,
     level: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Level of the intervals, if not that of fit.")
+        float | None, typer.Option(callback=o.as_level, help="Level of the intervals, if not that of fit.")
     ] = None,
     novelty: Annotated[
         bool, typer.Option("--novelty", help="Columns that compare bags with those of training; --engine memory.")
@@ -337,14 +337,14 @@ def load_like_training(header: dict, tables: list[str], how: dict, second: Path 
 
     The second table may hold columns that the model does not need; they are left out without a note.
     """
-    import bagwise as bw
     from bagwise.bags.validation import ParameterError
+    from bagwise.io.load import load_to_score
 
     if second is not None:
         frame = read_second_table(second, how)
-        return bw.load(o.sources(tables), **how, **({"targets": frame} if len(frame.columns) > 1 else {}))
+        return load_to_score(o.sources(tables), **how, **({"targets": frame} if len(frame.columns) > 1 else {}))
     try:
-        return bw.load(o.sources(tables), **how)
+        return load_to_score(o.sources(tables), **how)
     except ParameterError as error:
         if "targets" not in _known(header) or error.parameter not in ("bag_features", "target", "groups"):
             raise

@@ -259,7 +259,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
             f"{path} holds bags, not a table; features=, ignore=, weights=, bag_features=, categories=, dates= and "
             "targets= do not apply",
         )
-    bags, y = _load_bags(arrays, roles, missing, as_fill_values(fill_values))
+    bags, y = _load_bags(arrays, roles, missing, as_fill_values(fill_values)[0])
     refuse_unknown(arrays, roles.labels.values(), parameter="labels")
     return bags, y, {what: arrays[name] for what, name in roles.labels.items()}
 

@@ -5,6 +5,7 @@ A column is the bag id, the target, a label of the bag, a weight, a covariate of
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from unicodedata import normalize
 import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import DECIMAL_COMMA, NULLS, as_list, is_known, plain_number
+from bagwise.bags.frames import DECIMAL_COMMA, NULLS, NUMBER, as_list, is_known, plain_number
 from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import (
     LARGEST,
@@ -31,6 +32,7 @@ from bagwise.bags.validation import (
 # An extreme is isolated if its distance from all other values is so many times their width: the second is for one
 # that is not known as a fill value, which must also be repeated.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
+FEW_CELLS = 3  # that a message names
 SAMPLE = 1000  # values that show the usual ones
 
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
@@ -181,6 +183,9 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
     odd = {name: table.kind(name) for name in features if table.kind(name) not in _USABLE}
     if odd:
         named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
+        first = next(iter(odd))
+        if odd[first] in ("String", "Object") and (doubt := _doubt(table.column(first))):
+            raise ParameterTypeError("features", Message(f"column {first!r} is text: ", doubt[1]))
         raise ParameterTypeError(
             "features",
             f"not numeric: {named}; encode them as numbers, leave them out of features, or load them with ",
@@ -197,6 +202,13 @@ def refuse_unknown(names, wanted, taken=(), parameter: str = "features", made=()
     for name in wanted:
         if name not in known:
             others = [str(one) for one in names if one not in taken]
+            base = str(name).partition("=")[0]
+            if "=" in str(name) and base not in known:
+                raise ParameterError(
+                    parameter,
+                    f"there is no column {base!r}, of which the feature {name!r} is a level; "
+                    f"{_list([label(one) for one in names if one not in made])}",
+                )
             same = [one for one in others if one.lower() == str(name).lower()]
             near = next(iter(same or get_close_matches(str(name), others, n=1)), None)
             hint = f" (did you mean {near!r}?)" if near else ""
@@ -227,13 +239,31 @@ def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
 
 
 def refuse_no_labels(table, name, what: str) -> None:
-    if table.kind(name) in ("list", "vector") or table.kind(name).startswith(("List", "Array", "Struct")):
+    """Refuse a column of lists or records where labels are needed."""
+    if is_nested(table, name):
         raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
 
 
-def refuse_no_target(table, target) -> None:
-    if table.kind(target) not in ("number", "boolean"):
-        raise ParameterTypeError("target", f"the target must be numbers; column {target!r} is {table.kind(target)}")
+def is_nested(table, name) -> bool:
+    """Return whether a column holds lists or records, which cannot be told apart as labels."""
+    kind = table.kind(name)
+    if kind in ("list", "vector") or kind.startswith(("List", "Array", "Struct")):
+        return True
+    return kind == "Object" and any(isinstance(one, dict | list | np.ndarray) for one in table.values(name)[:1000])
+
+
+def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
+    """Refuse a column that is not numeric, and say which cells are not if most of them are."""
+    if table.kind(name) in ("number", "boolean"):
+        return
+    text = Message(f"{what} must be numbers; column {name!r} is {_type_name(table.kind(name))}")
+    if table.kind(name) in ("String", "Object") and (doubt := _doubt(table.column(name))):
+        text += Message(": ", doubt[1])
+    raise ParameterTypeError(parameter, text)
+
+
+def _type_name(kind: str) -> str:
+    return "a date" if kind.startswith(("Date", "datetime")) else kind
 
 
 def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
@@ -255,7 +285,7 @@ def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
 
 def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.ndarray:
     """The target of every bag; with ``some``, NaN for a bag without one."""
-    refuse_no_target(table, target)
+    refuse_not_numeric(table, target, "the target", "target")
     values = np.asarray(table.numbers(target), dtype=np.float64)
     unknown = np.isinf(values) if some else ~np.isfinite(values)
     if unknown.any():
@@ -399,8 +429,6 @@ CHECKS = {
 }
 
 
-# A code that starts with 0, such as 01001, is none.
-NUMBER = r"^\s*[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 SPLITS = ("fold", "folds", "split", "cv", "partition")
 
 
@@ -425,11 +453,20 @@ def column_checks(name, values, finite, codes, n_bags, y) -> list[str]:
     return found
 
 
-def doubtful_texts(table, used) -> dict:
-    """Columns, of those that are not used, that are text though most of their values are numbers; and what to say."""
+def doubtful_texts(table, used) -> dict[object, tuple[str, Message]]:
+    """Return the unused columns that are text though most of their values are numbers: level and message of each.
+
+    "error" where all but a few cells are numbers, else "warning".
+    """
     others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
-    found = {name: _doubt(table.column(name)) for name in others}
-    return {name: f"column {name!r} is text and was left out: " + text for name, text in found.items() if text}
+    doubts = {name: _doubt(table.column(name)) for name in others}
+    start = {
+        "error": "column {!r} is numeric but for a few cells: ",
+        "warning": "column {!r} is text and was left out: ",
+    }
+    return {
+        name: (doubt[0], Message(start[doubt[0]].format(name), doubt[1])) for name, doubt in doubts.items() if doubt
+    }
 
 
 DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
@@ -454,7 +491,10 @@ def left_out(table, roles: Roles, names: list) -> list[Message]:
     others = [name for name in others if table.kind(name) not in _USABLE]
     dates = [name for name in others if is_date_kind(table, name)]
     texts = [name for name in others if name not in dates]
-    notes = list(doubts.values())
+    for level, message in doubts.values():
+        if level == "error":
+            raise ParameterError("fill_values", message)
+    notes = [message for _, message in doubts.values()]
     if texts:
         what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
         way = (Parameter("categories", texts[:1]), " uses it as a category, ", Parameter("ignore", texts[:1]))
@@ -472,20 +512,28 @@ def _left(names: list[str], verbs: tuple[str, str]) -> str:
     return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {left} left out; "
 
 
-def _doubt(series: nw.Series) -> Message | None:
+def _doubt(series: nw.Series) -> tuple[str, Message] | None:
+    """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
     some = _texts(series.drop_nulls().head(1000))
     if len(some) and some.str.contains(DECIMAL_COMMA).all() and some.str.contains(",").any():
-        return Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
+        return "warning", Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
     if len(some) == 0 or some.str.contains(NUMBER).mean() <= 0.5:
         return None
-    known = _texts(series.drop_nulls())
-    odd = known.filter(~known.str.contains(NUMBER))
-    if len(odd) == 0:
-        return Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
-    others = f" (nor are {len(odd) - 1:,} more)" if len(odd) > 1 else ""
-    return Message(
-        f"most of its values are numbers, but {odd[0]!r} is not{others}; correct it, or name the column in ",
-        Parameter("ignore"),
+    texts = np.array([None if one is None or one != one else str(one) for one in series.to_list()], dtype=object)
+    rows = np.flatnonzero([one is not None and one not in NULLS and not re.match(NUMBER, one) for one in texts])
+    if len(rows) == 0:
+        way = Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
+        return "warning", way
+    values = list(dict.fromkeys(texts[rows]))
+    more = f" and {len(rows) - FEW_CELLS:,} more" if len(rows) > FEW_CELLS else ""
+    cells = ", ".join(f"{texts[row]!r} in row {row:,}" for row in rows[:FEW_CELLS]) + more
+    level = "error" if len(rows) <= max(1, len(some) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
+    are, them = ("is", "it") if len(rows) == 1 else ("are", "them")
+    return level, Message(
+        f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with ",
+        Parameter("fill_values", values[:FEW_CELLS]),
+        ", or leave the column out with ",
+        Parameter("ignore", [series.name]),
     )
 
 
@@ -498,6 +546,8 @@ def alike_ids(ids) -> str | None:
     "bag ids 'A1' and 'A1 ' differ only by blanks or in Unicode form, and are two bags; write them the same if ..."
     """
     ids = np.asarray(ids)
+    if ids.dtype == object and (twice := _print_alike(ids.tolist())):
+        return twice
     texts = [one for one in ids.tolist() if isinstance(one, str)] if ids.dtype.kind in "OUT" else []
     if all(one == _seen(one) for one in texts):
         return None
@@ -510,6 +560,21 @@ def alike_ids(ids) -> str | None:
         f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{others} differ only by blanks or in Unicode form, and "
         "are two bags; write them the same if one is meant"
     )
+
+
+def _print_alike(ids: list) -> str | None:
+    """Return what to say of ids that are different values, but print alike, such as 1 and "1"."""
+    if len(set(map(type, ids))) < 2:
+        return None
+    first: dict[str, object] = {}
+    for one in ids:
+        other = first.setdefault(str(one), one)
+        if type(other) is not type(one):
+            return (
+                f"bag ids {label(other)} ({type(other).__name__}) and {label(one)} ({type(one).__name__}) print alike, "
+                "and are two bags; give ids one type if one bag is meant"
+            )
+    return None
 
 
 def _seen(text: str) -> str:

@@ -15,8 +15,18 @@ import narwhals as nw
 import numpy as np
 
 from bagwise.bags.frames import NULLS, ArrayColumns, ExtendedColumns, as_list, to_numbers
-from bagwise.bags.validation import Message, ParameterError, absent, label, name_bags
-from bagwise.io.columns import DATE_PARTS, Roles, any_row, find_bags, is_auto, is_date_kind, refuse_unknown
+from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, absent, label, name_bags
+from bagwise.io.columns import (
+    DATE_PARTS,
+    Roles,
+    any_row,
+    find_bags,
+    is_auto,
+    is_date_kind,
+    is_nested,
+    refuse_no_labels,
+    refuse_unknown,
+)
 
 OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
 MOST_LEVELS = 50  # of a column that is named; the most frequent stay
@@ -125,11 +135,16 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
 
 def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, ...], str | None]:
     """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
+    if is_nested(table, name):
+        raise ParameterTypeError(
+            "categories", f"column {name!r} holds lists or records, which are no categories; use one of their fields"
+        )
     codes, labels = table.factorise(name)
-    texts = _level_texts(labels)
+    fill_values = (*table.fill_values, *table.fill_texts)
+    texts = _level_texts(labels, fill_values)
     notes: list[str] = []
     if levels is None:
-        levels, notes = frequent_levels(name, labels, np.bincount(codes, minlength=len(labels)))
+        levels, notes = frequent_levels(name, labels, np.bincount(codes, minlength=len(labels)), fill_values)
     elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
         rows = int(np.bincount(codes, minlength=len(labels))[new].sum())
         notes.append(f"{_rows(rows)} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
@@ -146,9 +161,9 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
     return made, names, f"{' and '.join(notes)} {verb} as {names[-1]!r}" if notes else None
 
 
-def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple[str, ...], list[str]]:
-    """The levels of a column, the most frequent of many, by its labels and how often each occurs; and what to note."""
-    texts, notes = _level_texts(labels), []
+def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()) -> tuple[tuple[str, ...], list[str]]:
+    """Return the levels of a column, the most frequent of many, by its labels and their counts; and what to note."""
+    texts, notes = _level_texts(labels, fill_values), []
     known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], str(texts[k])))
     if not known:
         raise ParameterError("categories", f"column {name!r} has no values; leave it out")
@@ -161,18 +176,19 @@ def frequent_levels(name, labels: np.ndarray, counts: np.ndarray) -> tuple[tuple
     return tuple(sorted(set(kept) - {OTHER}, key=_order)), notes
 
 
-def _level_texts(labels: np.ndarray) -> list[str | None]:
-    return [None if gone else level_text(one) for one, gone in zip(labels.tolist(), _absent(labels), strict=True)]
+def _level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
+    gone = _absent(labels, fill_values)
+    return [None if none else level_text(one) for one, none in zip(labels.tolist(), gone, strict=True)]
 
 
 def _rows(n: int) -> str:
     return f"{n:,} row" + "s" * (n != 1)
 
 
-def _absent(labels: np.ndarray) -> np.ndarray:
-    """Which labels stand for no value: those that are missing, and the texts for it in files."""
-    texts = np.array([isinstance(one, str) and one.strip() in NULLS for one in labels.tolist()], dtype=bool)
-    return absent(labels) | texts
+def _absent(labels: np.ndarray, fill_values=()) -> np.ndarray:
+    """Return which labels stand for no value: missing ones, the texts for it in files, and fill values."""
+    texts = {*NULLS, *map(level_text, fill_values)}
+    return absent(labels) | np.array([level_text(one) in texts for one in labels.tolist()], dtype=bool)
 
 
 def level_text(value) -> str:
@@ -193,10 +209,10 @@ def _few_valued(table, roles: Roles) -> list:
         return []
     codes, _ = find_bags(table, roles.bag)
     for name in table.names:
-        if name in taken or not table.kind(name).startswith(TEXTS):
+        if name in taken or not table.kind(name).startswith(TEXTS) or is_nested(table, name):
             continue
         level, labels = table.factorise(name)
-        known = np.flatnonzero(~_absent(labels))
+        known = np.flatnonzero(~_absent(labels, (*table.fill_values, *table.fill_texts)))
         if not 2 <= len(known) <= FEW_LEVELS or is_date_kind(table, name):
             continue
         pairs = np.unique(codes * np.int64(len(labels)) + level)
@@ -211,8 +227,9 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
     The last day of a year is next to the first of the following one on a circle, and not on a line: kernels, networks
     and linear heads see a season so, and trees split either coordinate.
     """
+    refuse_no_labels(table, name, "dates")
     codes, labels = table.factorise(name)
-    gone = _absent(labels)
+    gone = _absent(labels, (*table.fill_values, *table.fill_texts))
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
     days = [None if none else as_day(one) for one, none in zip(plain.tolist(), gone, strict=True)]
     odd = np.array([day is None for day in days], dtype=bool) & ~gone

@@ -28,6 +28,7 @@ from bagwise.io.columns import (
     one_label,
     one_target,
     refuse_choice,
+    refuse_not_numeric,
     refuse_unknown,
     several_targets,
     split_covariates,
@@ -157,9 +158,9 @@ def load(
         What happens to rows with NaN or null features: an error, or the row is left out, or the values are kept, for
         methods that fill them in ("impute") or take them as they are ("keep"). Infinite values are dropped by
         "drop-instances", else refused.
-    fill_values : number or numbers, default none
-        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
-        is then missing, and ``missing`` says what happens. A warning names values that look like it.
+    fill_values : number, text, or a list of them, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999 or
+        "n/a?"; it is then missing, and ``missing`` says what happens. A warning names values that look like it.
     weights : column of instance weights, optional
         Numbers from zero up, some above zero in every bag.
     bag_features : columns, or "auto", optional
@@ -203,7 +204,14 @@ def load(
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep, categories, dates, targets)
     how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
     bags, y, _ = load_labels(source, roles, **how)
+    refuse_constant_target(y)
     return bags, y
+
+
+def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
+    """Load bags and known targets to compare predictions with, which may all be the same, by the options of `load`."""
+    how = {name: options.pop(name) for name in ("missing", "fill_values", "variable", "decimal") if name in options}
+    return load_labels(source, Roles(**options), **how)[:2]
 
 
 def load_labels(
@@ -272,9 +280,9 @@ def from_table(
         Bags of one group stay together in every inner split. With "shared-rows", bags that share rows are one group.
     missing : {"refuse", "drop-instances", "impute", "keep"}
         What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
-    fill_values : number or numbers, default none
-        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999; it
-        is then missing, and ``missing`` says what happens. A warning names values that look like it.
+    fill_values : number, text, or a list of them, default none
+        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999 or
+        "n/a?"; it is then missing, and ``missing`` says what happens. A warning names values that look like it.
     weights : column of instance weights, optional
         Numbers from zero up, some above zero in every bag.
     bag_features : columns, or "auto", optional
@@ -310,7 +318,21 @@ def from_table(
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
     frame, roles = collect(frame, roles)
-    return gather(FrameColumns(frame, fill_values), roles, missing)[:2]
+    bags, y, _ = gather(FrameColumns(frame, fill_values), roles, missing)
+    refuse_constant_target(y)
+    return bags, y
+
+
+def refuse_constant_target(y) -> None:
+    """Refuse a target that is the same for all bags, of which there are at least two."""
+    for column in [] if y is None else np.reshape(y, (len(y), -1)).T:
+        known = column[~np.isnan(column)]
+        if len(known) > 1 and (known == known[0]).all():
+            raise ParameterError(
+                "target",
+                f"every bag has the same target, {known[0]:g}, so there is nothing to learn; check that the column is "
+                "the target",
+            )
 
 
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
@@ -347,6 +369,9 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
     weights = [] if roles.weights is None else [roles.weights]
+    for name in weights:
+        if table.kind(name) not in ("list", "vector"):
+            refuse_not_numeric(table, name, "instance weights", "weights")
     whole, at = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)  # rows of instances
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.encodings import spread_lists

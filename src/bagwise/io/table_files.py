@@ -28,6 +28,7 @@ from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.first_use import lock
 from bagwise.io.columns import refuse_unknown
 
+HEAD = 1 << 16  # bytes of a text file that are looked at for leading zeros
 HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
 
 
@@ -101,6 +102,25 @@ def _look_at_header(path: Path, separator: str, decimal: str) -> str:
                 *([", or ", Parameter("decimal", ","), " if its decimals are commas"] if mark == ";" else []),
             )
     return separator
+
+
+def zero_padded(source) -> dict[str, str]:
+    """Return the columns of text files whose first lines hold whole numbers with leading zeros, each with one of them.
+
+    They are read as numbers, and lose the zeros, where they are features.
+    """
+    found: dict[str, str] = {}
+    for path in find_files(source):
+        name = path.name.lower()
+        if name.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")) and path.exists():
+            with reading(path), (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
+                lines = file.read(HEAD).decode("utf-8-sig", "replace").splitlines()
+            mark = "\t" if ".tsv" in name else ";" if ";" in lines[0] and "," not in lines[0] else ","
+            for row in csv.DictReader(lines[:-1] or lines, delimiter=mark):
+                for column, text in row.items():
+                    if isinstance(text, str) and re.fullmatch("0[0-9]+", text.strip()):
+                        found.setdefault(column, text.strip())
+    return found
 
 
 def _read_csv_polars(path: Path, separator: str, as_text=None):

@@ -21,13 +21,16 @@ from bagwise.io.columns import (
     doubtful_texts,
     is_date_kind,
     look_like_dates,
+    refuse_not_numeric,
     suspects,
     varying,
 )
 from bagwise.io.encodings import encode
 from bagwise.io.load import load, names_files
+from bagwise.io.table_files import zero_padded
 from bagwise.io.tables import join, read_files
 
+FEWEST = 10  # bags from which on an error can be estimated
 MOST = 5  # names listed in one finding
 
 
@@ -126,11 +129,13 @@ def _text(error: Exception) -> str:
     return error.args[-1] if isinstance(error, ParameterError) else str(error)
 
 
-def examine(source, *, bag=None, target=None, **options) -> Inspection:
-    """`check_table` for what `load` has taken already: no bags are built."""
+def examine(source, *, bag=None, target=None, files=None, **options) -> Inspection:
+    """Look at what `load` has taken already: no bags are built. ``files`` are those that a frame was read from."""
     found = Inspection()
+    files = source if names_files(source) else files
     try:
-        _look(found, *_columns(source, bag, target, options), options.get("missing"))
+        columns = _columns(source, bag, target, options)
+        _look(found, *columns, options.get("missing"), {} if files is None else zero_padded(files))
     except (ValueError, TypeError) as error:
         found.add("error", _text(error))
     found.sort()
@@ -155,7 +160,7 @@ def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     return ArrayColumns(columns), Roles(bag="bag", target=None if y is None else "target")
 
 
-def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
+def _look(found: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:
     if table.n_rows and roles.targets is not None:
         table, roles, notes = join(table, roles)
         found.findings += [Finding("warning", note) for note in notes]
@@ -186,9 +191,10 @@ def _look(found: Inspection, table, roles: Roles, missing: str | None) -> None:
     if roles.groups is not None:
         found.groups = len(table.factorise(roles.groups)[1])
     _look_at_features(found, table, names, codes, ids, next(iter(roles.target_list), None))
+    _look_at_double_roles(found, roles, names, padded)
     used, ignored = {*names, *roles.taken, *found.bag_features, *encoded, *as_list(roles.keep)}, as_list(roles.ignore)
     doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
-    found.findings += [Finding("warning", doubt) for doubt in doubts.values()]
+    found.findings += [Finding(level, doubt) for level, doubt in doubts.values()]
     _look_at_the_rest(found, table, used, ignored, doubts)
 
 
@@ -200,6 +206,11 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
         found.add("error", f"{sizes[unknown].sum():,} rows have no bag id in column {bag!r}; fill it in or drop them")
     if len(ids) == 1:
         found.add("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
+    elif len(ids) < FEWEST:
+        found.add(
+            "warning",
+            f"there are only {len(ids)} bags, so no error of a model can be estimated; use at least {FEWEST}",
+        )
     elif sizes.max() == 1:
         found.add("warning", f"every row is a bag of its own; is {bag!r} the column that says what belongs together?")
     if doubt := alike_ids(ids):
@@ -213,8 +224,10 @@ def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
 
 
 def _look_at_target(found: Inspection, table, target, codes, ids, *, some: bool = False) -> None:
-    if table.kind(target) not in ("number", "boolean"):
-        found.add("error", f"the target must be numbers; column {target!r} is {table.kind(target)}")
+    try:
+        refuse_not_numeric(table, target, "the target", "target")
+    except ValueError as error:
+        found.add("error", _text(error))
         return
     values = np.asarray(table.numbers(target), dtype=np.float64)
     known = np.abs(values) <= LARGEST
@@ -229,7 +242,7 @@ def _look_at_target(found: Inspection, table, target, codes, ids, *, some: bool 
         found.add("error", f"{text}; a bag has one target, the same on all its rows")
     distinct = np.unique(values[known])
     if len(distinct) == 1:
-        found.add("warning", f"every bag has the same target, {distinct[0]:g}; nothing to learn")
+        found.add("error", f"every bag has the same target, {distinct[0]:g}, so there is nothing to learn")
     elif len(distinct) == 2:
         found.add("note", f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class")
     if len(distinct):
@@ -266,6 +279,22 @@ def _look_at_features(found: Inspection, table, names, codes, ids, target) -> No
         found.add(level, Message(f"{_names(marked)}: ", text))
     if filled:
         found.add("warning", describe_suspects(filled))
+
+
+def _look_at_double_roles(found: Inspection, roles: Roles, names, padded: dict[str, str]) -> None:
+    if roles.groups in names:
+        found.add(
+            "note",
+            f"column {roles.groups!r} is both the group and a feature: held-out groups have values that were not in "
+            "training; leave it out of the features if that is not meant",
+        )
+    for name in names:
+        if name in padded:
+            found.add(
+                "note",
+                f"column {name!r} is a feature, but writes numbers with leading zeros such as {padded[name]}: it looks "
+                "like an id or a code; leave it out, or take it as a category, if that is not meant",
+            )
 
 
 def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:

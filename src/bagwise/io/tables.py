@@ -15,7 +15,7 @@ import numpy as np
 
 from bagwise.bags.frames import ExtendedColumns, FrameColumns, as_frame, as_list
 from bagwise.bags.validation import Message, Parameter, ParameterError, id_keys, label, name_bags
-from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_unknown
+from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_not_numeric, refuse_unknown
 from bagwise.io.table_files import ENDINGS as PARQUET
 from bagwise.io.table_files import (
     Part,
@@ -289,6 +289,7 @@ def join(table, roles: Roles) -> tuple:
 
     Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
     """
+    refuse_unknown(table.names, [] if roles.bag is None else [roles.bag], parameter="bag")
     second, what = _read_second(roles.targets, roles, table)
     if roles.bag is None or roles.bag not in second.names:
         raise ParameterError(
@@ -311,7 +312,14 @@ def join(table, roles: Roles) -> tuple:
     known = row_of_bag >= 0
     targets = [name for name in as_list(roles.target or ()) if name in others]
     if targets:
+        for name in targets:
+            refuse_not_numeric(second, name, "the target", "target")
         values = np.column_stack([np.asarray(second.numbers(name), dtype=np.float64) for name in targets])
+        infinite = known & np.isinf(values[row_of_bag]).any(axis=1)
+        if infinite.any():
+            raise ParameterError(
+                "target", f"{name_bags(ids, infinite)} an infinite target in {what}; correct it, or leave it empty"
+            )
         known[known] &= np.isfinite(values[row_of_bag[known]]).any(axis=1)
     notes = []
     if not known.all():
@@ -375,12 +383,12 @@ def _read_second(source, roles: Roles, table) -> tuple[FrameColumns, str]:
                 "targets is a Series; pass targets=series.rename_axis('plot').reset_index(), a frame with "
                 "the bag ids as a column",
             )
-        return FrameColumns(source, table.fill_values, decimal), "targets"
+        return FrameColumns(source, (*table.fill_values, *table.fill_texts), decimal), "targets"
     frame = read_files(source, replace(roles, targets=None), decimal=decimal)
     what = Path(source).name if not isinstance(source, list | tuple) else "targets"
     if frame is None:
         raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
-    return FrameColumns(frame, table.fill_values, decimal), what
+    return FrameColumns(frame, (*table.fill_values, *table.fill_texts), decimal), what
 
 
 def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: str) -> Roles:

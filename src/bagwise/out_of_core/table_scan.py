@@ -21,7 +21,7 @@ from bagwise.io.columns import (
     choose_features,
     left_out,
     refuse_no_labels,
-    refuse_no_target,
+    refuse_not_numeric,
     refuse_unknown,
     split_covariates,
 )
@@ -243,7 +243,10 @@ def scan(
         )
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
-    how = {"missing": missing, "fill_values": as_fill_values(fill_values)}
+    numbers, texts = as_fill_values(fill_values)
+    if texts:
+        raise ParameterError("fill_values", f"the text {texts[0]!r} as a fill value needs a table in memory: use load")
+    how = {"missing": missing, "fill_values": numbers}
     return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
 
 
@@ -345,7 +348,7 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
     if roles.groups is not None:
         refuse_no_labels(table, roles.groups, "groups")
     if roles.target is not None:
-        refuse_no_target(table, roles.target)
+        refuse_not_numeric(table, roles.target, "the target", "target")
     for parameter, name in (("weights", roles.weights), ("bag_weights", roles.labels.get("bag_weights"))):
         if name is not None and table.kind(name) not in ("number", "boolean"):
             raise ParameterTypeError(parameter, f"weights must be numbers; column {name!r} is {table.kind(name)}")
