@@ -224,7 +224,8 @@ def test_a_column_numeric_but_for_a_few_cells_is_an_error(column):
     assert caught.value.parameter == "fill_values"
     found = [one for one in bw.check_table(frame, bag="site").findings if one.level == "error"]
     assert any("'depth'" in one.text and "fill_values=['?']" in one.text for one in found)
-    bags, _ = from_table(frame, bag="site", fill_values="?", missing="drop-instances")
+    with pytest.warns(UserWarning, match="were dropped"):
+        bags, _ = from_table(frame, bag="site", fill_values="?", missing="drop-instances")
     assert bags.feature_names == ("depth", "x") and bags.n_instances == row
     assert from_table(frame, bag="site", ignore="depth")[0].feature_names == ("x",)
 
