@@ -337,7 +337,7 @@ def test_the_card_of_a_preset_is_that_of_its_method():
     [
         ("--method", "agregated", "did you mean 'aggregated'"),
         ("--method", "instance-kme:papr", "has no preset 'papr'"),
-        ("--level", "90", "less than or equal to 0.999|<=0.999"),
+        ("--level", "90", "not between 0.01 and 0.999.*--level 0.9"),
         ("--missing", "skip", "drop-instances"),
         ("--n-jobs", "0", "-1 for all of them"),
         ("--time-budget", "-5", AT_LEAST.format(0.1)),

@@ -162,7 +162,8 @@ def test_models_that_are_not_predicted_chunk_by_chunk(folder):
 
 def test_a_target_that_cannot_be_a_folder(folder):
     table = pd.read_csv("pixels.csv", dtype={"plot": str})[["plot", "red"]]
-    table.assign(**{"t/ha": 1.0, "b": 2.0}).to_csv("slash.csv", index=False)
+    codes = table["plot"].astype("category").cat.codes
+    table.assign(**{"t/ha": codes, "b": codes}).to_csv("slash.csv", index=False)
     how = ["--bag", "plot", "--target", "t/ha", "--target", "b", "--method", "aggregated", "--out", "runs2"]
     found = run("evaluate", "slash.csv", *how)
     assert found.exit_code == 1 and "the results of target 't/ha' cannot have a folder of that name" in found.stderr

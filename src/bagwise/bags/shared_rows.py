@@ -17,6 +17,7 @@ NOTABLE = 0.06  # the share of instances (or of bags) from which on a user is wa
 GIANT = 0.5  # the share of bags in one connected set from which on groups of shared rows make no useful folds
 ROW_SAMPLE = 2**15  # rows by which a large table is judged before all of its rows are compared
 VALUE_SAMPLE = 1000  # rows that show how often the values of a column repeat
+MOST_INDICATORS = 50  # columns of 0 and 1 that are taken together, as levels of categories
 MOST_COLUMNS = 20  # columns of which the one with the most values decides which rows are sampled
 
 
@@ -252,7 +253,7 @@ def _count_copies(hashes: np.ndarray, bags, unit: np.ndarray) -> int:
 def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool:
     """Return whether equal rows are explained by the few distinct values of the features.
 
-    Either columns that were independent would give at least half as many equal rows, or a repeated row occurs in so
+    Either independent columns (indicators of categories taken together) would give at least half as many equal rows, or a repeated row occurs in so
     many bags as only a common value does.
     """
     pairs = np.unique(row * np.int64(unit_of_row.max() + 1) + unit_of_row)
@@ -261,7 +262,12 @@ def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool
         return True
     sample = instances[np.random.default_rng(0).permutation(len(instances))[:VALUE_SAMPLE]]
     m, chance = len(sample), 1.0
-    for column in sample.T:
+    columns = list(sample.T)
+    indicators = [column for column in columns if ((column == 0) | (column == 1)).all()]
+    if 1 < len(indicators) <= MOST_INDICATORS:  # those of one category depend on each other
+        others = [column for column in columns if not ((column == 0) | (column == 1)).all()]
+        columns = [np.array(indicators).T @ 2.0 ** np.arange(len(indicators)), *others]
+    for column in columns:
         counts = np.unique(column, return_counts=True)[1].astype(np.float64)
         chance *= max(float((counts * (counts - 1)).sum() / (m * (m - 1))), 1e-9)
         if chance == 0.0:
