@@ -253,8 +253,8 @@ def _count_copies(hashes: np.ndarray, bags, unit: np.ndarray) -> int:
 def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool:
     """Return whether equal rows are explained by the few distinct values of the features.
 
-    Either independent columns (indicators of categories taken together) would give at least half as many equal rows, or a repeated row occurs in so
-    many bags as only a common value does.
+    Either independent columns (indicators of categories taken together) would give at least half as many equal rows,
+    or a repeated row occurs in so many bags as only a common value does.
     """
     pairs = np.unique(row * np.int64(unit_of_row.max() + 1) + unit_of_row)
     units_of_row = np.bincount(pairs // (unit_of_row.max() + 1))
