@@ -95,11 +95,14 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
     placeless = tmp_path / "placeless.parquet"
     pd.read_parquet(pixels).drop(columns=["x", "y"]).to_parquet(placeless)
     for match, arguments in (
-        ("p.gpkg is a map: give what it is laid over with --zones", ("--out", out)),
-        ("c.tif is a map: give what it is laid over with --raster", ("--instances", tmp_path / "c.tif")),
-        ("--zones is for a map: give --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
+        ("p.gpkg is a map and needs the layer that it is drawn on; give it with --zones", ("--out", out)),
         (
-            "--raster is for a map: give --instances with a name that ends in .tif or .tiff",
+            "c.tif is a map and needs the layer that it is drawn on; give it with --raster",
+            ("--instances", tmp_path / "c.tif"),
+        ),
+        ("--zones is for a map; give --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
+        (
+            "--raster is for a map; give --instances with a name that ends in .tif or .tiff",
             ("--raster", image, "--instances", tmp_path / "c.csv"),
         ),
         ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),

@@ -89,13 +89,13 @@ def test_names_and_ids_do_not_steer_the_terminal(tmp_path):
 
 
 def test_ids_on_a_terminal_are_shown_and_in_a_pipe_are_as_they_are(tmp_path, monkeypatch):
-    from bagwise.cli.predict import _print
+    from bagwise.cli.predict import print_csv
 
     for terminal, expected in ((True, r"a\x1b[2J"), (False, "a\x1b[2J")):
         stream = io.StringIO()
         stream.isatty = lambda terminal=terminal: terminal
         monkeypatch.setattr(sys, "stdout", stream)
-        _print({"bag": ["a\x1b[2J"], "prediction": [1.0]})
+        print_csv({"bag": ["a\x1b[2J"], "prediction": [1.0]}, False)
         assert stream.getvalue() == f"bag,prediction\n{expected},1.0\n"
 
 

@@ -10,8 +10,9 @@ from bagwise import __version__
 from bagwise.cli.data_files import arrays, check, datasets, raster
 from bagwise.cli.evaluate import demo, evaluate, learning_curve, report
 from bagwise.cli.fit import fit
+from bagwise.cli.importance import importance
 from bagwise.cli.methods import methods
-from bagwise.cli.predict import importance, predict
+from bagwise.cli.predict import predict
 from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Literal
@@ -159,17 +159,31 @@ COLUMNS |= {"keep": Keep, "categories": Categories, "dates": Dates, "targets": T
 PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
 
 
-def reading_a_table(command):
-    """The command with the options of how its table is read; `columns` has what was given of them."""
+# The same for a table that is read as the one of fit, with exceptions.
+LIKE_TRAINING = {
+    "bag": Annotated[str | None, typer.Option(help="Column of bag ids, if its name differs from fit.")],
+    "target": Annotated[list[str] | None, typer.Option(help="Column of known targets, to score against.")],
+    "targets": Targets,
+    "missing": Annotated[Treatment | None, typer.Option(help="As in fit, if it differs.")],
+    "fill_value": FillValues,
+    "keep": Keep,
+    "decimal": Decimal,
+}
+
+
+def reading_a_table(command=None, *, options=COLUMNS):
+    """Add the options of how a table is read to a command; `columns` returns those that were given."""
+    if command is None:
+        return partial(reading_a_table, options=options)
 
     @wraps(command)
     def run(**given):
-        return command(**{name: value for name, value in given.items() if name not in COLUMNS})
+        return command(**{name: value for name, value in given.items() if name not in options})
 
     own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature(command, eval_str=True).parameters.values()]
     added = [
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if name == "missing" else None)
-        for name, kind in COLUMNS.items()
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is Missing else None)
+        for name, kind in options.items()
     ]
     required = sum(one.default is Parameter.empty for one in own)
     run.__signature__ = Signature([*own[:required], *added, *own[required:]])  # type: ignore[attr-defined]

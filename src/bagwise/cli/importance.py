@@ -1,0 +1,82 @@
+"""`bagwise importance`: measure how much the error rises when a column is permuted across bags."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bagwise.cli import options as o
+from bagwise.cli.predict import columns_at_fit, load_like_training
+
+
+@o.reading_a_table(options={name: o.LIKE_TRAINING[name] for name in ("bag", "targets", "decimal")})
+def importance(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
+    table: o.Tables,
+    target: Annotated[str | None, typer.Option(help="Column of targets, if its name differs from fit.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(help="Columns that are permuted together. Example: --group angles=sza,vza"),
+    ] = None,
+    part: Annotated[
+        list[str] | None,
+        typer.Option(help="What is permuted: whole, mean or spread; default all three. Example: --part whole"),
+    ] = None,
+    metric: Annotated[o.PointMetric, typer.Option(help="The error metric.")] = "rmse",
+    repeats: Annotated[int, typer.Option(min=1, help="How often each column is permuted.")] = 5,
+    out: Annotated[
+        Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")
+    ] = None,
+    groups: Annotated[str | None, typer.Option(help="Column of groups, if not that of fit.")] = None,
+    n_jobs: o.Jobs = None,
+    seed: o.Seed = 0,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Measure how much the error rises when a column of a bag is replaced by that of other bags.
+
+    Give the table that the model was fitted on: with intervals, which are the default of `bagwise fit`, each bag is
+    predicted by a model fitted without it. Or give bags that are new to the model.
+
+    Example: bagwise importance aod.bagwise pixels.csv --group angles=sza,vza
+    """
+    import bagwise as bw
+    from bagwise.cli.console import messages_of, print_text
+    from bagwise.io.table_output import to_rows, write_table
+
+    with messages_of("importance", quiet=quiet) as messages:
+        o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
+        fitted, header = bw.load_model(model), bw.model_files.read_header(model)
+        how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
+        bags, y = load_like_training(header, table, how, how.pop("targets", None))
+        o.refuse_no_target(y)
+        messages.show(f"{o.stem(table)}: {bags}.")
+        options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
+        options |= {"parts": list(part)} if part else {}
+        options |= {"progress": None if messages.is_live else False}
+        found = bw.importance(fitted, bags, y, groups=groups_of(group), **options)
+        if not found.held_out:
+            messages.show("The model has no folds of these bags, so the model itself predicts them.")
+        if out is not None:
+            write_table(out, found.as_dict())
+            messages.show(f"Wrote {out}")
+    if as_json:
+        about = {"metric": found.metric, "baseline": found.baseline, "held_out": found.held_out}
+        typer.echo(json.dumps(about | {"importance": to_rows(found.as_dict())}, indent=1))
+    elif out is None:
+        print_text(found.summary())
+
+
+def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
+    """Parse groups of columns such as angles=sza,vza."""
+    groups = {}
+    for text in texts or []:
+        name, sign, columns = text.partition("=")
+        if not sign or not name or not columns:
+            raise ValueError(f"--group {text} is not understood; write a name and its columns, as in angles=sza,vza")
+        groups[name] = [column.strip() for column in columns.split(",")]
+    return groups or None
