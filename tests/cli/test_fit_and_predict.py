@@ -412,9 +412,13 @@ def test_bags_are_built_once(folder, monkeypatch):
 
 def test_a_method_that_cannot_be_saved_is_not_fitted(tmp_path, monkeypatch):
     """As with a scikit-learn that gives the parts of its trees other names; the table is not even read."""
-    monkeypatch.setattr("bagwise.model_files.names.ALLOWED", {**allowed.ALLOWED, "ConstructorNode": set()})
+    monkeypatch.setattr(allowed, "INNER", {name for name in allowed.INNER if not name.endswith(".TreePredictor")})
     result = run("fit", tmp_path / "none.parquet", "--method", "auto", "--bag", "b")
-    assert result.exit_code == 1 and "cannot be saved: it holds sklearn._loss._loss.CyHalfSquared" in result.stderr
+    assert (
+        result.exit_code == 1
+        and "cannot be saved: it holds sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"
+        in result.stderr
+    )
 
 
 def full_disk(monkeypatch, *places):
