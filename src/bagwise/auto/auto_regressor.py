@@ -24,9 +24,10 @@ from bagwise.auto.cross_validation import (
     transformed,
 )
 from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
-from bagwise.auto.preparation import Routing, without_equal_weights
+from bagwise.auto.preparation import Routing, prepare, without_equal_weights
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
@@ -164,9 +165,11 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         }
         remember_columns(self, bags)
         bags = bags._with(missing="impute") if bags.has_missing else bags
-        bags = check_bags(compared(bags), fitting=self, allow_weights=True, apart=True)
-        self.routing_ = Routing.of(bags)
-        bags = compared(self.routing_(without_equal_weights(bags)))
+        bags = compared(without_equal_weights(bags))
+        steps, seen = prepare(bags)
+        self.__dict__.pop("imputation_", None)
+        self.routing_ = Routing(np.empty(0, dtype=np.int64))
+        vars(self).update({f"{name}_": step for name, step in steps})
         fold = self._deals(bags)
         check_separation(bags, fold)
         cv = CrossValidation(
@@ -184,7 +187,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
         cv.start_workers()
-        members = plan(bags, self.members) if self._by_plan() else members_of(self.members)
+        members = plan(seen, self.members) if self._by_plan() else members_of(self.members)
         with live_line(self.progress, len(members), cv) as show:
             trials = self._try(cv, members, show)
             self._blend(trials, cv, show)
@@ -372,8 +375,14 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     # Predicting -------------------------------------------------------------------------------------------------
 
     def prepare(self, bags) -> Bags:
-        """The bags as the members see them: features of the whole bag as covariates, weights only if they say much."""
-        return self.routing_(without_equal_weights(check_bags(bags, fitted=self, allow_weights=True, apart=True)))
+        """Return the bags as the members take them, without instance weights that are equal within each bag.
+
+        Members impute missing values themselves, each as its training bags say.
+        """
+        if not isinstance(bags, Bags):
+            bags = as_bags(bags, missing="keep" if hasattr(self, "imputation_") else "refuse")
+        check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        return compared(without_equal_weights(bags))
 
     def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
         """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -24,13 +23,13 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.auto.members import Member
-from bagwise.auto.preparation import MonotoneTarget, thin, worth_trying
-from bagwise.auto.shared_embeddings import SharedEmbeddings, Task
+from bagwise.auto.preparation import MonotoneTarget, prepare, thin, worth_trying
 from bagwise.bags import Bags, bag_folds
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import starts_processes
 from bagwise.instances.networks.cpu import spent
 from bagwise.metrics import get_metric, squared
+from bagwise.regressors import BagPipeline
 from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
@@ -120,11 +119,6 @@ class CrossValidation:
     clipped: bool = True
     kept: KeptFits | None = None
     starting: list[Thread] = field(default_factory=list)
-
-    @cached_property
-    def shared(self) -> SharedEmbeddings:
-        """What members have in common for all folds; a bag of weight zero has no part in it."""
-        return SharedEmbeddings(self.bags, self.counted)
 
     @property
     def fold(self) -> np.ndarray:
@@ -257,9 +251,9 @@ class CrossValidation:
         the others, and the fit to all bags, will be done in time."""
         step = len(pairs) if self.clock.budget is None else self._at_once
         for at in range(0, len(pairs), step):
-            started = self.clock.passed - self.shared.seconds
+            started = self.clock.passed
             found = self._fit_pairs(trial, pairs[at : at + step])
-            took, left = self.clock.passed - self.shared.seconds - started, len(pairs) - at - step
+            took, left = self.clock.passed - started, len(pairs) - at - step
             if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
                 return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
         trial.held_out = found[0]
@@ -340,48 +334,16 @@ class CrossValidation:
         return [found[key][:4] for key in keys]
 
     def _run(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
-        """The fit of every task: those of members that share an embedding together, the others apart."""
-        found: list = [None] * len(tasks)
-        for member in dict.fromkeys(member for member, *_ in tasks):
-            at = [i for i, (one, _, first) in enumerate(tasks) if one is member and not (first and one.make_first)]
-            held_out = [tasks[i][1] for i in at]
-            for i, fit in zip(at, self.fit_shared(member, [~mask for mask in held_out], held_out), strict=False):
-                found[i] = fit
-        rest = [i for i, fit in enumerate(found) if fit is None]
-        apart = (
-            self._fit_of(member, self.bags, ~mask, mask, first) for member, mask, first in (tasks[i] for i in rest)
-        )
-        for i, fit in zip(rest, self._parallel(apart), strict=True):
-            found[i] = fit
-        return found
+        return self._parallel(self._fit_of(member, self.bags, ~mask, mask, first) for member, mask, first in tasks)
 
-    def fit_shared(
-        self,
-        member: Member,
-        seen: list[np.ndarray],
-        predicted: list[np.ndarray],
-        shared: SharedEmbeddings | None = None,
-    ) -> list[tuple]:
-        """The member fitted to some bags, its predictions of others, for every pair of masks; nothing if it has no part
-        that can be shared between them. ``shared`` are other bags than those of the folds."""
-        model = member.make(self.random_state)
-        if self.sample_weight is not None:
-            _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
-        tasks = [
-            Task(np.flatnonzero(self.counted & some), self.y, np.flatnonzero(others), self.sample_weight)
-            for some, others in zip(seen, predicted, strict=True)
-        ]
-        with one_thread():
-            found = (shared or self.shared).fits(model, tasks, self._parallel) if tasks else None
-        return [(fit.model, fit.predictions, fit.fit_seconds, fit.predict_seconds) for fit in found or ()]
-
-    def fit_apart(self, member: Member, bags: Bags, seen: list[np.ndarray], predicted: list[np.ndarray]) -> list[tuple]:
-        """The same for any member and bags, which it embeds anew for each pair of masks."""
+    def fit_folds(self, member: Member, bags: Bags, seen: list[np.ndarray], predicted: list[np.ndarray]) -> list[tuple]:
+        """Fit the member to some of the bags and predict others, for each pair of masks."""
         pairs = zip(seen, predicted, strict=True)
         return self._parallel(self._fit_of(member, bags, some, others) for some, others in pairs)
 
     def _fit_of(self, member: Member, bags: Bags, seen: np.ndarray, predicted: np.ndarray, first=False):
-        return delayed(fit_some)(member, bags, self.y, seen, predicted, self.sample_weight, self.random_state, first)
+        data = bags, self.y, seen, predicted, self.sample_weight
+        return delayed(fit_some)(member, *data, self.random_state, first)
 
     def at_hand(self, seconds: float) -> AbstractContextManager:
         """A context in which this process does work of so many seconds itself, if they are few and there is a budget:
@@ -477,7 +439,10 @@ def fit_some(
     random_state: int,
     first=False,
 ) -> tuple:
-    """The member fitted to some bags, its predictions of others, and the seconds that either took."""
+    """Fit a member to some bags and predict others; return the model, the predictions and the seconds of both.
+
+    ``seen`` and ``predicted`` are masks over the bags.
+    """
     started, weight = time.perf_counter(), None if sample_weight is None else sample_weight[seen]
     model = fit_member(member, bags if seen.all() else bags[seen], y[seen], weight, random_state, first=first)
     fitted = time.perf_counter()
@@ -487,9 +452,9 @@ def fit_some(
 
 
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
-    """A fitted model of the member, in one thread: the same numbers in this process and in a worker.
+    """Fit a member, in one thread, so that results are the same in this process and in a worker.
 
-    Bags of weight zero are left out. Warnings are not passed on: what the member is worth is seen on held-out bags.
+    Everything is fitted to these bags alone, imputation and routing of constant columns included. Bags of weight zero are left out. Warnings are silenced: held-out errors show what the member is worth.
     """
     make = member.make_first if first and member.make_first is not None else member.make
     model, weights = make(random_state), {}
@@ -499,7 +464,9 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
         _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.fit(bags, y, **weights)
+        steps, bags = prepare(bags)
+        model.fit(bags, y, **weights)
+    return BagPipeline([*steps, ("model", model)]) if steps else model
 
 
 def _refuse_weights(model) -> None:
@@ -576,22 +543,20 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
 def _with_half_the_bags(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
-    return _cross_fit(cv, member, cv.shared, half, folds)
+    return _cross_fit(cv, member, cv.bags, half, folds)
 
 
 def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
     """Half of every bag, in training and in the bags predicted."""
     thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
-    return _cross_fit(cv, member, SharedEmbeddings(thinned, cv.counted), np.ones(len(cv.y), dtype=bool), folds)
+    return _cross_fit(cv, member, thinned, np.ones(len(cv.y), dtype=bool), folds)
 
 
-def _cross_fit(
-    cv: CrossValidation, member: Member, shared: SharedEmbeddings, some: np.ndarray, folds: int
-) -> np.ndarray:
-    """Predictions of the bags in the first folds, by models of some of the bags outside; NaN for the others."""
+def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, some: np.ndarray, folds: int) -> np.ndarray:
+    """Predict the bags in the first folds by models of some of the bags outside; NaN for the others."""
     tested = [cv.fold == k for k in range(folds)]
-    seen, out = [some & ~mask for mask in tested], np.full(len(cv.y), np.nan)
-    found = cv.fit_shared(member, seen, tested, shared) or cv.fit_apart(member, shared.bags, seen, tested)
+    out = np.full(len(cv.y), np.nan)
+    found = cv.fit_folds(member, bags, [some & ~mask for mask in tested], tested)
     for mask, (_, predictions, *_) in zip(tested, found, strict=True):
         out[mask] = predictions
     return out

@@ -16,6 +16,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 
 from bagwise.auto.preparation import Components, ThinBags
+from bagwise.auto.screening import MANY_BAGS, ScreenedRidge
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics
@@ -224,12 +225,12 @@ class Menu:
         return self._narrow(BagPipeline([("embedding", embedding), ("columns", chosen), ("head", head)]), seed)
 
     def input_kme(self, seed: int):
-        return self._short(method("input-kme", random_state=seed), seed)
+        return self._short(self._screened(method("input-kme", random_state=seed)), seed)
 
     def sliced(self, seed: int):
         """Sliced Wasserstein distances, in fewer directions for many bags or instances."""
         directions = min(200, max(25, min(NUMBERS // (20 * self.bags), SLICES // self.instances)))
-        return self._short(sliced(directions=directions, random_state=seed), seed)
+        return self._short(self._screened(sliced(directions=directions, random_state=seed)), seed)
 
     def shrinkage(self, seed: int):
         return self._short(method("shrinkage", preset="between", random_state=seed), seed)
@@ -259,6 +260,12 @@ class Menu:
         if self.instances <= VERY_LONG:
             return model
         return BagPipeline([("some", self._some(VERY_LONG, seed)), ("model", model)])
+
+    def _screened(self, model):
+        """Compare the settings of the ridge on some of the bags first, where they are many."""
+        if self.bags <= MANY_BAGS:
+            return model
+        return model.set_params(head=ScreenedRidge(**model.named_steps["head"].get_params(deep=False)))
 
     def _seen_by_networks(self, model, seed: int):
         """Fewer instances and fewer features for what passes over them many times."""

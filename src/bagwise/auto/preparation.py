@@ -16,6 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import Bags, check_bags, remember_columns
+from bagwise.bags.checks import compared
+from bagwise.bags.imputation import Imputation
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.kernels.formulas import row_keys
 
@@ -54,6 +56,7 @@ class Routing:
         return cls(np.flatnonzero(same & ~plain))
 
     def __call__(self, bags: Bags) -> Bags:
+        """Return the bags with these columns as covariates."""
         if len(self.columns) == 0:
             return bags
         kept = np.setdiff1d(np.arange(bags.n_features), self.columns)
@@ -61,6 +64,8 @@ class Routing:
         moved = _one_per_bag(bags, self.columns)
         left = bags.replace(bags.instances[:, kept], feature_names=None if names is None else [names[c] for c in kept])
         return left.with_covariates(*self._beside(bags, moved))
+
+    transform = __call__  # so that it can be a step of a pipeline
 
     def _beside(self, bags: Bags, moved: np.ndarray) -> tuple[np.ndarray, list | None]:
         """The covariates that the bags had, then those that were moved; names where all have one."""
@@ -76,6 +81,23 @@ def _one_per_bag(bags: Bags, columns: np.ndarray) -> np.ndarray:
     first = values[bags.offsets[:-1]]
     varies = segment_sum((values != bags.expand(first)).astype(np.int64), bags.offsets) > 0
     return np.where(varies, segment_mean(values, bags.offsets, bags.weights), first)
+
+
+def prepare(bags: Bags) -> tuple[list, Bags]:
+    """Fit the steps that training bags go through before any member; return them, and the bags after them.
+
+    Missing values are imputed if the bags declare it, and features that never vary within a bag become covariates. A
+    step that would change nothing is left out.
+    """
+    steps: list = []
+    if bags.missing == "impute":
+        steps.append(("imputation", Imputation()))
+        bags = compared(steps[-1][1].fit_transform(bags))
+    routing = Routing.of(bags)
+    if len(routing.columns):
+        steps.append(("routing", routing))
+        bags = compared(routing(bags))
+    return steps, bags
 
 
 def without_equal_weights(bags: Bags) -> Bags:

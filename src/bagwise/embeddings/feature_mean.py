@@ -7,7 +7,7 @@ this one? Landmarks and prototypes are instances that stand for all of them (`pi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from bagwise.embeddings.kernel_mean import spread_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
-from bagwise.kernels.formulas import FourierFeatures, row_keys
+from bagwise.kernels.formulas import FourierFeatures, kernel_matrices, row_keys
 
 ROWS_PER_CENTRE = 20  # k-means looks at no more rows than this per centre
 
@@ -168,10 +168,33 @@ class NystroemMean(Embedding):
         count: Any = self._affordable(bags.n_instances) if self.landmarks == "auto" else self.landmarks
         chosen = pick_prototypes(bags.instances, count, self.pick, random_state=self.random_state)
         self.landmarks_ = chosen / self.spread_
-        self.kernel_ = with_bandwidth(self._kernel, self.landmarks_)
-        self.whitening_ = whitening(self.kernel_(self.landmarks_, self.landmarks_))
+        self._fit_kernel()
         remember_columns(self, bags)
         return self
+
+    def _fit_kernel(self) -> None:
+        self.kernel_ = with_bandwidth(self._kernel, self.landmarks_)
+        self.whitening_ = whitening(self.kernel_(self.landmarks_, self.landmarks_))
+
+    def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
+        """As `Embedding.fit_grid`; settings that differ in the kernel alone share landmarks and distances."""
+        settings = list(settings)
+        unfitted = [clone(self).set_params(**setting) for setting in settings]
+        if any(
+            setting.keys() != {"kernel"} or not one._kernel.positive_definite
+            for setting, one in zip(settings, unfitted, strict=True)
+        ):
+            yield from super().fit_grid(bags, y, settings)
+            return
+        bags = check_bags(bags, allow_weights=True)
+        first = unfitted[0].fit(bags)
+        for other in unfitted[1:]:
+            vars(other).update({name: value for name, value in vars(first).items() if name.endswith("_")})
+            other._fit_kernel()
+        kernels = [one.kernel_ for one in unfitted]
+        means = means_of_features(lambda rows: kernel_matrices(kernels, first._in_units(rows), first.landmarks_), bags)
+        for setting, one, mean in zip(settings, unfitted, means, strict=True):
+            yield setting, one, mean @ one.whitening_
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
@@ -187,18 +210,29 @@ class NystroemMean(Embedding):
         return int(np.clip(PAIRS // n_instances, *LANDMARKS))
 
     def _similarities(self, rows: np.ndarray) -> np.ndarray:
-        return self.kernel_(np.divide(rows, self.spread_, dtype=np.float64), self.landmarks_)
+        return self.kernel_(self._in_units(rows), self.landmarks_)
+
+    def _in_units(self, rows: np.ndarray) -> np.ndarray:
+        return np.divide(rows, self.spread_, dtype=np.float64)
 
 
 def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -> np.ndarray:
     """1/L_i Σ_l φ(x_il) for every bag, the instances in blocks; with weights Σ_l w_il φ(x_il) / Σ_l w_il."""
-    sums: Any = None
+    return means_of_features(lambda rows: [features(rows)], bags)[0]
+
+
+def means_of_features(features: Callable[[np.ndarray], Iterable[np.ndarray]], bags: Bags) -> list[np.ndarray]:
+    """Return what `mean_of_features` does for several maps at once: ``features`` gives the rows in each of them."""
+    sums: dict[int, np.ndarray] = {}
     share = None if bags.weights is None else bags.shares()[:, None]
     for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
-        values = np.asarray(features(bags.instances[rows]), dtype=np.float64)
-        sums = np.zeros((len(bags), values.shape[1])) if sums is None else sums
-        sums[touched] += segment_sum(values if share is None else values * share[rows], own)
-    return sums / bags.sizes[:, None] if share is None else sums
+        for at, mapped in enumerate(features(bags.instances[rows])):
+            values = np.asarray(mapped, dtype=np.float64)
+            total = sums.setdefault(at, np.zeros((0, 0)))
+            if not total.size:
+                total = sums[at] = np.zeros((len(bags), values.shape[1]))
+            total[touched] += segment_sum(values if share is None else values * share[rows], own)
+    return [total / bags.sizes[:, None] if share is None else total for total in sums.values()]
 
 
 class PhaseMean(Embedding):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import copy
+from functools import partial
+from itertools import groupby, repeat
+
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
@@ -11,6 +16,12 @@ from bagwise.bags.checks import check_options
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.kernels import Gaussian, Linear
+from bagwise.kernels.formulas import kernel_matrices
+
+
+def _of_embedding(setting: dict) -> dict:
+    return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
+
 
 SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
 
@@ -104,18 +115,36 @@ class SecondKernel(Embedding):
     def fit_grid(self, bags, y, settings):
         """As `Embedding.fit_grid`; neighbouring settings that differ in the second kernel alone share the rows."""
         bags = check_bags(bags, allow_weights=True, apart=True)
-        first, embedding, rows = None, None, None
-        for setting in settings:
-            fitted = clone(self).set_params(**setting)
-            own = {name: value for name, value in setting.items() if name.startswith("embedding")}
-            if embedding is None or own != first:
-                first, embedding = own, clone(NystroemMean() if fitted.embedding is None else fitted.embedding)
-                rows = embedding.fit_transform(bags.without_covariates(), y)
-            yield setting, fitted, fitted.fit_rows(bags, embedding, rows)
+        runs = [(own, list(run)) for own, run in groupby(settings, _of_embedding)]
+        if any("embedding" in own for own, _ in runs):  # another embedding, not a setting of this one
+            yield from super().fit_grid(bags, y, [setting for _, run in runs for setting in run])
+            return
+        first = clone(NystroemMean() if self.embedding is None else self.embedding)
+        fit_grid = getattr(first, "fit_grid", partial(Embedding.fit_grid, first))  # not all are Embeddings
+        own_settings = [{name.partition("__")[2]: value for name, value in own.items()} for own, _ in runs]
+        fitted = fit_grid(bags.without_covariates(), y, own_settings)
+        for (own, run), (_, embedding, rows) in zip(runs, fitted, strict=True):
+            if any(setting.keys() - own.keys() - {"kernel"} for setting in run):
+                for setting in run:
+                    second = clone(self).set_params(**setting)
+                    yield setting, second, second.fit_rows(bags, embedding, rows)
+            else:
+                second = clone(self).set_params(**own)
+                kernels = [setting.get("kernel", self.kernel) for setting in run]
+                each = second._fit_kernels(second._fit_units(bags, embedding, rows), kernels)
+                yield from ((setting, *one) for setting, one in zip(run, each, strict=True))
 
     def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit to the rows that a fitted first embedding has for the bags, of which only the covariates count then, and
-        return the columns."""
+        """Fit to the rows that a fitted first embedding has for the bags, and return the columns.
+
+        Of the bags only the covariates count then.
+        """
+        ((fitted, columns),) = self._fit_kernels(self._fit_units(bags, embedding, rows), [self.kernel])
+        self.whitening_ = fitted.whitening_
+        return columns
+
+    def _fit_units(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
+        """Fit all that does not depend on the kernel; return the rows in its units."""
         check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
             raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
@@ -127,8 +156,15 @@ class SecondKernel(Embedding):
         rows = self._in_units(rows)
         many = len(rows) > self.landmarks
         self.rows_ = pick_prototypes(rows, self.landmarks, random_state=self.random_state) if many else rows
-        self.whitening_ = whitening(self._similarities(self.rows_)) if many else None
-        return self._columns_of(rows)
+        return rows
+
+    def _fit_kernels(self, rows: np.ndarray, kernels: list) -> Iterator[tuple[SecondKernel, np.ndarray]]:
+        """Yield a copy with each kernel and its columns for the rows; distances are computed once."""
+        landmarks = self._each_kernel(kernels, self.rows_) if len(rows) > self.landmarks else repeat(None)
+        for kernel, similarities, gram in zip(kernels, self._each_kernel(kernels, rows), landmarks, strict=False):
+            fitted = copy(self)
+            fitted.kernel, fitted.whitening_ = kernel, None if gram is None else whitening(gram)
+            yield fitted, similarities if gram is None else similarities @ fitted.whitening_
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
@@ -166,11 +202,18 @@ class SecondKernel(Embedding):
         return similarities if self.whitening_ is None else similarities @ self.whitening_
 
     def _similarities(self, rows: np.ndarray, beyond: np.ndarray | None = None) -> np.ndarray:
+        if self.distance == "l1" or beyond is None or not beyond.any():
+            (similarities,) = self._each_kernel([self.kernel], rows)
+            return similarities
         kernel = Gaussian() if self.kernel is None else self.kernel
-        if self.distance == "l1":
-            roots = np.sqrt(cdist(rows, self.rows_, "cityblock"))
-            return kernel(np.zeros(1), roots.ravel()).reshape(roots.shape)
-        if beyond is None or not beyond.any():
-            return kernel(rows, self.rows_)
         # One coordinate more, in which the training bags are zero.
         return kernel(np.column_stack([rows, beyond]), np.pad(self.rows_, ((0, 0), (0, 1))))
+
+    def _each_kernel(self, kernels: list, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the similarities of rows to those of training with each kernel."""
+        kernels = [Gaussian() if kernel is None else kernel for kernel in kernels]
+        if self.distance == "l2":
+            yield from kernel_matrices(kernels, rows, self.rows_)
+            return
+        roots = np.sqrt(cdist(rows, self.rows_, "cityblock"))
+        yield from (kernel(np.zeros(1), roots.ravel()).reshape(roots.shape) for kernel in kernels)

@@ -11,6 +11,7 @@ eigenvalue, so that it has a feature map).
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -303,6 +304,26 @@ def with_bandwidth(kernel: Kernel, X) -> Kernel:
     """The kernel itself, or a copy whose bandwidth is a number where it was a rule, fitted on ``X``."""
     rule = getattr(kernel, "bandwidth", None)
     return clone(kernel).set_params(bandwidth=clone(rule).fit(X)) if hasattr(rule, "fit") else kernel
+
+
+def kernel_matrices(kernels: Iterable[Kernel], A: np.ndarray, B: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield k(a_i, b_j) for each kernel; distances are computed once for all kernels of the distance.
+
+    Examples
+    --------
+    >>> [K.round(4).tolist() for K in kernel_matrices([Gaussian(2.0), Linear()], [[1.0]], [[3.0]])]
+    [[[0.6065]], [[3.0]]]
+    """
+    known: dict[bool, np.ndarray] = {}
+    for kernel in kernels:
+        if type(kernel).__call__ is not Kernel.__call__:
+            yield kernel(A, B)
+            continue
+        kernel._check()
+        exact_zero = not kernel.smooth
+        if exact_zero not in known:
+            known[exact_zero] = squared_distances(A, B, exact_zero=exact_zero)
+        yield kernel._of_squared_distance(known[exact_zero])
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:

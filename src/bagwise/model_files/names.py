@@ -31,6 +31,7 @@ _PLACES = {
     "auto.cross_validation": "LearningCurve=Curve",
     "auto.members": "MeanTarget",
     "auto.preparation": "Components CovariateRouting=Routing MonotoneTarget ThinBags",
+    "auto.screening": "ScreenedRidge",
     "bags.folds": "BagKFold",
     "bags.checks": "TrainingProfile",
     "embeddings.feature_mean": "FeatureMean MinusDistance NystroemMean PhaseMean Similarity",

@@ -149,7 +149,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         head, beside = self.fresh_head(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
-            head.set_params(kernel="precomputed")
+            head.kernel = "precomputed"  # not by set_params, which takes as long as a small fit
         if bags.covariates is not None and not reads_covariates(embedding):
             beside = CovariatesBeside.of(bags.covariates, rows, gram)
             rows = beside.join(rows, bags.covariates)

@@ -1,0 +1,63 @@
+"""`ScreenedRidge`: ridge regression on an embedding whose settings are compared on some of the bags first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import Bags, check_fit, check_weights
+from bagwise.bags.folds import some_of, unit_hash
+from bagwise.regressors import EmbeddingRidge
+
+MANY_BAGS = 1000  # above so many training bags, settings are compared on some of them first
+COMPARED = 800  # the number of bags of that comparison
+GOES_ON = 4  # one setting in so many, the best of the comparison, is fitted to all bags
+MUCH_WORSE = 1.05  # a setting whose squared error is this many times that of the best is not
+NEAR = 40.0  # penalties at most so many times as large or small as the best of the comparison are tried on all bags
+
+
+class ScreenedRidge(EmbeddingRidge):
+    """`EmbeddingRidge` for many bags: settings are compared on some of the bags, and the best are fitted to all.
+
+    With more than 1,000 bags, every setting and every second penalty is judged on 800 of them, drawn by a hash of their
+    ids. The best quarter of the settings goes on, with penalties near theirs. With fewer bags it is `EmbeddingRidge`.
+
+    Parameters
+    ----------
+    embedding, head, grid, offset : as in `EmbeddingRidge`
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> from bagwise.embeddings import Pool
+    >>> bags, y = bw.datasets.make_problem("mean", 40)
+    >>> ScreenedRidge(Pool(("mean",))).fit(bags, y).predict(bags).shape
+    (40,)
+    """
+
+    def fit(self, bags, y, sample_weight=None) -> ScreenedRidge:
+        """Fit to bags with one target each; ``sample_weight`` has one entry per bag."""
+        bags, y = check_fit(bags, y, allow_weights=True, apart=True)
+        settings, head = self.settings(), self.head
+        if len(bags) > MANY_BAGS and len(settings) > 1:
+            some = np.argsort([unit_hash(one, 0) for one in bags.ids.tolist()], kind="stable")[:COMPARED]
+            weight = check_weights(sample_weight, bags)
+            settings, head = self._best_settings(*some_of(np.sort(some), bags, y, weight))
+        grid = [{name: [value] for name, value in setting.items()} for setting in settings]
+        fitted = EmbeddingRidge(self.embedding, head, grid=grid, offset=self.offset).fit(bags, y, sample_weight)
+        vars(self).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
+        return self
+
+    def _best_settings(self, bags: Bags, y: np.ndarray, weight) -> tuple[list[dict], object]:
+        """Return the settings of least left-out error on some bags, and a head with penalties near theirs."""
+        head, groups = self.fresh_head(), np.arange(len(bags)) if bags.groups is None else bags.groups
+        penalties, judged = np.array(head.penalties), []
+        # Near the best penalty the error hardly changes, so every second one suffices to compare settings.
+        head.set_params(penalties=penalties[::2])
+        for setting, embedding, rows in self.embedding_for({}).fit_grid(bags, y, self.settings()):
+            head.set_params(kernel="precomputed" if embedding.columns == "gram" else "linear")
+            judged.append((setting, *head.judge(rows, y, weight, groups)))
+        best = sorted(judged, key=lambda one: one[2])[: -(-len(judged) // GOES_ON)]
+        best = [one for one in judged if any(one is other for other in best) and one[2] <= MUCH_WORSE * best[0][2]]
+        chosen = [penalty for _, penalty, _ in best]
+        near = penalties[(penalties >= min(chosen) / NEAR) & (penalties <= max(chosen) * NEAR)]
+        return [setting for setting, *_ in best], self.fresh_head().set_params(penalties=tuple(near.tolist()))
