@@ -452,9 +452,10 @@ def fit_some(
 
 
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
-    """Fit a member, in one thread, so that results are the same in this process and in a worker.
+    """Fit a member in one thread, so that results are the same in this process and in a worker.
 
-    Everything is fitted to these bags alone, imputation and routing of constant columns included. Bags of weight zero are left out. Warnings are silenced: held-out errors show what the member is worth.
+    Everything is fitted to these bags alone, imputation and the routing of constant columns included. Bags of weight
+    zero are left out. Warnings are silenced: held-out errors show what the member is worth.
     """
     make = member.make_first if first and member.make_first is not None else member.make
     model, weights = make(random_state), {}

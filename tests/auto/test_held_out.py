@@ -1,0 +1,105 @@
+"""Held-out predictions of `auto` are those of models that saw nothing of the held-out bags, their features included."""
+
+import numpy as np
+import pytest
+
+import bagwise as bw
+from bagwise.auto import AutoRegressor, screening
+from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.members import Menu, members_of, plan
+from bagwise.auto.screening import ScreenedRidge
+from bagwise.bags.checks import compared
+from bagwise.regressors import EmbeddingRidge
+
+
+def shifted_years(n=48, years=6):
+    """Bags in groups whose features are shifted by much, and whose targets follow the shift a little."""
+    rng = np.random.default_rng(1)
+    year = np.arange(n) % years
+    shift, signal = rng.normal(scale=4, size=(years, 3)), rng.normal(size=n)
+    bags = [rng.normal(size=(6, 3)) + shift[t] + [s, 0, 0] for t, s in zip(year, signal, strict=True)]
+    return bw.from_arrays(bags, groups=year.tolist()), signal + 0.3 * shift[year, 0]
+
+
+def plain_loop(make, bags, y, fold):
+    """Fit without each fold and predict it, within the range of the training targets widened by a tenth."""
+    out = np.empty(len(y))
+    for k in range(fold.max() + 1):
+        seen = fold != k
+        low, high, beyond = y[seen].min(), y[seen].max(), 0.1 * np.ptp(y[seen])
+        out[~seen] = np.clip(make().fit(bags[seen], y[seen]).predict(bags[~seen]), low - beyond, high + beyond)
+    return out
+
+
+BAGS, Y = shifted_years()
+MEMBERS = [member for member in [*plan(BAGS, "best"), *plan(BAGS, "additive")[2:]] if not member.lacks]
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
+def test_members_are_held_out_as_in_a_plain_loop(member):
+    fold = bw.bags.bag_folds(BAGS, 3, random_state=0)
+    trial = CrossValidation(BAGS, Y, fold[None], None, 0, None, Clock(None)).try_member(member)
+    expected = plain_loop(lambda: member.make(0), BAGS, Y, fold)
+    np.testing.assert_allclose(trial.held_out, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_errors_of_the_leaderboard_are_those_of_a_plain_loop():
+    names = ["aggregated", "statistics:linear", "sliced-wasserstein"]
+    model = AutoRegressor(names, transforms=False).fit(BAGS, Y)
+    errors = {row["member"]: row["error"] for row in model.trials_ if row["status"] in ("tried", "blended")}
+    del errors["mean"]
+    assert errors
+    for name, error in errors.items():
+        held_out = plain_loop(lambda name=name: bw.method(name), BAGS, Y, model.fold_)
+        assert error == pytest.approx(np.sqrt(np.mean((held_out - Y) ** 2)), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["plain", "missing values", "constant column"])
+def test_features_of_a_fold_do_not_reach_its_model(kind):
+    """Whatever the held-out bags look like, the model without them is the same."""
+    bags, fold = BAGS, bw.bags.bag_folds(BAGS, 3, random_state=0)
+    instances = bags.instances.copy()
+    other = np.where(bags.expand(fold == 0)[:, None], 50 * instances**2, instances)
+    if kind == "missing values":
+        instances[::7, 0] = other[::5, 0] = np.nan
+        other[bags.expand(fold != 0)] = instances[bags.expand(fold != 0)]
+    if kind == "constant column":  # in all bags, and in all but the held-out ones
+        column = bags.expand(np.arange(len(bags)) % 5)[:, None]
+        random = np.random.default_rng(0).normal(size=column.shape)
+        instances = np.hstack([instances, column])
+        other = np.hstack([other, np.where(bags.expand(fold == 0)[:, None], random, column)])
+    missing = "impute" if kind == "missing values" else "refuse"
+    tables = [compared(bw.Bags(X, bags.offsets, groups=bags.groups, missing=missing)) for X in (instances, other)]
+    new = tables[0][fold == 1]
+    for member in members_of(["aggregated", "statistics:linear", "statistics:forest"]):
+        trials = [CrossValidation(one, Y, fold[None], None, 0, None, Clock(None)).try_member(member) for one in tables]
+        assert [trial.why for trial in trials] == ["", ""]
+        np.testing.assert_array_equal(*(trial.models[0].predict(new) for trial in trials))
+
+
+def test_members_impute_and_move_columns_of_their_own_bags():
+    """A column that varies in no bag is a covariate; where it varies in one bag, it is one for the folds without it."""
+    column = BAGS.expand(np.arange(len(BAGS)) % 5).astype(float)
+    column[0] += 1.0
+    bags = bw.Bags(np.column_stack([BAGS.instances, column]), BAGS.offsets, groups=BAGS.groups)
+    model = AutoRegressor(["aggregated"], transforms=False, folds=3).fit(bags, Y)
+    steps = [[name for name, _ in one.steps] for one in model.fold_models_["aggregated"]]
+    assert [names[0] == "routing" for names in steps] == [k == model.fold_[0] for k in range(3)]
+    assert len(model.routing_.columns) == 0 and np.isfinite(model.predict(bags)).all()
+
+
+def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
+    monkeypatch.setattr(screening, "MANY_BAGS", 20)
+    monkeypatch.setattr(screening, "COMPARED", 16)
+    monkeypatch.setattr("bagwise.auto.members.MANY_BAGS", 20)
+    bags, y = bw.datasets.make_problem("shape", 40, random_state=3)
+    head = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags, y)[-1]
+    assert isinstance(head, ScreenedRidge) and 1 <= len(head.search_) <= len(head.settings()) / 4
+    penalties = head.head_.penalties
+    assert set(penalties) < set(head.head.penalties) and head.error_ == min(error for *_, error in head.search_)
+    grid = [{name: [value] for name, value in setting.items()} for setting, *_ in head.search_]
+    plain = EmbeddingRidge(head.embedding, head.head_.__class__(penalties), grid=grid)
+    scaled = bw.method("input-kme")[0].fit_transform(bags)
+    np.testing.assert_allclose(head.predict(scaled), plain.fit(scaled, y).predict(scaled), rtol=1e-9)
+    turned = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags[::-1], y[::-1])[-1]
+    assert [setting for setting, *_ in turned.search_] == [setting for setting, *_ in head.search_]
