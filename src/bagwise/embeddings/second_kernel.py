@@ -140,7 +140,7 @@ class SecondKernel(Embedding):
         Of the bags only the covariates count then.
         """
         ((fitted, columns),) = self._fit_kernels(self._fit_units(bags, embedding, rows), [self.kernel])
-        self.whitening_ = fitted.whitening_
+        self.whitening_: np.ndarray | None = fitted.whitening_
         return columns
 
     def _fit_units(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
