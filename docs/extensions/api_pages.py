@@ -58,7 +58,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "evaluate": (
         "Methods compared on the same folds of bags, and the report.",
         {
-            "Comparison": ("evaluate", "Results", "BagKFold"),
+            "Comparison": ("evaluate", "Results", "Validation", "BagKFold"),
             "Would more data help": ("learning_curve", "evaluation.LearningCurve"),
             "Statistics": ("evaluation.corrected_t_test", "evaluation.holm"),
             "Reports": ("reports.write_report", "reports.write_model_report"),

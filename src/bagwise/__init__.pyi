@@ -20,6 +20,7 @@ from bagwise import (
 from bagwise.bags import (
     BagKFold as BagKFold,
     Bags as Bags,
+    Validation as Validation,
     from_arrays as from_arrays,
     from_awkward as from_awkward,
     from_padded as from_padded,
@@ -72,6 +73,7 @@ __all__ = [
     "OutOfFold",
     "Results",
     "SubsetPredictions",
+    "Validation",
     "check_bag_estimator",
     "check_table",
     "cluster",

@@ -8,11 +8,19 @@ from bagwise.bags.checks import (
     weights_or_ones as weights_or_ones,
 )
 from bagwise.bags.container import Bags as Bags
-from bagwise.bags.folds import BagKFold as BagKFold, bag_folds as bag_folds
+from bagwise.bags.folds import (
+    BagKFold as BagKFold,
+    Folds as Folds,
+    Validation as Validation,
+    bag_folds as bag_folds,
+    split_bags as split_bags,
+)
 
 __all__ = [
     "BagKFold",
     "Bags",
+    "Folds",
+    "Validation",
     "bag_folds",
     "check_bags",
     "check_fit",
@@ -22,5 +30,6 @@ __all__ = [
     "from_awkward",
     "from_padded",
     "remember_columns",
+    "split_bags",
     "weights_or_ones",
 ]

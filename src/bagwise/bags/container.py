@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from html import escape
 from typing import Any, overload
 
@@ -89,6 +90,9 @@ class Bags:
     id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
+    time: np.ndarray | None  # one date or number per bag, for folds that look forward in time
+    fold: np.ndarray | None  # one label per bag: the folds, or the split, that the table gives
+    validation: Any  # the declared `Validation`, without its columns, which are `groups`, `time` and `fold`
     missing: str  # "refuse", "impute" or "keep", as declared; "imputed" once an estimator has filled them in
 
     __slots__ = tuple(__annotations__)  # those above
@@ -270,6 +274,8 @@ class Bags:
             ids=self.ids[chosen],
             groups=None if self.groups is None else self.groups[chosen],
             covariates=None if self.covariates is None else self.covariates[chosen],
+            time=None if self.time is None else self.time[chosen],
+            fold=None if self.fold is None else self.fold[chosen],
         )
 
     def _positions(self, key) -> np.ndarray:
@@ -418,11 +424,10 @@ class Bags:
 
     def singles(self) -> Bags:
         """Every instance as a bag of its own, numbered from 0; it needs no weight there."""
-        groups, covariates = (None if a is None else self.expand(a) for a in (self.groups, self.covariates))
+        of_bags = ("groups", "covariates", "time", "fold")
+        repeated = {name: self.expand(a) for name in of_bags if (a := getattr(self, name)) is not None}
         n = self.n_instances
-        return self._with(
-            offsets=np.arange(n + 1), ids=np.arange(n), groups=groups, weights=None, covariates=covariates
-        )
+        return self._with(offsets=np.arange(n + 1), ids=np.arange(n), weights=None, **repeated)
 
     def replace(self, instances, *, feature_names=None) -> Bags:
         """The same bags with other rows for their instances; rows must correspond one to one."""
@@ -468,6 +473,52 @@ class Bags:
         """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
         covariates, names = validation.as_covariates(covariates, names, self.ids, self.feature_names)
         return self._with(covariates=covariates, covariate_names=names)
+
+    def with_validation(self, declared) -> Bags:
+        """Return the same bags with a declared `Validation`: folds are derived from it wherever they are needed.
+
+        Parameters
+        ----------
+        declared : Validation
+            Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
+            (covariates, or columns kept on loading).
+        """
+        from bagwise.bags.folds import as_times
+
+        changes: dict[str, Any] = {}
+        groups = declared.groups if declared.blocks is None else declared.blocks
+        if isinstance(groups, str) and groups == SHARED_ROWS:
+            changes["groups"] = shared_row_groups(self)
+        elif groups is not None:
+            changes["groups"] = validation.as_groups(self._column(groups, "groups"), self.ids)
+        if declared.time is not None:
+            changes["time"] = as_times(self._column(declared.time, "time"), self.ids)
+        if declared.given is not None:
+            changes["fold"] = validation.as_labels(self._column(declared.given, "given"), len(self), "given")
+        bare = replace(declared, groups=None, blocks=None, time=None, given=None)
+        return self._with(validation=bare, folds_checked=False, **changes)
+
+    def _column(self, column, parameter: str) -> np.ndarray:
+        """Return one value per bag: the given values, or those of a kept column or a covariate."""
+        if not isinstance(column, str):
+            return validation.one_per_bag(column, len(self), parameter)
+        if column in (self.covariate_names or ()):
+            return self.covariates[:, self.covariate_names.index(column)]
+        if column in (self.kept or {}):
+            values = self.kept[column]
+            first = values[self.offsets[:-1]]
+            differs = np.flatnonzero(values != np.repeat(first, self.sizes))
+            if len(differs):
+                bag = self.ids[np.searchsorted(self.offsets, differs[0], side="right") - 1]
+                raise ValueError(
+                    f"{parameter}={column!r}: bag {validation.label(bag)} has more than one value; a bag needs one"
+                )
+            return first
+        names = [*(self.covariate_names or ()), *(self.kept or {})]
+        raise ValueError(
+            f"{parameter}={column!r} is no column of the bags, which have {', '.join(map(repr, names)) or 'none'}; "
+            f"name it on loading: bw.load(..., {'fold' if parameter == 'given' else parameter}={column!r})"
+        )
 
     def without_covariates(self) -> Bags:
         """The same bags without their covariates."""

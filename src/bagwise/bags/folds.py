@@ -1,25 +1,163 @@
-"""Folds of bags: the one place that splits, for out-of-fold prediction, tuning, early stopping, stacking, intervals."""
+"""Folds of bags: the one place that splits, for out-of-fold prediction, tuning, early stopping, stacking, intervals.
+
+`Validation` declares how bags are split, `split_bags` makes the `Folds` of a declaration.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags.container import Bags
 from bagwise.bags.shared_rows import numbered
+from bagwise.bags.validation import absent, label, name_bags
 
 AUTO_FOLDS = 10
+AUTO_STEPS = 5  # forward in time
+SCHEMES = ("random", "forward", "given")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Declaration of the question that held-out bags answer, from which all folds are derived.
+
+    Pass it as ``folds=`` to `method`, `evaluate`, `Intervals`, `learning_curve` or `BagKFold`, or attach it to the bags
+    with ``bags.with_validation``. Methods that cross-fit inside the training bags follow the same declaration.
+
+    Parameters
+    ----------
+    scheme : {"random", "forward", "given"}, default "random"
+        - "random": how good on more bags like these? Every bag is held out once. Costs one fit per fold.
+        - "forward": how good on later bags? Bags are cut into windows of equal numbers of bags in order of time; each
+          window but the first is predicted by a model of the bags before it. Costs one fit per window; the bags of the
+          first window have no held-out prediction, and early models learn from few bags.
+        - "given": the folds of the table. A column of folds holds each fold out once; of the labels "train" and "test",
+          only the test bags are held out. Costs one fit per label. Inside the training bags the remaining labels are
+          the folds, or random folds where one label remains.
+    folds : int, "auto" or "each", default "auto"
+        Number of folds ("random") or of predicted windows ("forward"). "auto" is 10 random folds, or 5 windows,
+        and fewer for few bags; "each" holds out one bag (group) at a time.
+    groups, blocks : column name or one label per bag, optional
+        Bags of one group (patient, field) or of one block of space (`bw.geo.blocks`) stay together.
+    time : column name or one value per bag, optional
+        Dates or numbers, for "forward".
+    given : column name, one label per bag, or list of (train, test) pairs of positions, optional
+        The folds, for "given".
+    gap : number or timedelta, default 0
+        Time between the last training bag and the first bag that is predicted, in days for dates. Choose the time until
+        a target is known.
+    horizon : number or timedelta, optional
+        A window predicts only bags this close to its begin. Default: all bags of the window.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.zeros((2, 1))] * 6)
+    >>> declared = bw.Validation("forward", folds=2, time=[3, 1, 2, 6, 5, 4])
+    >>> [(train.tolist(), test.tolist()) for train, test in bw.BagKFold(declared).split(bags)]
+    [([1, 2], [0, 5]), ([0, 1, 2, 5], [3, 4])]
+    """
+
+    scheme: str = "random"
+    folds: int | str = "auto"
+    groups: Any = None
+    time: Any = None
+    blocks: Any = None
+    given: Any = None
+    gap: Any = 0
+    horizon: Any = None
+
+    def __post_init__(self):
+        if self.scheme not in SCHEMES:
+            raise ValueError(f"scheme must be 'random', 'forward' or 'given', not {self.scheme!r}")
+        if self.groups is not None and self.blocks is not None:
+            raise ValueError("Validation got groups and blocks; both keep bags together, so give one of them")
+
+
+@dataclass(frozen=True)
+class Folds:
+    """The bags that each fold holds out, and those that it trains on.
+
+    Attributes
+    ----------
+    test : array of int
+        The fold in which each bag is held out; -1 for a bag that no fold holds out.
+    trains : tuple of boolean arrays, or None
+        The training bags of each fold; None if they are all bags that the fold does not hold out.
+
+    Examples
+    --------
+    >>> folds = Folds(np.array([0, 1, 0]))
+    >>> len(folds), folds.train(0).tolist()
+    (2, [False, True, False])
+    """
+
+    test: np.ndarray
+    trains: tuple[np.ndarray, ...] | None = None
+
+    def __len__(self) -> int:
+        return int(self.test.max()) + 1
+
+    def train(self, k: int) -> np.ndarray:
+        """Return the mask of the training bags of fold k."""
+        return self.test != k if self.trains is None else self.trains[k]
+
+    @property
+    def held_out(self) -> np.ndarray:
+        """The mask of the bags that some fold holds out."""
+        return self.test >= 0
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether each bag is held out once, by a fold that trains on all others."""
+        return self.trains is None
+
+    def pairs(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield positions of the training bags and of the held-out bags of each fold."""
+        for k in range(len(self)):
+            yield np.flatnonzero(self.train(k)), np.flatnonzero(self.test == k)
+
+
+def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner: bool = False) -> Folds:
+    """Return the folds of a declaration.
+
+    Parameters
+    ----------
+    bags : Bags
+    folds : int, "auto", "each", "random", "forward", "given", Validation, or list of (train, test) pairs
+        A number (or "auto", "each") keeps the scheme that the bags declare and changes the number of folds.
+    random_state : int, default 0
+    inner : bool, default False
+        Whether the bags are the training bags of another fold. There, given folds of which one is left become random
+        folds, and a group that spans a cut in time is left out of the training bags of that cut; else it is an error.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.zeros((2, 1))] * 6).with_validation(bw.Validation(time=range(6)))
+    >>> split_bags(bags, "forward").test.tolist()
+    [-1, 0, 1, 2, 3, 4]
+    """
+    bags, declared = _resolve(bags, folds)
+    if declared.scheme == "forward":
+        return _forward(bags, declared, inner)
+    if declared.scheme == "given" and not (inner and _is_single(bags.fold)):
+        return _given(bags, declared)
+    number = AUTO_FOLDS if declared.scheme == "given" and isinstance(declared.folds, str) else declared.folds
+    return Folds(bag_folds(bags, number if inner is False else _at_most(number, bags), random_state=random_state))
 
 
 def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -> np.ndarray:
-    """The fold (0, 1, ...) of every bag.
+    """Return the random fold (0, 1, ...) of each bag.
 
-    Bags are dealt in an order that is a hash of their id and the seed, so the folds do not depend on the order in
-    which the bags come. Bags of one group (or that repeat an id) are dealt together, to the fold that has the fewest
-    bags so far.
+    The order of the bags is a hash of their id and the seed, so the folds do not depend on the order of the rows. Bags
+    of one group (or with one id) go together to the fold with the fewest bags so far.
 
     Parameters
     ----------
@@ -121,16 +259,181 @@ def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
     return fold
 
 
+def _resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
+    """Return the bags with the columns of a declaration, and the declaration."""
+    if isinstance(folds, Validation):
+        if not _are_pairs(folds.given):
+            bags = bags.with_validation(folds)
+        return bags, folds
+    declared = bags.validation or Validation()
+    if isinstance(folds, str) and folds in SCHEMES:
+        number = declared.folds if declared.scheme == folds else "auto"
+        return bags, replace(declared, scheme=folds, folds=number)
+    if _are_pairs(folds):
+        return bags, Validation("given", given=folds)
+    if isinstance(folds, str) and folds not in ("auto", "each"):
+        raise ValueError(
+            f"folds must be a whole number, 'auto', 'each', 'random', 'forward', 'given', a bw.Validation or a list of "
+            f"(train, test) pairs, not {folds!r}"
+        )
+    return bags, declared if folds == "auto" else replace(declared, folds=folds)
+
+
+def _are_pairs(given) -> bool:
+    return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(p, tuple | list) for p in given)
+
+
+def _at_most(number: int | str, bags: Bags) -> int | str:
+    return number if isinstance(number, str) else max(2, min(number, count_units(bags)))
+
+
+def as_times(values, ids: np.ndarray) -> np.ndarray:
+    """Return one time per bag as float64 or datetime64[us]; raise if one is missing or the types differ."""
+    values = np.asarray(values)
+    if values.shape != ids.shape:
+        raise ValueError(f"time must have one value per bag ({len(ids)}), not shape {values.shape}")
+    missing = absent(values)
+    if missing.any():
+        raise ValueError(f"{name_bags(ids, missing)} no time; give each bag one, or leave such bags out")
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    kinds = {"number" if isinstance(value, int | float | np.number) else "date" for value in values.tolist()}
+    if len(kinds) > 1:
+        first = next(i for i, value in enumerate(values.tolist()) if not isinstance(value, int | float | np.number))
+        raise TypeError(
+            f"time must be numbers or dates, not both: bag {label(ids[first])} has {values[first]!r} among numbers"
+        )
+    if kinds == {"number"}:
+        return values.astype(np.float64)
+    times = np.empty(len(values), dtype="datetime64[us]")
+    for i, value in enumerate(values.tolist()):
+        try:
+            times[i] = np.datetime64(value.strip() if isinstance(value, str) else value, "us")
+        except (ValueError, TypeError):
+            raise ValueError(
+                f"time must be numbers or dates: bag {label(ids[i])} has {value!r}; write dates as 2019-04-23"
+            ) from None
+    return times
+
+
+def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
+    """Return windows of equal numbers of bags in order of time, each predicted from the bags before it."""
+    if bags.time is None:
+        raise ValueError(
+            "folds='forward' needs a time per bag, and the bags have none; load them with time=, or declare "
+            "bw.Validation('forward', time=...)"
+        )
+    time, distinct = bags.time, np.unique(bags.time)
+    if len(distinct) < 2 and inner:
+        return Folds(bag_folds(bags, min(AUTO_STEPS, count_units(bags))))
+    number = declared.folds
+    if number in ("auto", "each"):
+        number = len(distinct) - 1 if number == "each" else min(AUTO_STEPS, len(distinct) - 1)
+    elif inner:
+        number = min(number, len(distinct) - 1)
+    if len(distinct) < 2 or len(distinct) < number + 1:
+        raise ValueError(
+            f"{max(number, 1)} forward folds need at least {max(number, 1) + 1} distinct times, and the bags have "
+            f"{len(distinct)}; take fewer folds, a finer time, or folds='random'"
+        )
+    starts = _window_starts(time, distinct, number)
+    test = np.searchsorted(starts, time, side="right") - 1
+    if declared.horizon is not None:
+        late = time >= starts[test] + _span(declared.horizon, time)
+        test[late & (test >= 0)] = -1
+    trains = []
+    for k, start in enumerate(starts):
+        train = (time < start) & (time <= start - _span(declared.gap, time))
+        if bags.groups is not None:
+            spans = np.isin(bags.groups, np.unique(bags.groups[test == k])) & train
+            if spans.any() and not inner:
+                group = bags.groups[spans][0]
+                raise ValueError(
+                    f"group {label(group)} has bags before and after the cut at {start}; bags of one group must lie on "
+                    "one side of each cut. Leave groups= out, choose another number of folds, or take folds='random'"
+                )
+            train &= ~spans
+        if not train.any():
+            raise ValueError(
+                f"no training bag lies before {start} less the gap of {declared.gap}; take a smaller gap or fewer folds"
+            )
+        trains.append(train)
+    return Folds(test, tuple(trains))
+
+
+def _window_starts(time: np.ndarray, distinct: np.ndarray, number: int) -> np.ndarray:
+    """Return the times at which the predicted windows begin, so that windows have equal numbers of bags."""
+    before = np.searchsorted(np.sort(time), distinct)
+    chosen: list[int] = []
+    for k in range(number):
+        wanted = (k + 1) * len(time) / (number + 1)
+        options = np.arange(chosen[-1] + 1 if chosen else 1, len(distinct) - (number - 1 - k))
+        chosen.append(int(options[np.abs(before[options] - wanted).argmin()]))
+    return distinct[chosen]
+
+
+def _span(span, time: np.ndarray):
+    """Return a gap or horizon in the unit of the times; a number is days for dates."""
+    if isinstance(span, timedelta | np.timedelta64):
+        if time.dtype.kind != "M":
+            raise TypeError(f"gap and horizon must be numbers for times that are numbers, not {span!r}")
+        return np.timedelta64(span).astype("timedelta64[us]")
+    if isinstance(span, bool) or not isinstance(span, int | float | np.number) or not span >= 0:
+        raise ValueError(f"gap and horizon must be a number of at least 0 or a timedelta, not {span!r}")
+    return np.timedelta64(round(span * 86_400_000_000), "us") if time.dtype.kind == "M" else span
+
+
+def _is_single(labels: np.ndarray | None) -> bool:
+    return labels is None or len(set(labels.tolist())) < 2
+
+
+def _given(bags: Bags, declared: Validation) -> Folds:
+    """Return the folds of a column or of pairs of positions."""
+    if _are_pairs(declared.given):
+        return _given_pairs(len(bags), declared.given)
+    if bags.fold is None:
+        raise ValueError("folds='given' needs a fold per bag, and the bags have none; load them with fold=")
+    texts = np.array([str(value).strip().lower() for value in bags.fold.tolist()])
+    labels = set(texts.tolist())
+    if labels <= {"train", "test"}:
+        if len(labels) < 2:
+            lacking = ({"train", "test"} - labels).pop()
+            raise ValueError(f"the split column has no {lacking!r} bag; both 'train' and 'test' are needed")
+        return Folds(np.where(texts == "test", 0, -1), (texts == "train",))
+    if len(labels) < 2:
+        raise ValueError(f"each bag is in fold {label(bags.fold[0])}; given folds need at least two labels")
+    return Folds(numbered(bags.fold))
+
+
+def _given_pairs(n_bags: int, pairs: Sequence) -> Folds:
+    test, trains = np.full(n_bags, -1), []
+    for k, pair in enumerate(pairs):
+        if len(pair) != 2:
+            raise ValueError(f"folds: entry {k} must be a pair (train, test) of positions, not {len(pair)} parts")
+        train, held_out = (np.asarray(part, dtype=np.int64) for part in pair)
+        if not len(train) or not len(held_out):
+            raise ValueError(f"folds: pair {k} has no {'test' if len(train) else 'training'} bag")
+        outside = [i for i in (*train.tolist(), *held_out.tolist()) if not 0 <= i < n_bags]
+        if outside:
+            raise ValueError(f"folds: pair {k} names position {outside[0]}, and there are {n_bags} bags")
+        if len(np.intersect1d(train, held_out)) or (test[held_out] >= 0).any():
+            raise ValueError(f"folds: pair {k} tests a bag that it trains on or that another pair tests")
+        test[held_out] = k
+        trains.append(np.isin(np.arange(n_bags), train))
+    return Folds(test, tuple(trains))
+
+
 class BagKFold(BaseEstimator):
-    """Folds of bags as a scikit-learn splitter, for ``cv=``; groups carried by the bags stay together.
+    """Splitter of bags for the ``cv=`` of scikit-learn; bags of one group stay together.
 
     Parameters
     ----------
-    folds : int, "auto" or "each"
-        "auto" is 10, or as many as there are bags (groups) if those are fewer; "each" leaves out one bag (group) at a
-        time.
-    random_state : int
-        Decides, with the ids of the bags, which fold a bag is in.
+    folds : int, "auto", "each", "random", "forward", "given", Validation, or list of (train, test) pairs, default 5
+        A number keeps the scheme that the bags declare; see `Validation`.
+    random_state : int, default 0
+        Decides, with the ids of the bags, which random fold a bag is in.
 
     Examples
     --------
@@ -140,7 +443,7 @@ class BagKFold(BaseEstimator):
     [2, 2, 2]
     """
 
-    def __init__(self, folds: int | str = 5, *, random_state: int = 0):
+    def __init__(self, folds: Any = 5, *, random_state: int = 0):
         self.folds = folds
         self.random_state = random_state
 
@@ -149,11 +452,9 @@ class BagKFold(BaseEstimator):
             raise TypeError(f"BagKFold splits Bags, not {type(bags).__name__}; build them with bagwise.load")
         if groups is not None:
             bags = bags._with(groups=np.asarray(groups))
-        fold = bag_folds(bags, self.folds, random_state=self.random_state)
-        for k in range(fold.max() + 1):
-            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+        yield from split_bags(bags, self.folds, random_state=self.random_state).pairs()
 
     def get_n_splits(self, bags=None, y=None, groups=None) -> int:
         if isinstance(self.folds, int):
             return self.folds
-        return int(bag_folds(bags, self.folds, random_state=self.random_state).max()) + 1
+        return len(split_bags(bags, self.folds, random_state=self.random_state))

@@ -76,7 +76,7 @@ class Roles:
         """Parameters whose columns have that role alone, and the column: a pair for each."""
         named = [("bag", self.bag), *[("target", name) for name in self.target_list]]
         named += [("groups", self.groups), ("weights", self.weights)]
-        named += [(f"{what}_column", column) for what, column in self.labels.items()]
+        named += list(self.labels.items())
         return [(name, column) for name, column in named if column is not None]
 
     @property

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
+from bagwise.bags.folds import Validation
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Message, ParameterError, label, name_bags
@@ -118,6 +119,8 @@ def load(
     categories=(),
     dates=(),
     targets=None,
+    time=None,
+    fold=None,
 ) -> tuple[Bags, np.ndarray | None]:
     """Bags and targets from a data frame, or from files by the endings of their names.
 
@@ -187,6 +190,10 @@ def load(
         ``row``, the position of every instance in the table, counted from 0.
     decimal : {".", ","}
         With ",", texts that are numbers with a decimal comma are numbers, and a .csv may be separated by ";".
+    time : column of dates or numbers, the same on each row of a bag, optional
+        The order of the bags in time, for ``folds="forward"``; see `Validation`.
+    fold : column of folds, or of "train" and "test", the same on each row of a bag, optional
+        All folds are then those of the column, unless another scheme is asked for.
 
     Returns
     -------
@@ -202,9 +209,13 @@ def load(
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep, categories, dates, targets)
+    labels = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
     how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
-    bags, y, _ = load_labels(source, roles, **how)
+    bags, y, of_bags = load_labels(source, replace(roles, labels=labels), **how)
     refuse_constant_target(y)
+    if labels:
+        scheme = "random" if fold is None else "given"
+        bags = bags.with_validation(Validation(scheme, time=of_bags.get("time"), given=of_bags.get("fold")))
     return bags, y
 
 
@@ -364,7 +375,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         y = several_targets(table, targets, codes, first, ids)
     groups = None if roles.groups is None else one_label(table, roles.groups, codes, first, ids)
     labels = {
-        what: one_label(table, column, codes, first, ids, what=what, parameter=f"{what}_column")
+        what: one_label(table, column, codes, first, ids, what=what, parameter=what)
         for what, column in roles.labels.items()
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
