@@ -21,6 +21,7 @@ from bagwise.bags.validation import absent, label, name_bags
 AUTO_FOLDS = 10
 AUTO_STEPS = 5  # forward in time
 SCHEMES = ("random", "forward", "given")
+TRAIN_TEST = {"train", "test"}  # labels of a split
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,9 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
         A number (or "auto", "each") keeps the scheme that the bags declare and changes the number of folds.
     random_state : int, default 0
     inner : bool, default False
-        Whether the bags are the training bags of another fold. There, given folds of which one is left become random
-        folds, and a group that spans a cut in time is left out of the training bags of that cut; else it is an error.
+        Whether the folds are those of a method that cross-fits. There, a split into "train" and "test", and given folds
+        of which one is left, become random folds; there is no horizon; and a group that spans a cut in time is left out
+        of the training bags of that cut, which is an error elsewhere.
 
     Examples
     --------
@@ -147,10 +149,9 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
     bags, declared = _resolve(bags, folds)
     if declared.scheme == "forward":
         return _forward(bags, declared, inner)
-    if declared.scheme == "given" and not (inner and _is_single(bags.fold)):
+    if declared.scheme == "given" and not (inner and _is_split(bags.fold)):
         return _given(bags, declared)
-    number = AUTO_FOLDS if declared.scheme == "given" and isinstance(declared.folds, str) else declared.folds
-    return Folds(bag_folds(bags, number if inner is False else _at_most(number, bags), random_state=random_state))
+    return Folds(bag_folds(bags, declared.folds, random_state=random_state))
 
 
 def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -> np.ndarray:
@@ -283,10 +284,6 @@ def _are_pairs(given) -> bool:
     return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(p, tuple | list) for p in given)
 
 
-def _at_most(number: int | str, bags: Bags) -> int | str:
-    return number if isinstance(number, str) else max(2, min(number, count_units(bags)))
-
-
 def as_times(values, ids: np.ndarray) -> np.ndarray:
     """Return one time per bag as float64 or datetime64[us]; raise if one is missing or the types differ."""
     values = np.asarray(values)
@@ -340,7 +337,7 @@ def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
         )
     starts = _window_starts(time, distinct, number)
     test = np.searchsorted(starts, time, side="right") - 1
-    if declared.horizon is not None:
+    if declared.horizon is not None and not inner:
         late = time >= starts[test] + _span(declared.horizon, time)
         test[late & (test >= 0)] = -1
     trains = []
@@ -385,8 +382,13 @@ def _span(span, time: np.ndarray):
     return np.timedelta64(round(span * 86_400_000_000), "us") if time.dtype.kind == "M" else span
 
 
-def _is_single(labels: np.ndarray | None) -> bool:
-    return labels is None or len(set(labels.tolist())) < 2
+def _is_split(labels: np.ndarray | None) -> bool:
+    """Return whether labels are too few for folds: none, one, or a split into train and test."""
+    return labels is None or len(set(labels.tolist())) < 2 or set(map(_text, labels.tolist())) <= TRAIN_TEST
+
+
+def _text(value) -> str:
+    return str(value).strip().lower()
 
 
 def _given(bags: Bags, declared: Validation) -> Folds:
@@ -395,11 +397,11 @@ def _given(bags: Bags, declared: Validation) -> Folds:
         return _given_pairs(len(bags), declared.given)
     if bags.fold is None:
         raise ValueError("folds='given' needs a fold per bag, and the bags have none; load them with fold=")
-    texts = np.array([str(value).strip().lower() for value in bags.fold.tolist()])
+    texts = np.array([_text(value) for value in bags.fold.tolist()])
     labels = set(texts.tolist())
-    if labels <= {"train", "test"}:
+    if labels <= TRAIN_TEST:
         if len(labels) < 2:
-            lacking = ({"train", "test"} - labels).pop()
+            lacking = (TRAIN_TEST - labels).pop()
             raise ValueError(f"the split column has no {lacking!r} bag; both 'train' and 'test' are needed")
         return Folds(np.where(texts == "test", 0, -1), (texts == "train",))
     if len(labels) < 2:

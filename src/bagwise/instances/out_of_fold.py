@@ -23,7 +23,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import check_options, compared, one_of, within_range
-from bagwise.bags.folds import bag_folds, some_of
+from bagwise.bags.folds import some_of, split_bags
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.resources import one_thread
 
@@ -71,12 +71,13 @@ class OutOfFold(BaseEstimator):
     ----------
     regressor : scikit-learn regressor, default LinearRegression
         One that offers ``cross_fit`` (see `CrossFitting`) is trained for all folds at once, or in closed form.
-    folds : int, "auto" or "each"
+    folds : int, "auto", "each", "random", "forward", "given" or Validation, default "auto"
         Number of folds of bags; "auto" is 10 or the number of bags (groups) if smaller; "each" leaves one out at a
-        time.
-    predictor : {"fold-mean", "refit", "last-fold"}
-        What predicts new bags: the average of the fold models; one model trained on all bags; the last fold's model
-        (what the notebook of Uriot (2019) does: one arbitrary model).
+        time. A number keeps the scheme that the bags declare; see `Validation`.
+    predictor : {"fold-mean", "refit", "last-fold"}, default "fold-mean"
+        What predicts new bags: the average of the fold models (forward in time, where early fold models saw few bags,
+        one model of all bags); one model trained on all bags; the last fold's model (what the notebook of Uriot (2019)
+        does: one arbitrary model).
     weighting : {"bag", "instance"}
         Whether every bag weighs the same in the loss (an instance weighs 1 / size of its bag, or its share in the
         weights of the bag's instances), or every instance does (or by its weight). It is the same for bags of equal
@@ -154,12 +155,15 @@ class OutOfFold(BaseEstimator):
             bags, y, fitting=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
         )
         importance = check_weights(sample_weight, carried)
-        self.fold_ = bag_folds(carried, self.folds, random_state=self.random_state)
+        folds = split_bags(carried, self.folds, random_state=self.random_state, inner=True)
+        self.fold_ = folds.test
         if importance is not None and len(set(self.fold_[importance > 0].tolist())) < 2:
             raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
         regressor, (X, target, fold, weights) = self.problem(carried, y, self.fold_, importance)
         _refuse_lost_weights(regressor, importance is not None or carried.weights is not None)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else partial(fold_by_fold, regressor)
+        if not folds.is_partition:
+            train = partial(cross_fit_windows, train, [carried.expand(folds.train(k)) for k in range(len(folds))])
         result = train(X, target, fold, sample_weight=weights, n_jobs=self.n_jobs)
         return self.adopt(result, carried, y, importance)
 
@@ -443,6 +447,34 @@ def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> C
         return FoldMean(list(models)) if kind == "fold-mean" else models[-1]
 
     return CrossFit(predictions, ({},), predictor)
+
+
+def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
+    """Cross-fit where fold k trains on the rows ``masks[k]``, which are not all others: the bags before a window.
+
+    Rows that no fold holds out, those of the first window, are predicted by a model of fold 0, the nearest window that
+    did not see them. New rows are predicted by a model of all rows, also for the kind ``fold-mean``.
+    """
+    steps = [(mask, fold == k) for k, mask in enumerate(masks)] + [(fold == 0, fold < 0)] * bool((fold < 0).any())
+    results = []
+    for seen, held_out in steps:
+        rows = seen | held_out
+        weights = None if sample_weight is None else sample_weight[rows]
+        part = train(X[rows], y[rows], held_out[rows].astype(np.int64), sample_weight=weights, n_jobs=n_jobs)
+        results.append((rows, held_out, part))
+    candidates = results[0][2].candidates
+    predictions = np.empty((len(X), len(candidates)))
+    for rows, held_out, part in results:
+        predictions[held_out] = part.predictions[held_out[rows]]
+
+    def predictor(chosen, kind):
+        if kind == "last-fold":
+            return results[len(masks) - 1][2].predictor(chosen, kind)
+        # a mean would contain the models of early windows, which saw few bags, all of them old
+        last = (fold == fold.max()).astype(np.int64)
+        return train(X, y, last, sample_weight=sample_weight, n_jobs=n_jobs).predictor(chosen, "refit")
+
+    return CrossFit(predictions, candidates, predictor)
 
 
 def _without(regressor, X, y, fold, k, sample_weight):
