@@ -502,9 +502,9 @@ class Bags:
         """Return one value per bag: the given values, or those of a kept column or a covariate."""
         if not isinstance(column, str):
             return validation.one_per_bag(column, len(self), parameter)
-        if column in (self.covariate_names or ()):
+        if self.covariates is not None and self.covariate_names and column in self.covariate_names:
             return self.covariates[:, self.covariate_names.index(column)]
-        if column in (self.kept or {}):
+        if self.kept and column in self.kept:
             values = self.kept[column]
             first = values[self.offsets[:-1]]
             differs = np.flatnonzero(values != np.repeat(first, self.sizes))

@@ -325,11 +325,13 @@ def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
     time, distinct = bags.time, np.unique(bags.time)
     if len(distinct) < 2 and inner:
         return Folds(bag_folds(bags, min(AUTO_STEPS, count_units(bags))))
-    number = declared.folds
-    if number in ("auto", "each"):
-        number = len(distinct) - 1 if number == "each" else min(AUTO_STEPS, len(distinct) - 1)
-    elif inner:
-        number = min(number, len(distinct) - 1)
+    most = len(distinct) - 1
+    if isinstance(declared.folds, str):
+        number = most if declared.folds == "each" else min(AUTO_STEPS, most)
+    else:
+        number = min(declared.folds, most) if inner else declared.folds
+        if number < 1:
+            raise ValueError(f"forward folds must be at least 1, not {number}")
     if len(distinct) < 2 or len(distinct) < number + 1:
         raise ValueError(
             f"{max(number, 1)} forward folds need at least {max(number, 1) + 1} distinct times, and the bags have "
