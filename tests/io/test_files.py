@@ -37,12 +37,6 @@ def expected(frame):
     return bw.load(frame, bag="site", target="aod", groups="county")
 
 
-def only(library):
-    """As if no other library that reads tables were installed."""
-    others = {"pyarrow", "polars", "pandas"} - {library}
-    return lambda name: None if name in others else name
-
-
 WRITERS = {
     "t.csv": lambda frame, path: frame.to_csv(path, index=False),
     "index.csv": lambda frame, path: frame.to_csv(path),
@@ -56,15 +50,8 @@ WRITERS = {
 }
 
 
-def readers(names):
-    """Every file with every library that reads it; pandas reads all but text by pyarrow."""
-    libraries = ("pyarrow", "polars", "pandas")
-    return [(name, one) for name in names for one in libraries if one != "pandas" or "sv" in name.lower()]
-
-
-@pytest.mark.parametrize(("name", "library"), readers(WRITERS))
-def test_table_files_equal_the_frame(tmp_path, monkeypatch, frame, expected, name, library):
-    monkeypatch.setattr(reading, "find_spec", only(library))
+@pytest.mark.parametrize("name", WRITERS)
+def test_table_files_equal_the_frame(tmp_path, frame, expected, name):
     WRITERS[name](frame, tmp_path / name)
     bags, y = bw.load(tmp_path / name, bag="site", target="aod", groups="county")
     assert bags.ids.tolist() == expected[0].ids.tolist()
@@ -74,9 +61,7 @@ def test_table_files_equal_the_frame(tmp_path, monkeypatch, frame, expected, nam
     np.testing.assert_allclose(y, expected[1], rtol=1e-14)
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars"])
-def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library):
-    monkeypatch.setattr(reading, "find_spec", only(library))
+def test_parquet_reads_only_what_is_needed(tmp_path, frame):
     frame.to_parquet(tmp_path / "t.parquet")
     assert len(reading.read_parquet(tmp_path / "t.parquet", ["site", "red"]).columns) == 2
     bags, _ = bw.load(str(tmp_path / "t.parquet"), bag="site", target="aod", features="red", ignore="nir")
@@ -88,9 +73,7 @@ def test_parquet_reads_only_what_is_needed(tmp_path, monkeypatch, frame, library
 
 
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library):
-    monkeypatch.setattr(reading, "find_spec", only(library))
+def test_csv_types_are_those_of_the_whole_column(tmp_path):
     n = 200_000  # whole numbers for more than a megabyte, then fractions and text
     rows = "".join(f"{i // 10},1\n" for i in range(n))
     (tmp_path / "t.csv").write_text("site,x\n" + rows + "z,0.5\nz,NA\n")
@@ -98,13 +81,11 @@ def test_csv_types_are_those_of_the_whole_column(tmp_path, monkeypatch, library)
     assert len(bags) == n // 10 + 1 and bags.ids[-1] == "z" and bags.ids[0] == "0" and bags[-1].tolist() == [[0.5]]
 
 
-# Lines of more than a megabyte by long values, and by many: to have 60,000 columns takes seconds in every library.
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
+# Lines of more than a megabyte by long values, and by many: to have 60,000 columns takes seconds.
 @pytest.mark.parametrize("sites", [["7", "8", "7"], ["a", "b", "a"]], ids=["whole ids", "text ids"])
 @pytest.mark.parametrize("columns", [600, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, monkeypatch, library, sites, columns):
+def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, sites, columns):
     """Ids that look like numbers are read twice, and the second reading called such a file damaged."""
-    monkeypatch.setattr(reading, "find_spec", only(library))
     width = 1_200_000 // columns
     names = [f"{'reflectance_at_wavelength':_<{width}}{j}" for j in range(columns)]
     values = [f"{number:0<{width}}" for number in ("-0.1234567890123456", "0.25", "0.125")]
@@ -129,14 +110,6 @@ def test_names_behind_the_first_megabyte_are_told_apart(tmp_path):
     (tmp_path / "t.csv").write_text(",".join([*names, "x1"]))
     with pytest.raises(ValueError, match="'x1'"):
         reading._look_at_header(tmp_path / "t.csv", ",", ".")
-
-
-def test_without_a_library_that_reads_tables(tmp_path, monkeypatch, frame):
-    monkeypatch.setattr(reading, "find_spec", lambda name: None)
-    for name in ("t.csv", "t.parquet", "t.feather"):
-        WRITERS[name](frame, tmp_path / name)
-        with pytest.raises(ImportError, match=rf"reading {name} needs pyarrow or polars.*: pip install pyarrow"):
-            bw.load(tmp_path / name, bag="site")
 
 
 def test_loading_imports_only_what_it_needs(tmp_path):
@@ -180,10 +153,9 @@ def test_tables_need_bag(tmp_path, frame, name):
 CUT = ["t.CSV.gz", "t.parquet", "t.feather", "t.arrow", "stream.arrow"]
 
 
-@pytest.mark.parametrize(("name", "library"), readers(CUT))
+@pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9])
-def test_files_cut_short(tmp_path, monkeypatch, frame, name, kept, library):
-    monkeypatch.setattr(reading, "find_spec", only(library))
+def test_files_cut_short(tmp_path, frame, name, kept):
     WRITERS[name](frame, tmp_path / name)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[: int(kept * len(whole))])
@@ -519,7 +491,6 @@ def test_names_that_are_no_text_are_damage(tmp_path):
         bw.load(tmp_path / "t.csv", bag="bag", target="y")
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 @pytest.mark.parametrize(
     "ids",
     [
@@ -537,18 +508,15 @@ def test_names_that_are_no_text_are_damage(tmp_path):
     ],
     ids=lambda ids: ids[0],
 )
-def test_ids_come_out_as_they_came_in(library, ids, tmp_path, monkeypatch):
+def test_ids_come_out_as_they_came_in(ids, tmp_path):
     """Read as numbers, truths or times, they were merged or written otherwise."""
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
     (tmp_path / "t.csv").write_text("site,group,x\n" + "".join(f"{one},{one},{k}\n" for k, one in enumerate(ids * 2)))
     bags, _ = bw.load(tmp_path / "t.csv", bag="site", groups="group")
     assert bags.ids.tolist() == ids and bags.groups.tolist() == ids and bags.sizes.tolist() == [2] * len(ids)
     assert bw.check_table(tmp_path / "t.csv", bag="site", groups="group").bags == len(ids)
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_ids_that_are_whole_numbers_or_missing(library, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+def test_ids_that_are_whole_numbers_or_missing(tmp_path):
     (tmp_path / "t.csv").write_text("site,x\n9223372036854775807,1\n0,2\n-3,3\n")
     ids = bw.load(tmp_path / "t.csv", bag="site")[0].ids
     assert ids.dtype == np.int64 and ids.tolist() == [2**63 - 1, 0, -3]
@@ -565,9 +533,7 @@ def test_groups_that_are_a_feature_too_are_numbers(tmp_path):
     assert bags.instances.tolist() == [[1.5], [2.5]] and bags.groups.tolist() == [1.5, 2.5]
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_ids_that_are_text_in_one_file_are_in_all(library, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+def test_ids_that_are_text_in_one_file_are_in_all(tmp_path):
     (tmp_path / "a.csv").write_text("site,x\n10,1\n7,2\n")
     (tmp_path / "b.csv").write_text("site,x\n008,3\n10,4\n1_0,5\n")
     bags, _ = bw.load(tmp_path / "*.csv", bag="site")
@@ -577,10 +543,8 @@ def test_ids_that_are_text_in_one_file_are_in_all(library, tmp_path, monkeypatch
         bw.load(tmp_path / "*.csv", bag="site")
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_ids_with_leading_zeros_stay_what_they_are(library, tmp_path, monkeypatch):
+def test_ids_with_leading_zeros_stay_what_they_are(tmp_path):
     """007 was read as 7, and could not be joined back; 01 and 1 became one bag."""
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
     (tmp_path / "t.csv").write_text("site,group,x,y\n007,01,1,5\n7,1,2,6\n007,01,3,5\n")
     bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y", groups="group")
     assert bags.ids.tolist() == ["007", "7"] and bags.groups.tolist() == ["01", "1"] and y.tolist() == [5, 6]
@@ -588,11 +552,9 @@ def test_ids_with_leading_zeros_stay_what_they_are(library, tmp_path, monkeypatc
     assert bw.load(tmp_path / "t.csv", bag="site", target="y")[0].ids.tolist() == [10, 0, -3]
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
 @pytest.mark.parametrize("form", ["{}.0", "00{}", "{}e0", "+{}", "{}.00"])
-def test_one_number_in_two_forms_is_no_two_bags(library, form, tmp_path, monkeypatch):
+def test_one_number_in_two_forms_is_no_two_bags(form, tmp_path):
     """Pandas writes 0.0 for 0 once the column had a NaN; every bag came apart."""
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
     (tmp_path / "a.csv").write_text("site,group,x\n0,u,1\n1,u,1\n2,u,2\n")
     texts = [form.format(k) for k in (1, 2, 3)]
     (tmp_path / "b.csv").write_text("site,group,x\n" + "".join(f"{text},u,{text}\n" for text in texts))
@@ -604,10 +566,8 @@ def test_one_number_in_two_forms_is_no_two_bags(library, form, tmp_path, monkeyp
             bw.load([tmp_path / name for name in names], bag="group", groups="site", features="x")
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars", "pandas"])
-def test_unnamed_columns(library, tmp_path, monkeypatch):
+def test_unnamed_columns(tmp_path):
     """One is row numbers; two were called by a message of two lines, or by invented names."""
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
     (tmp_path / "t.csv").write_text("site,aod,,\n1,2,,\n2,3,,\n")
     with pytest.raises(ValueError, match=r"t.csv: 2 columns have no name; name them, or take them out of the table$"):
         bw.load(tmp_path / "t.csv", bag="site")
@@ -615,9 +575,7 @@ def test_unnamed_columns(library, tmp_path, monkeypatch):
         bw.load(pd.DataFrame([[1, 2.0, 3]], columns=["site", "", ""]), bag="site")
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "pandas"])  # polars knows no such lines
-def test_lines_that_end_in_a_carriage_return(library, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+def test_lines_that_end_in_a_carriage_return(tmp_path):
     (tmp_path / "t.csv").write_bytes(b"site,x,y\r1,2,3\r2,3,4\r")
     bags, y = bw.load(tmp_path / "t.csv", bag="site", target="y")
     assert bags.ids.tolist() == [1, 2] and bags.instances.tolist() == [[2], [3]] and y.tolist() == [3, 4]
@@ -637,12 +595,10 @@ def test_tables_of_other_separators_are_named(tmp_path):
         bw.load(tmp_path / "t.tsv", bag="site", target="y")
 
 
-def test_what_is_wrong_with_a_file_is_not_called_damage(tmp_path, monkeypatch):
+def test_what_is_wrong_with_a_file_is_not_called_damage(tmp_path):
     (tmp_path / "t.csv").write_text('\ufeff"site",x,"x",y\n1,2,3,4\n')
-    for library in ("pyarrow", "polars", "pandas"):  # the last two would have given the second another name
-        with monkeypatch.context() as patch, pytest.raises(ValueError, match="t.csv: two columns have .* name, 'x'"):
-            patch.setattr(reading, "_library", lambda path, *names, library=library: library)
-            bw.load(tmp_path / "t.csv", bag="site", target="y")
+    with pytest.raises(ValueError, match="t.csv: two columns have .* name, 'x'"):
+        bw.load(tmp_path / "t.csv", bag="site", target="y")
     (tmp_path / "t.csv").write_text("site,x,y\n")
     with pytest.raises(ValueError, match=r"the table has no rows"):
         bw.load(tmp_path / "t.csv", bag="site", target="y")

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.io import table_files as reading
 from bagwise.io.table_files import find_files
 
 
@@ -94,7 +93,6 @@ def test_files_of_two_formats_are_one_table(frame, tmp_path):
     assert bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site", target="y")[0].n_instances == 10
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars"])
 @pytest.mark.parametrize(
     ("written", "typed", "ids"),
     [
@@ -106,8 +104,7 @@ def test_files_of_two_formats_are_one_table(frame, tmp_path):
         (["0", "1"], np.array([1.0, 2.5]), [0.0, 1.0, 2.5]),
     ],
 )
-def test_ids_of_text_beside_numbers_are_numbers(library, written, typed, ids, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+def test_ids_of_text_beside_numbers_are_numbers(written, typed, ids, tmp_path):
     paths = [tmp_path / "1.csv", tmp_path / "2.parquet"]
     paths[0].write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
     pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(paths[1])
@@ -115,7 +112,6 @@ def test_ids_of_text_beside_numbers_are_numbers(library, written, typed, ids, tm
     assert sorted(bw.load(paths[::-1], bag="site")[0].ids.tolist()) == sorted(ids)
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "polars"])
 @pytest.mark.parametrize(
     ("written", "typed", "what"),
     [
@@ -127,8 +123,7 @@ def test_ids_of_text_beside_numbers_are_numbers(library, written, typed, ids, tm
         (["0.1", "0.1000000001"], np.array([1, 2], np.float32), "'0.1' and '0.1000000001', which are one"),
     ],
 )
-def test_ids_of_text_that_are_no_such_numbers(library, written, typed, what, tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_library", lambda path, *names: library)
+def test_ids_of_text_that_are_no_such_numbers(written, typed, what, tmp_path):
     (tmp_path / "1.csv").write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
     pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(tmp_path / "2.parquet")
     with pytest.raises(ValueError, match=rf"column 'site' holds numbers, as .* in .*2.parquet, but .*1.csv has {what}"):

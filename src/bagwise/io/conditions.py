@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,8 +45,17 @@ class Where:
         return table.filter(self.expression())
 
     def holds(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Which rows satisfy the conditions, for columns that are arrays; a missing value satisfies none."""
-        return np.any([np.all([_holds(one, columns) for one in all_of], axis=0) for all_of in self.any_of], axis=0)
+        """Return which rows satisfy the conditions, for columns that are arrays; a missing value satisfies none."""
+        import pyarrow as pa
+
+        unknown = [name for name in self.names if name not in columns]
+        if unknown:
+            raise ValueError(f"where: there is no column {unknown[0]!r}; there are {', '.join(columns)}")
+        table = pa.table({name: pa.array(np.asarray(columns[name]), from_pandas=True) for name in self.names})
+        row = "row" + "_" * max(map(len, self.names))  # a name that no column has
+        n = table.num_rows
+        kept = self.fitting(table.schema).keep(table.append_column(row, pa.array(np.arange(n))))
+        return np.isin(np.arange(n), kept[row].to_numpy())
 
     def fitting(self, schema) -> Where:
         """The same with dates for the texts that a column of dates is compared with; refused if types cannot be."""
@@ -161,44 +169,6 @@ def _wrong(where) -> ValueError:
         f"where={where!r} is not understood; give a list of tuples (column, operator, value) that all hold, lists of "
         f"such lists of which one holds, or a text; operators are {', '.join(OPERATORS)}"
     )
-
-
-# Columns that are arrays ----------------------------------------------------------------------------------------------
-
-_COMPARED = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-
-
-def _holds(one: tuple, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    name, sign, value = one
-    if name not in columns:
-        raise ValueError(f"where: there is no column {name!r}; there are {', '.join(columns)}")
-    values = np.asarray(columns[name])
-    wanted = [_as_kind(v, values, one) for v in (value if isinstance(value, list) else [value])]
-    known = np.ones(len(values), dtype=bool)
-    if values.dtype.kind not in "iub":
-        known = np.array([v is not None and v == v for v in values.tolist()], dtype=bool)
-    if sign in _COMPARED:
-        compare = _COMPARED[sign]
-        if values.dtype.kind != "O":
-            return compare(values, wanted[0]) & known
-        return np.array([bool(k) and compare(v, wanted[0]) for v, k in zip(values.tolist(), known, strict=True)])
-    found = np.any([values == v for v in wanted], axis=0)
-    return (found if sign in ("==", "=", "in") else ~found) & known
-
-
-def _as_kind(value, values: np.ndarray, one: tuple):
-    """The value as it can be compared with those of a column; refused where it cannot."""
-    kind: str = values.dtype.kind
-    if kind == "M" and not isinstance(value, int | float):
-        try:
-            return np.datetime64(value)
-        except ValueError:
-            kind = "dates"
-    elif isinstance(value, str) == (kind in "UO") and kind in "fiubUO":
-        return value
-    else:
-        kind = "text" if kind in "UO" else "numbers" if kind in "fiub" else values.dtype.name
-    raise ValueError(f"where: column {one[0]!r} holds {kind} and cannot be {one[1]} {value!r}")
 
 
 def _joined(operator, expressions):

@@ -16,14 +16,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
 import narwhals as nw
 
-from bagwise.bags.frames import NULLS, as_frame, refuse_twice
+from bagwise.bags.frames import refuse_twice
 from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.first_use import lock
 from bagwise.io.columns import refuse_unknown
@@ -58,29 +57,29 @@ def reading(path: Path | str) -> Iterator[None]:
 
 
 def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
-    """A table of text. A column of ids holds whole numbers, if every one stands there as it would be written, or text.
+    """Read a table of text; a column of ids holds whole numbers if each is written in the one usual way, else text.
 
-    So no two ids become one, and each comes out as it came in: "007", "1.10", "1e5", "true", or 20 digits.
+    So no two ids become one, and each is returned as it was written: "007", "1.10", "1e5", "true", or 20 digits.
     """
-    library = _library(path, "pyarrow", "polars", "pandas")
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     separator = _look_at_header(path, separator, decimal)
     with reading(path):
-        frame = as_frame(_READERS[library](path, separator))
-        read = [name for name in ids if name in frame.columns and frame.schema[name] != nw.String]
+        table = _parse_csv(path, separator)
+        refuse_twice(table.column_names)
+        read = [name for name in ids if name in table.column_names and not pa.types.is_string(table[name].type)]
         if not read:
-            return frame
-        texts = nw.from_native(_READERS[library](path, separator, read), eager_only=True)
-        odd = [name for name in read if not _are_whole(frame[name], texts[name])]
-        # what was read as missing stays so: as text it would be an id called NA
-        kept = [nw.when(~nw.col(name).is_null()).then(texts[name]).alias(name) for name in odd]
-        return frame.with_columns(*kept)
-
-
-def _are_whole(column: nw.Series, texts: nw.Series) -> bool:
-    """Whether a column was read as whole numbers, of which each stands in the file as it is written."""
-    if column.dtype != nw.Int64:  # nor a wider type that only some libraries have
-        return False
-    return bool(texts.filter(~column.is_null()).str.contains(r"^\s*(?:0|-?[1-9][0-9]*)\s*$").all())
+            return table
+        texts = _parse_csv(path, separator, read)
+        for name in read:
+            column, text = table[name], texts[name]
+            whole = pc.match_substring_regex(text.filter(column.is_valid()), r"^\s*(?:0|-?[1-9][0-9]*)\s*$")
+            if column.type != pa.int64() or not pc.all(whole).as_py():
+                # A value read as missing stays missing: as text it would be an id called NA.
+                text = pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
+                table = table.set_column(table.column_names.index(name), name, text)
+        return table
 
 
 def _look_at_header(path: Path, separator: str, decimal: str) -> str:
@@ -123,91 +122,50 @@ def zero_padded(source) -> dict[str, str]:
     return found
 
 
-def _read_csv_polars(path: Path, separator: str, as_text=None):
-    import polars
-
-    if as_text is not None:
-        return polars.read_csv(
-            path, separator=separator, columns=as_text, schema_overrides=dict.fromkeys(as_text, polars.String)
-        )
-    # a type is inferred from the whole column: the first rows may not show that it has fractions
-    return polars.read_csv(path, separator=separator, null_values=NULLS, infer_schema_length=None)
-
-
-def _read_csv_pandas(path: Path, separator: str, as_text=None):
-    import pandas
-
-    return pandas.read_csv(path, sep=separator, usecols=as_text, dtype=None if as_text is None else str)
-
-
-def read_parquet(path: Path, columns: list | None):
-    """All columns, or only those given."""
-    library = _library(path, "pyarrow", "polars")
-    with reading(path):
-        if library == "pyarrow":
-            from pyarrow.parquet import ParquetFile
-
-            file = ParquetFile(path)
-            names, read = file.schema_arrow.names, file.read
-        else:
-            import polars
-
-            names = list(polars.read_parquet_schema(path))
-            read = lambda columns: polars.read_parquet(path, columns=columns)  # noqa: E731
-    refuse_unknown(names, columns or [], taken=columns or ())
-    with reading(path):
-        return read(columns=columns)
-
-
-def read_arrow(path: Path):
-    """An Arrow (Feather) file, or an Arrow stream, which lacks the mark at the start."""
-    library = _library(path, "pyarrow", "polars")
-    with reading(path):
-        with path.open("rb") as file:
-            is_stream = file.read(4) not in (b"ARRO", b"FEA1")
-        if library == "polars":
-            import polars
-
-            return polars.read_ipc_stream(path) if is_stream else polars.read_ipc(path)
-        import pyarrow
-
-        if is_stream:
-            with pyarrow.OSFile(str(path)) as source:
-                return pyarrow.ipc.open_stream(source).read_all()
-        from pyarrow.feather import read_table
-
-        return read_table(path, memory_map=False)
-
-
-def _read_csv_arrow(path: Path, separator: str, as_text=None):
+def _parse_csv(path: Path, separator: str, as_text=None):
     import pyarrow
     from pyarrow import csv
 
-    how = {"parse_options": csv.ParseOptions(delimiter=separator)}
+    options = {"parse_options": csv.ParseOptions(delimiter=separator)}
     if as_text is not None:
         types = dict.fromkeys(as_text, pyarrow.string())
-        how["convert_options"] = csv.ConvertOptions(column_types=types, include_columns=as_text)
+        options["convert_options"] = csv.ConvertOptions(column_types=types, include_columns=as_text)
     try:
-        return csv.read_csv(path, **how)
+        return csv.read_csv(path, **options)
     except pyarrow.ArrowInvalid:
-        # A line may be longer than a block. And types are inferred from the first block; a later one may hold fractions
-        # or text. Try all as one block.
-        return csv.read_csv(path, **how, read_options=csv.ReadOptions(block_size=LINE))
+        # A line may be longer than a block. Types are inferred from the first block, and a later one may hold fractions
+        # or text. Try the whole file as one block.
+        return csv.read_csv(path, **options, read_options=csv.ReadOptions(block_size=LINE))
+
+
+def read_parquet(path: Path, columns: list | None):
+    """Read all columns, or only those given."""
+    with reading(path):
+        from pyarrow.parquet import ParquetFile
+
+        file = ParquetFile(path)
+    refuse_unknown(file.schema_arrow.names, columns or [], taken=columns or ())
+    with reading(path):
+        return file.read(columns=columns)
+
+
+def read_arrow(path: Path):
+    """Read an Arrow (Feather) file, or an Arrow stream, which lacks the mark at the start."""
+    with reading(path):
+        import pyarrow
+        from pyarrow.feather import read_table
+
+        with path.open("rb") as file:
+            is_stream = file.read(4) not in (b"ARRO", b"FEA1")
+        if is_stream:
+            with pyarrow.OSFile(str(path)) as source:
+                return pyarrow.ipc.open_stream(source).read_all()
+        return read_table(path, memory_map=False)
 
 
 def is_row_number(name: str) -> bool:
     """Whether a column is the unnamed row numbers that pandas writes."""
     return name == "" or name.startswith(("__index_level_", "Unnamed: "))
-
-
-def _library(path: Path, *names: str) -> str:
-    for name in names:
-        if find_spec(name) is not None:
-            return name
-    raise ImportError(f"reading {path.name} needs {' or '.join(names)}: pip install pyarrow")
-
-
-_READERS = {"pyarrow": _read_csv_arrow, "polars": _read_csv_polars, "pandas": _read_csv_pandas}
 
 
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
@@ -375,8 +333,8 @@ class Part:
 
     def open(self, **options):
         """The file, its footer read; pages are compared with their checksums, where the writer left any."""
-        require_pyarrow(self.name)
-        from pyarrow.parquet import ParquetFile
+        with lock:  # threads that import the same module at once may find half of it
+            from pyarrow.parquet import ParquetFile
 
         with reading(self.name):
             path, system = self.place()
@@ -406,14 +364,6 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
             f"{odd} is not a Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
             "once, for example with polars.scan_csv('table.csv').sink_parquet('table.parquet'), or load it whole"
         )
-
-
-def require_pyarrow(name) -> None:
-    try:
-        with lock:
-            import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise ImportError(f"reading {name} needs pyarrow: pip install pyarrow") from error
 
 
 def find_parts(source) -> tuple[Part, ...]:

@@ -58,10 +58,9 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     frames = [
         _read(path, ending, roles.ids(), asked, only, decimal) for path, ending in zip(paths, endings, strict=True)
     ]
-    if frames[0].implementation.is_pyarrow():
-        import pyarrow as pa
+    import pyarrow as pa
 
-        pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
+    pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
     if len(frames) == 1:
         return frames[0]
     written = [ending.startswith((".csv", ".tsv")) for ending in endings]
@@ -104,49 +103,44 @@ def _read(path: Path, ending: str, ids: list, asked: list, only: bool, decimal: 
 
 
 def stack(frames: list[nw.DataFrame], paths: Sequence[Path | str]) -> nw.DataFrame:
-    """The rows of all frames, one below the other; a bag may be spread over them. Columns are matched by name."""
+    """Return the rows of all files in one table; a bag may be spread over them, and columns are matched by name."""
+    import pyarrow as pa
+
     names = frames[0].columns
     for frame, path in zip(frames[1:], paths[1:], strict=True):
         _refuse_other_columns(frame.columns, names, path, paths[0])
-    mixed = [name for name in names if len({frame.schema[name] for frame in frames}) > 1]
-    for name in mixed:
-        _refuse_mixed_text(name, frames, paths)
-    # Whole numbers in one file and fractions in another are both numbers; whole numbers of two widths stay whole.
-    as_numbers = [nw.col(name).cast(_common_number(name, frames, paths)) for name in mixed]
-    frames = [frame.select(names).with_columns(*as_numbers) for frame in frames]
-    if frames[0].implementation.is_pyarrow():
-        import pyarrow as pa
-
-        tables = _one_text([frame.to_native() for frame in frames])
-        return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
-    return nw.concat(frames, how="vertical")
+    tables = [frame.to_native().select(names) for frame in frames]
+    for k, name in enumerate(names):
+        kinds = list(dict.fromkeys(table.schema.field(k).type for table in tables))
+        if len(kinds) > 1:
+            kind = _common_type(name, kinds, tables, paths)
+            tables = [table.set_column(k, name, table.column(k).cast(kind)) for table in tables]
+    return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
 
 
-def _one_text(tables: list) -> list:
-    """Tables of pyarrow in which a text is of one type: libraries write it in two widths, or as a view."""
+def _common_type(name, kinds: list, tables: list, paths: Sequence[Path | str]):
+    """Return the type that holds the values of all files exactly: whole numbers, numbers, or text of either width."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def texts(kind) -> bool:
-        return pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
-
-    for k, name in enumerate(tables[0].column_names):
-        kinds = {table.schema.field(k).type for table in tables}
-        if len(kinds) > 1 and all(map(texts, kinds)):
-            tables = [table.set_column(k, name, table.column(k).cast(pa.large_string())) for table in tables]
-    return tables
-
-
-def _common_number(name, frames: list[nw.DataFrame], paths: Sequence[Path | str]):
-    """The type that holds the whole numbers, or numbers, of all files exactly."""
-    whole = all(frame.schema[name].is_integer() for frame in frames)
+    of = pa.types
+    if all(of.is_string(kind) or of.is_large_string(kind) or kind == pa.string_view() for kind in kinds):
+        return pa.large_string()
+    if not all(of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind) for kind in kinds):
+        shown = [str(nw.from_native(table.select([name])).schema[name]) for table in tables]
+        other = next((k for k, one in enumerate(shown) if one != shown[0]), 1)
+        raise ValueError(
+            f"column {name!r} is {shown[0]} in {paths[0]} but {shown[other]} in {paths[other]}; give it one type"
+        )
+    whole = all(map(of.is_integer, kinds))
     limit = 2**63 - 1 if whole else 2**53
-    for frame, path in zip(frames, paths, strict=True):
-        if frame.schema[name].is_integer() and (frame[name].max() or 0) > limit:
+    for table, path in zip(tables, paths, strict=True):
+        if of.is_integer(table[name].type) and (pc.max(table[name]).as_py() or 0) > limit:
             raise ValueError(
                 f"column {name!r} of {path} has whole numbers beyond {limit}, which another file holds in a type that "
                 "would round them; give the column one type"
             )
-    return nw.Int64 if whole else nw.Float64
+    return pa.int64() if whole else pa.float64()
 
 
 def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -> None:
@@ -155,16 +149,6 @@ def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -
         what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
         what += [f"adds {', '.join(map(str, added[:5]))}"] if added else []
         raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
-
-
-def _refuse_mixed_text(name, frames, paths) -> None:
-    types = [frame.schema[name] for frame in frames]
-    odd = [not dtype.is_numeric() for dtype in types]
-    if any(odd):
-        other = next(k for k, dtype in enumerate(types) if dtype != types[0])
-        raise ValueError(
-            f"column {name!r} is {types[0]} in {paths[0]} but {types[other]} in {paths[other]}; give it one type"
-        )
 
 
 def agree_on_ids(frames: list[nw.DataFrame], paths: list[Path], written: list[bool], ids: list) -> list[nw.DataFrame]:

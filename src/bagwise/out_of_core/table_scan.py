@@ -28,7 +28,7 @@ from bagwise.io.columns import (
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
-from bagwise.io.table_files import Part, find_parts, refuse_other_formats, require_pyarrow
+from bagwise.io.table_files import Part, find_parts, refuse_other_formats
 from bagwise.io.table_output import as_html
 from bagwise.out_of_core.chunks import (
     Chunk,
@@ -280,7 +280,6 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
 
 def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
     columns = FrameColumns(frame)
-    require_pyarrow("a table chunk by chunk")
     refuse_unknown(columns.names, where.names if where else [])
     names, beside, _ = _choose(columns, roles, dict.fromkeys(roles.category_list, ()))
     carried = {*_asked(replace(roles, ignore=()), where, columns.names), *names, *beside}
