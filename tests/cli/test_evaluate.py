@@ -41,7 +41,7 @@ def evaluated(table, out, *more, roles=("fold", "split", "patient")):
 def test_a_table_on_stdout_and_files_in_the_folder(table, tmp_path):
     result = evaluated(table, tmp_path / "run", "--repeats", 2)
     assert result.exit_code == 0, result.output
-    assert "aod, selection none: nothing is searched" in result.stdout  # it chooses its penalty by itself
+    assert "aod, selection none: default settings" in result.stdout  # it chooses its penalty by itself
     assert "aggregated" in result.stdout and "30 bags" in result.stderr
     assert len(list(csv.DictReader((tmp_path / "run" / "results.csv").read_text().splitlines()))) == 10
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()}
@@ -89,7 +89,7 @@ def test_the_optimistic_way_is_labelled(table, tmp_path):
     untuned = evaluated(
         table, tmp_path / "untuned", "--repeats", 1, "--folds", 2, "--method", "cluster", "--no-tune"
     ).stdout
-    assert "selection none: nothing is searched" in untuned and "hyperparameters chosen" not in untuned
+    assert "selection none: default settings" in untuned and "hyperparameters chosen" not in untuned
 
 
 def test_another_plan_in_the_folder_is_told(table, tmp_path):

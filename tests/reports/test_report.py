@@ -216,7 +216,7 @@ def test_only_methods_with_settings_to_choose_are_called_optimistic(data, tmp_pa
     labels = dict(zip(report.words("methods", "method"), report.words("methods", "selection"), strict=True))
     assert labels == {"searched": "paper (optimistic)", "by hand": "none"}
     alone = write(bw.evaluate(*data, methods[1:], repeats=1, folds=4, selection="paper"), tmp_path)
-    assert "ptimistic" not in alone.text and "Nothing is searched; a method is used as it comes" in alone.text
+    assert "ptimistic" not in alone.text and "Default settings, or those that a method chooses itself" in alone.text
 
 
 class Dodger(MeanOfFirst):

@@ -28,7 +28,7 @@ MIN_WIDTH, GAP = 7, 1
 
 
 def scoreboard(results, *, width: int):
-    """Methods, their scores (± over folds, ± over repeats), how far each is from the best, and what was left out.
+    """Return the table of methods with scores, and the heads of the columns that do not fit.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def evaluate(
 
 
 def _by_target(bags, y, labelled: dict) -> dict:
-    """What is evaluated, by target: None for a single one. Of several, each has the bags that know it."""
+    """Return bags, targets and labels by target (None for a single one), each with the bags that have a target."""
     if y.ndim == 1:
         return {None: (bags, y, labelled)}
     found = {}
@@ -181,7 +181,7 @@ def _by_target(bags, y, labelled: dict) -> dict:
 
 
 def _load(path, columns: dict, labels: dict):
-    """Bags and targets, and further labels of every bag: its fixed fold or split, what it is scored apart by."""
+    """Load bags, targets and further labels per bag: fixed fold or split, and what to score separately by."""
     from bagwise.io.columns import Roles
     from bagwise.io.load import load_labels
 
@@ -220,7 +220,7 @@ MOST_LABELS = 20
 
 
 def _print_by(results) -> None:
-    """The best method's scores apart, the labels with the largest RMSE first, and what to know about them."""
+    """Print the best method's scores by label, the largest RMSE first, and the notes on them."""
     from bagwise.cli.console import print_text
     from bagwise.io.table_output import as_text, from_rows
 
@@ -237,7 +237,7 @@ def _print_by(results) -> None:
 
 
 def _plain(results, out: Path, verdict: str | None) -> dict:
-    """Everything, for machines; NaN is null."""
+    """Return all tables and notes as plain values for JSON; NaN is null."""
     return {
         "data": results.record["data"]["name"],
         "selection": results.title(),

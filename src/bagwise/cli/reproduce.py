@@ -70,7 +70,7 @@ def reproduce(
 
 
 def _read_all(folder: Path, names: list[str] | None, messages, protocol: dict, options: dict) -> tuple[dict, list[str]]:
-    """Bags and targets of every data set, before any cell is run; and the names of those that cannot be read."""
+    """Read all data sets before any cell runs; return them, and the names of those that cannot be read."""
     from bagwise.cli.console import EXPECTED
     from bagwise.evaluation.table1 import DATA_SETS, find_files
 

@@ -20,7 +20,7 @@ class Difference:
 
 
 def corrected_t_test(differences, *, n_train: float, n_test: float) -> Difference:
-    r"""The corrected resampled t-test of Nadeau and Bengio, for paired differences over repeated folds.
+    r"""Run the corrected resampled t-test of Nadeau and Bengio on paired differences over repeated folds.
 
     Training sets overlap, so the differences d_1, ..., d_n are not independent and their plain standard error is too
     small. With s² their sample variance, the variance of the mean is taken to be (1/n + n_test/n_train) s², and
@@ -61,7 +61,7 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
 
 
 def holm(p_values) -> np.ndarray:
-    """p-values corrected for making several comparisons at once (Holm, 1979). NaN stays NaN and does not count.
+    """Return p-values corrected for several comparisons (Holm, 1979); NaN stays NaN and does not count.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def holm(p_values) -> np.ndarray:
 
 
 def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Masks of the columns (methods) that can be ranked, and of the rows (splits) to rank them on.
+    """Return masks of the columns (methods) that can be ranked, and of the rows (splits) to rank them on.
 
     A method that fails on the hard splits has a better mean for it. So those with a value on every split (that any
     method has one on) are ranked; if there is none, those with any value, on the splits that all of these have.
@@ -103,7 +103,7 @@ def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def average_ranks(losses: np.ndarray) -> np.ndarray:
-    """Mean rank of every column (method) among the `contenders`; 1 is best, ties share, NaN for those not ranked.
+    """Return the mean rank of each column (method) among the `contenders`; 1 is best, NaN if not ranked.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def average_ranks(losses: np.ndarray) -> np.ndarray:
 
 
 def by_split(values: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """One value per distinct split: its mean over repeats, which there are seeds and nothing else.
+    """Return one value per distinct split: the mean over its repeats, which differ in the seed alone.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def by_split(values: np.ndarray, splits: np.ndarray) -> np.ndarray:
 
 
 def spread(values: np.ndarray, repeats: np.ndarray, splits: np.ndarray | None = None) -> dict[str, float]:
-    """Mean and deviation over distinct splits (default: all are), deviation of the means of repeats, number of values.
+    """Return mean and deviation over distinct splits, deviation of the means of repeats, and number of values.
 
     NaN values are left out. Over fixed splits the repeats are seeds: their values are averaged before the deviation
     over splits is taken, and the deviation of the means of repeats is that of the seed alone.

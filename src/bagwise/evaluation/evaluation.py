@@ -83,13 +83,13 @@ class Tracker:
         return Step(self.done, self.total, self.failed, left, *self._best(), result)
 
     def _best(self) -> tuple[str | None, float | None]:
-        """The best mean so far; a method without a score somewhere is no candidate."""
+        """Return the best mean so far; a method without a score somewhere is not a candidate."""
         means = {method: self._mean(*sums) for method, sums in self.sums.items() if method not in self.incomplete}
         best = best_of([self.metric.loss(mean) for mean in means.values()])
         return (None, None) if best is None else list(means.items())[best]
 
     def _mean(self, total: np.ndarray, count: int) -> float:
-        """The mean over cells; with several settings scored on the same folds, that of the best of them."""
+        """Return the mean over cells; with several settings scored on the same folds, that of the best."""
         best = best_of(self.metric.loss(total / count))
         return float("nan") if best is None else float(total[best] / count)
 
@@ -161,7 +161,7 @@ def evaluate(
 
     Every method is trained and scored on the same splits. The work is cut into cells, one per method and split; each
     is a pure function of the data, the method and the split, so the numbers do not depend on who runs it or when. With
-    ``out``, every finished cell is a file there: calling again with the same arguments finishes what is left.
+    ``out``, every finished cell is a file there: calling again with the same arguments runs the others.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def evaluate(
     selection : {"nested", "paper"}
         How the settings of a method with a search space are chosen: inside the training bags; or the best on the
         scoring folds, as the paper did. The latter is optimistic, and every table marks these methods. A method
-        with one setting is labelled "none": it is used as it comes, or chooses for itself inside the training bags.
+        with one setting is labelled "none": it has default settings, or chooses its own inside the training bags.
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
         are used as they come. A search space given with an estimator is always searched.
@@ -258,7 +258,7 @@ def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, r
 
 
 class _Run:
-    """One call: what is known already, what is to be run, what came back."""
+    """One call of `evaluate`: finished results, pending cells and progress."""
 
     def __init__(self, plan: Plan, store, watch, retry_failed: bool):
         self.store, self.watch, self.retry_failed = store, watch, retry_failed
@@ -279,7 +279,7 @@ class _Run:
             self.note(result, ran=True)
 
     def unfinished(self) -> Iterator[Cell]:
-        """Cells to run. Each is looked up once more when its turn comes: another run may have finished it."""
+        """Yield the cells to run, without those that another run has finished meanwhile."""
         for cell in self.pending:
             if not self.found(cell):
                 yield cell
@@ -301,7 +301,7 @@ class _Run:
 
 
 def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[Cell]:
-    """The cells; those that begin with out-of-fold networks for a GPU last, with their networks trained in groups.
+    """Yield the cells; those that begin with out-of-fold networks for a GPU last, with networks trained in groups.
 
     A GPU trains the networks of all folds and repeats together. A network does not depend on those trained beside it,
     so every cell has the result that it would have had alone.
@@ -321,7 +321,7 @@ def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[
 
 
 def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
-    """The out-of-fold networks at the beginning of a method, the name of their parameters; None if these are set."""
+    """Return parameter name and stage of the first out-of-fold networks; None if a setting changes them."""
     if not isinstance(cell.estimator, Pipeline):
         return None
     name, stage = cell.estimator.steps[0]
@@ -335,7 +335,7 @@ def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
 
 
 def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
-    """The bags that the first step of a cell is fitted on, set by set."""
+    """Yield the sets of bags that the first step of a cell is fitted on."""
     yield cell.train
     if cell.selection == "nested" and len(cell.settings) > 1:
         for train, _ in inner_splits(bags[cell.train], cell.seed):
@@ -343,7 +343,7 @@ def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
 
 
 def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
-    """The cells with their networks, and with their share of the time these took."""
+    """Return the cells with trained networks and their share of the training time."""
     start = time.perf_counter()
     try:
         problems = [[_problem(cell, bags[train], y[train]) for train in _training_sets(cell, bags)] for cell in cells]
@@ -372,7 +372,7 @@ IN_MEMORY = ("y", "fold", "split", "by", "out", "origin", "device")
 
 
 def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_state, name, **others) -> Results:
-    """The results of methods of sums, each fold of bags predicted by heads without it (see `evaluate`)."""
+    """Return the results of methods fitted from sums; heads are fitted without each fold (see `evaluate`)."""
     from bagwise.out_of_core import summable_methods  # here: a table in memory needs none of it
 
     given = [option for option in IN_MEMORY if others.get(option) is not None]
@@ -412,7 +412,7 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
 
 
 def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, list[dict]]:
-    """Facts of the data, and a result for every method and fold of one deal."""
+    """Return facts of the data, and a result per method and fold of one repeat."""
     from bagwise.out_of_core.passes import Passes
     from bagwise.out_of_core.scan_fit import fit_surveyed, fold_seed, made, samplings
     from bagwise.out_of_core.scan_heads import Folds, HeldOut, error_sums

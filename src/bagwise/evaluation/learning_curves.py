@@ -68,7 +68,7 @@ def learning_curve(
         The order (method, bags, y) works, too. Groups stay together: training bags are drawn by whole
         groups.
     method : name, "name:preset", (label, estimator) or bag regressor
-        A method of the catalogue is used as it comes, without a search.
+        A method of the catalogue has its default settings, without a search.
     over : {"bags", "instances"}
     sizes : numbers, optional
         For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
@@ -81,7 +81,7 @@ def learning_curve(
         "crps" needs a method with standard deviations, or an `Intervals`.
     level : float, of the intervals given with the law
     out : path, optional
-        A folder: every finished cell is a file there, and the same call again finishes what is left.
+        A folder with a file per finished cell; the same call again runs the others.
     n_jobs, executor, device
         Who runs the fits: processes, an object with ``run``, and the device of networks.
     name, origin
@@ -161,7 +161,7 @@ def _named(method):
 
 
 def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
-    """Numbers of training bags, up to those of a fold; the smallest by default holds three groups."""
+    """Return the numbers of training bags, up to those of a fold; the smallest default holds three groups."""
     if sizes is None:
         least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
         wanted = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
@@ -196,7 +196,7 @@ def _enough(wanted: list, what: str) -> list:
 
 
 def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed: int) -> list[Split]:
-    """Of every split, training sets of every size: whole units in a random order, until there are enough bags."""
+    """Return splits with training sets of each size: whole units in random order, until there are enough bags."""
     parts = []
     for number, split in enumerate(splits):
         place = np.random.default_rng([seed, number]).permutation(unit.max() + 1)[unit[split.train]]
@@ -210,7 +210,7 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
 
 
 def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
-    """All bags with a share of their instances (at least one), then all with the next share, the smaller in the larger.
+    """Return all bags with each share of their instances (at least one), the smaller share within the larger.
 
     Examples
     --------
@@ -253,7 +253,7 @@ class PowerLaw:
 
 
 def fit_power_law(sizes, errors) -> PowerLaw:
-    """The law of every row of errors (draws, sizes), by least squares of relative errors, none of a and b negative.
+    """Fit the law to each row of errors (draws, sizes) by least squares of relative errors with a, b ≥ 0.
 
     Examples
     --------
@@ -310,11 +310,11 @@ class LearningCurve:
     results: Results = field(repr=False)
 
     def predict(self, size: float) -> tuple[float, float, float]:
-        """The metric expected at a size, with its interval; the farther beyond the data, the more it is a guess."""
+        """Return the metric expected at a size, with its interval; far beyond the data it is less certain."""
         return self._with_interval(*(_values(law(size), self.metric) for law in (self.law, self.draws)))
 
     def gain(self, factor: float = 2.0) -> tuple[float, float, float]:
-        """The share by which the metric falls with so many times the data, with its interval."""
+        """Return the share by which the error falls with ``factor`` times the data, with its interval."""
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
         sizes = self.now * factor, self.now
@@ -323,7 +323,7 @@ class LearningCurve:
         return self._with_interval(*found)
 
     def sentence(self, factor: float = 2.0) -> str:
-        """What so many times the data would do: "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
+        """Return a sentence: "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
         share, low, high = (100 * one for one in self.gain(factor))
         times = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}.get(
             factor, f"{factor:g} times"
@@ -337,20 +337,20 @@ class LearningCurve:
         return f"{text}."
 
     def table(self):
-        """A data frame, a row per size: the metric, its interval, and the law.
+        """Return a data frame, a row per size: the metric, its interval, and the law.
 
         Without pandas and polars it is the dict of `as_dict`.
         """
         return to_frame(self.as_dict())
 
     def as_dict(self) -> dict[str, list]:
-        """The columns of `table` by name."""
+        """Return the columns of `table` by name."""
         low, high = self.spread.T.tolist()
         found = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
         return found | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
 
     def notes(self) -> list[str]:
-        """What to know before believing the sentence."""
+        """Return the caveats of the sentence."""
         found = []
         failed = len(self.results.failures)
         if failed:
@@ -372,7 +372,7 @@ class LearningCurve:
 def _measured(
     results: Results, plan: Plan, over: str, wanted: list, bags: Bags, metric: str, level: float
 ) -> LearningCurve:
-    """The curve of the cells that are there."""
+    """Compute the curve from the finished cells."""
     label, n = results.methods[0], len(bags)
     # By key: where groups are large, two sizes may be the same training bags, and are one cell.
     done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
@@ -441,7 +441,7 @@ class _Sums:
         np.add.at(self.counts, (pair, at), 1.0)
 
     def means(self, seed: int | None) -> np.ndarray:
-        """The mean error at every size; with a seed, of units and of splits drawn with replacement (pigeonhole)."""
+        """Return the mean error at each size; with a seed, for units and splits drawn with replacement."""
         weights = np.ones(len(self.unit))
         if seed is not None:
             rng = np.random.default_rng(seed)

@@ -51,7 +51,7 @@ class Entry(NamedMethod):
 
 
 def as_entries(methods, *, tune: bool = True) -> list[Entry]:
-    """Entries of names ("aggregated", "instance-kme:paper"), (label, estimator) or (label, estimator, search space).
+    """Return entries from names ("instance-kme:paper"), (label, estimator) or (label, estimator, search space).
 
     A catalogue method gets the seed, and is searched over the space of its card unless it chooses by itself or ``tune``
     is False; what a preset sets stays as it sets it. An estimator is used as it is, except that a ``random_state`` of
@@ -90,7 +90,7 @@ def _kind(argument) -> str:
 
 
 def on_device(entry: Entry, device: str | None) -> Entry:
-    """The entry with every part that has a ``device`` moved to this one; None leaves all where they are."""
+    """Return the entry with each part that has a ``device`` moved to this one; None changes nothing."""
     if device is None:
         return entry
     settled(device, worth=False)  # refuses a device that is not there, before any cell does
@@ -122,7 +122,7 @@ def _entry(item, tune: bool) -> Entry:
 
 
 def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
-    """Those of the search space that the estimator has, and that its preset leaves as they are in the plain method."""
+    """Return the parameters of the search space that the estimator has and that its preset does not set."""
     known = estimator.get_params(deep=True)
     plain = known if preset in found.searched else method(found.name, random_state=0).get_params(deep=True)
     names = [name for name in found.search_space if name in known and name in plain]
@@ -191,7 +191,7 @@ def make_plan(
     origin: dict | None = None,
     by: dict | None = None,
 ) -> Plan:
-    """The cells of every method on every split, repeat by repeat, so that all methods advance together.
+    """Make the cells of each method on each split, repeat by repeat, so that all methods advance together.
 
     A repeat has its own seed, ``random_state + repeat``, for the methods as for the folds.
     """
@@ -230,12 +230,12 @@ def make_plan(
 
 
 def make_record(**facts) -> dict:
-    """What is written down of a plan."""
+    """Return the record of a plan, which is written to disk."""
     return {"library": of_library(), "versions": versions(), "selection": "nested", "origin": None, "by": None} | facts
 
 
 def differences(old: dict, new: dict) -> list[str]:
-    """What makes the cells of an earlier plan useless for a new one, a text each; none if they are still good."""
+    """Return the reasons why cells of an earlier plan cannot be used for a new one."""
     found = []
     if old["data"]["hash"] != new["data"]["hash"]:
         found.append("the data set is another one")
@@ -253,7 +253,7 @@ def differences(old: dict, new: dict) -> list[str]:
 
 
 def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
-    """The result of a cell, as plain values. An error inside it becomes its result.
+    """Run a cell and return its result as plain values; an error inside it becomes its result.
 
     ``settings`` are the ones scored and ``scores`` holds, for every metric, a value for each: the one chosen inside
     the training bags (``nested``), or all of them (``paper``; the best is found when every fold is known).
@@ -270,7 +270,7 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
 
 
 def finish(about: dict, outcome: dict, *, selection: str = "nested") -> dict:
-    """An outcome with what is written down of its cell, and every field there is."""
+    """Return an outcome with the facts of its cell and all fields."""
     blank = {"selection": selection} | dict.fromkeys(("error", "predictions", "std", "uncertainty"))
     blank |= {"bags": [], "targets": [], "settings": [], "scores": {}}
     return about | blank | {"seconds": float("nan"), "memory_mb": float("nan")} | outcome
@@ -304,12 +304,12 @@ def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
 
 
 def describe_setting(setting: dict) -> str:
-    """A setting as a person would write it: the last word of every parameter and its value."""
+    """Return a setting as text: the last word of each parameter and its value."""
     return ", ".join(f"{name.split('__')[-1]}={value!r}" for name, value in setting.items())
 
 
 def describe_error(error: BaseException) -> str:
-    """The error in one line, then where it was raised."""
+    """Return the error in one line, then where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error}\n(in {last.name}, line {last.lineno} of {Path(last.filename).name})"
 
@@ -369,7 +369,7 @@ def read_plan(store: Store) -> dict | None:
 
 
 def _warn_of_changes(path: Path, old: dict, new: dict) -> None:
-    """Cells that the new plan shares with the old one are used; the others stay where they are, and are not."""
+    """Warn of results of another plan; cells that both plans share are used, the others are kept unused."""
     try:
         found = differences(old, new)
     except (KeyError, TypeError):

@@ -82,7 +82,7 @@ class Results:
 
     @classmethod
     def load(cls, folder) -> Results:
-        """The results in a folder, of a finished or an unfinished evaluation."""
+        """Load the results in a folder, of a finished or an unfinished evaluation."""
         if not Path(folder).exists():
             raise ValueError(f"there is no folder {folder}; bagwise evaluate --out makes one")
         if Path(folder).suffix == ".bagwise" and Path(folder).is_file():
@@ -100,7 +100,7 @@ class Results:
         return cls(record, [cell for cell in found if cell is not None])
 
     def cell(self, method: str, split: tuple) -> dict | None:
-        """The result of a method on a split (repeat, fold); None if it failed or is not there yet."""
+        """Return the result of a method on a split (repeat, fold); None if it failed or is not there yet."""
         self._refuse_unknown(method)
         found = self.ran(method, split)
         return None if found is None or found["error"] else found
@@ -110,11 +110,11 @@ class Results:
             raise ValueError(f"there is no method {method!r} here; there are {', '.join(self.methods)}")
 
     def ran(self, method: str, split: tuple) -> dict | None:
-        """What a method came to on a split, a failure (with its ``error``) too; None if it is not there yet."""
+        """Return the result of a method on a split, or its failure (with ``error``); None if it is not there yet."""
         return self._cells.get((method, *split))
 
     def scores(self, method: str, metric: str | None = None) -> np.ndarray:
-        """(splits, settings): every setting scored, on every split; NaN where the method failed."""
+        """Return the scores of each setting on each split, (splits, settings); NaN where the method failed."""
         name = get_metric(metric or self.metric).name
         found = [self.cell(method, split) for split in self.splits]
         width = max([len(cell["settings"]) for cell in found if cell], default=1)
@@ -122,7 +122,7 @@ class Results:
         return np.array([cell["scores"].get(name, blank) if cell else blank for cell in found], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
-        """Which setting the results are of: with several scored on the same folds, the one with the best mean.
+        """Return the position of the setting that the results are for: the one with the best mean of several.
 
         None if no setting has a score on every split that any of them has one on.
         """
@@ -131,12 +131,12 @@ class Results:
         return 0 if losses.shape[1] == 1 else best_of(known.mean(axis=0)) if len(known) else None
 
     def values(self, method: str, metric: str | None = None) -> np.ndarray:
-        """The score on every split; NaN where the method failed or has no such score."""
+        """Return the score on each split; NaN where the method failed or has no such score."""
         chosen = self.setting(method)
         return np.full(len(self.splits), np.nan) if chosen is None else self.scores(method, metric)[:, chosen]
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
-        """One value per repeat: the score of the predictions of all its folds taken together."""
+        """Return one value per repeat: the score of the predictions of all folds together."""
         of = get_metric(metric or self.metric)
         return np.array([of(*self._forecast(method, repeat)[1:]) for repeat in self.repeats(method)])
 
@@ -152,7 +152,7 @@ class Results:
         return list(dict.fromkeys(found))
 
     def _forecast(self, method: str, repeat: int) -> tuple:
-        """Of one repeat: positions of the bags, targets, predictions, std (or None), uncertainty (or None)."""
+        """Return positions of bags, targets, predictions, std (or None) and uncertainty (or None) of a repeat."""
         found = [self.cell(method, split) for split in self.splits if split[0] == repeat]
         found = [cell for cell in found if cell and cell["predictions"]]
 
@@ -171,7 +171,7 @@ class Results:
 
     @data_frame
     def table(self):
-        """A data frame, one row per cell; without pandas and polars a dict of columns.
+        """Return a data frame, one row per cell; without pandas and polars a dict of columns.
 
         Its columns are data, method, selection, repeat, fold, setting, every metric, seconds, memory and error.
         ``selection`` is that of the method: "nested" or "paper (optimistic)" if it had several settings, else "none".
@@ -195,7 +195,7 @@ class Results:
 
     @data_frame
     def summary(self):
-        """A data frame, one row per method; without pandas and polars a dict of columns.
+        """Return a data frame, one row per method; without pandas and polars a dict of columns.
 
         For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of the means of repeats
         (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one).
@@ -219,7 +219,7 @@ class Results:
 
     @data_frame
     def compare(self, *, metric: str | None = None, reference: str | None = None):
-        """Paired differences (method minus reference) on the splits both have, by the corrected resampled t-test.
+        """Compare methods by paired differences on shared splits and the corrected resampled t-test.
 
         A data frame, one row per pair; without pandas and polars a dict of columns. All pairs, or every method against
         one; p-values are corrected (Holm) for the number of comparisons. Repeats of a fixed split are averaged first,
@@ -252,7 +252,7 @@ class Results:
 
     @data_frame
     def predictions(self, method: str):
-        """A data frame, one row per scored bag; without pandas and polars a dict of columns.
+        """Return a data frame, one row per scored bag; without pandas and polars a dict of columns.
 
         Its columns are repeat, fold, bag id, size, target, prediction and std (NaN without one).
         The id and the target have the names of the table that the bags were loaded from.
@@ -276,14 +276,14 @@ class Results:
         return from_rows(rows)
 
     def own_names(self) -> tuple[str, str]:
-        """What the table of the data calls the bag id and the target; "bag" and "target" where it has no names."""
+        """Return the names of bag id and target in the table of the data; "bag" and "target" by default."""
         data, others = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
         bag = own_name(data.get("id_name"), "bag", others)
         return bag, own_name(data.get("target_name"), "target", [*others, bag])
 
     @data_frame
     def scores_by(self, labels=None):
-        """Scores apart by label (site, year): a data frame, a row per method and label, with its number of bags.
+        """Return scores by label (site, year): a data frame with a row per method and label.
 
         Every metric is that of the label's held-out bags taken together, the mean over repeats; ``bias`` is the mean of
         prediction minus target, ``rmse_sd_repeats`` the deviation over repeats. A label of one bag has no R² and no
@@ -312,7 +312,7 @@ class Results:
         return from_rows(rows, names=("method", name, "bags"))
 
     def by_notes(self, labels=None) -> list[str]:
-        """What to know before believing scores apart: labels of few bags, and labels trained on while scored."""
+        """Return the caveats of `scores_by`: labels of few bags, and labels in training while they are scored."""
         name, labels = self._labels(labels)
         values, counts = np.unique(labels, return_counts=True)
         found = [
@@ -370,7 +370,7 @@ class Results:
     # The best, and the distance from it -----------------------------------------------------------------------
 
     def best_method(self) -> str | None:
-        """The one with the best mean among the `contenders`, on the splits that all of them have; None without any."""
+        """Return the method with the best mean among the `contenders`, on the splits that all have; or None."""
         values = self._ranked_scores(self.distinct_splits())
         methods, rows = contenders(values)
         means = np.full(len(self.methods), np.nan)
@@ -406,18 +406,18 @@ class Results:
         return sorted(rows, key=place)
 
     def distinct_splits(self) -> np.ndarray:
-        """A number for every split, the same for those that score the same bags: over fixed folds, a fold's repeats."""
+        """Return a number per split, the same for splits that score the same bags, as repeats of a fixed fold do."""
         numbers: dict[tuple, int] = {}
 
         def scored(split: tuple) -> tuple:
-            """The bags that any of its cells scores; the split itself where they are not known (of a scan)."""
+            """Return the bags scored by at least one cell, or the split itself for a scan."""
             cells = (self.cell(method, split) for method in self.methods)
             return next((tuple(cell["bags"]) for cell in cells if cell and cell["bags"]), split)
 
         return np.array([numbers.setdefault(scored(split), len(numbers)) for split in self.splits])
 
     def _ranked_scores(self, splits: np.ndarray) -> np.ndarray:
-        """(distinct splits, methods): the scores that rank; in an unfinished run, on the splits that all have run."""
+        """Return the scores that rank, (distinct splits, methods), on the splits that all methods have run."""
         ran = np.array([[self.ran(method, split) is not None for method in self.methods] for split in self.splits])
         run = ran.all(axis=1) if ran.all(axis=1).any() else np.full(len(ran), True)
         return np.column_stack([by_split(self.values(method)[run], splits[run]) for method in self.methods])
@@ -428,32 +428,32 @@ class Results:
     # Text -----------------------------------------------------------------------------------------------------
 
     def selection_of(self, method: str) -> str:
-        """How the setting of a method was chosen: "nested" or "paper" where it had several, "none" where it had one."""
+        """Return how the setting of a method was chosen: "nested" or "paper"; "none" where it had one setting."""
         written = self.record["methods"][method]["settings"]
         found = self.record.get("n_settings", {}).get(method, 1 if written == _NOT_SEARCHED else 2)
         return self.selection if found > 1 else "none"
 
     def by_selection(self) -> dict[str, list[str]]:
-        """The methods by how their settings were chosen."""
+        """Return the methods by how their settings were chosen."""
         found: dict[str, list[str]] = {}
         for method in self.methods:
             found.setdefault(self.selection_of(method), []).append(method)
         return found
 
     def selection_text(self) -> str:
-        """How hyperparameters were chosen; of which methods, if not of all in the same way."""
+        """Return how hyperparameters were chosen, with the methods if it differs between them."""
         found = self.by_selection()
         if len(found) == 1:
             return EXPLANATIONS[next(iter(found))]
         return "; ".join(f"{EXPLANATIONS[one]} ({', '.join(methods)})" for one, methods in found.items())
 
     def title(self) -> str:
-        """What the numbers are, and how hyperparameters were chosen."""
+        """Return a title: the data set, and how hyperparameters were chosen."""
         kinds = " and ".join(LABELS[one] for one in self.by_selection())
         return f"{self.record['data']['name']}, selection {kinds}: {self.selection_text()}"
 
     def notes(self) -> list[str]:
-        """What to know before believing a mean: which methods lack some values, or have none, and why."""
+        """Return the caveats of the means: which methods lack some or all values, and why."""
         metric, found = self.metric, []
         advice = f"{metric} is not defined where targets or predictions do not vary; rank by rmse."
         if get_metric(metric).needs_std:
@@ -471,7 +471,7 @@ class Results:
         return found
 
     def _shown(self) -> dict[str, list]:
-        """The columns to look at, best method first; those that are empty are left out."""
+        """Return the columns to print, best method first, without empty ones."""
         rows, name = self.ranked(), self.metric
         heads = {"method": "method", name: name, f"{name}_sd_folds": "± folds", "from_best": "from best"}
         heads |= {"p_holm": "p (Holm)", "rank": "rank", "seconds": "seconds per split"}
@@ -484,18 +484,18 @@ class Results:
         return "\n".join([self.title(), as_text(self._shown()), *self.notes()])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the same table."""
+        """Return the same table as HTML for a notebook."""
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
         return f"<p>{escape(self.title())}</p>{as_html(self._shown())}{notes}"
 
 
 def _scored(cell: dict, name: str, chosen: int) -> float:
-    """A score of a cell; NaN of a metric that the version that ran it did not have."""
+    """Return a score of a cell; NaN for a metric that is newer than the cell."""
     return cell["scores"][name][chosen] if name in cell["scores"] else float("nan")
 
 
 def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> dict | None:
-    """Scores of the bags that are mine; None if none of them was scored."""
+    """Return the scores of the bags of a mask; None if none of them was scored."""
     rows = np.flatnonzero(mine[bags])
     if not len(rows):
         return None
@@ -505,6 +505,6 @@ def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> di
 
 
 def _torn(labels: np.ndarray, scored, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Which labels have some, but not all, of their bags among those scored."""
+    """Return which labels have some, but not all, of their bags among those scored."""
     inside = np.bincount(np.searchsorted(values, labels[scored]), minlength=len(values))
     return (inside > 0) & (inside < counts)

@@ -20,7 +20,7 @@ from bagwise.regressors import EmbeddingRidge, RidgePath
 
 
 def fit(estimator, setting: dict, bags: Bags, y: np.ndarray):
-    """A fresh copy with the setting, fitted."""
+    """Fit a copy of the estimator with the setting."""
     return _set(estimator, setting).fit(bags, y)
 
 
@@ -30,7 +30,7 @@ def _set(estimator, setting: dict):
 
 
 def predict(model, bags) -> tuple[np.ndarray, np.ndarray | None]:
-    """Predictions, and their standard deviations if the model gives any: one number per bag."""
+    """Return predictions, and their standard deviations if the model gives any: one number per bag."""
     if "return_std" not in inspect.signature(_last(model).predict).parameters:
         return _one_per_bag(model.predict(bags), len(bags), "predictions"), None
     both = _with_std(model, bags)
@@ -40,19 +40,19 @@ def predict(model, bags) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _last(model):
-    """What predicts in the end: the last step of a pipeline, the best of a search."""
+    """Return the part that predicts: the last step of a pipeline, the best of a search."""
     inside = model[-1] if _passes_on(model) else getattr(model, "best_estimator_", None)
     return model if inside is None else _last(inside)
 
 
 def _passes_on(model) -> bool:
-    """Whether it is a pipeline that predicts as pipelines do: a class derived from it may do otherwise."""
+    """Return whether a model is a pipeline whose `predict` is not overridden."""
     own = inspect.getattr_static(type(model), "predict", None)
     return isinstance(model, Pipeline) and own is inspect.getattr_static(Pipeline, "predict")
 
 
 def _with_std(model, bags):
-    """``predict(bags, return_std=True)`` of what predicts in the end; a search does not pass options on."""
+    """Call ``predict(bags, return_std=True)`` of the part that predicts; a search does not pass options on."""
     if _passes_on(model):
         return _with_std(model[-1], model[:-1].transform(bags) if len(model) > 1 else bags)
     if hasattr(model, "best_estimator_"):
@@ -70,7 +70,7 @@ def _one_per_bag(values, count: int, what: str) -> np.ndarray:
 def predict_settings(
     estimator, settings: tuple[dict, ...], train: Bags, y: np.ndarray, test: Bags
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Predictions of the test bags (and their standard deviations, if any) by every setting, each fitted afresh.
+    """Yield predictions of the test bags (and standard deviations, if any) by each setting.
 
     The steps of a Pipeline before the first that any setting touches are fitted once: a grid over the head of
     instance-kme trains its networks once, not once per setting. Settings that follow each other and differ in the
@@ -89,7 +89,7 @@ def predict_settings(
 
 
 def _runs(estimator, settings: tuple[dict, ...]) -> Iterator[list[dict]]:
-    """The settings in their order, in runs that differ in one penalty alone; most runs are of one setting."""
+    """Yield the settings in order, in runs that differ in one penalty only; most runs have one setting."""
     path = _penalty_of(estimator)
 
     def same(numbered) -> tuple:
@@ -103,14 +103,14 @@ def _runs(estimator, settings: tuple[dict, ...]) -> Iterator[list[dict]]:
 
 
 def _penalty_of(estimator) -> str | None:
-    """What the penalties of the last step are called, if one fit gives the predictions by all of them."""
+    """Return the parameter of the penalties of the last step, if one fit gives the predictions for all."""
     name, last = estimator.steps[-1] if _passes_on(estimator) else ("", None)
     whole = isinstance(last, EmbeddingRidge) and isinstance(last.head, RidgePath) and not last.grid
     return f"{name}__head__penalties" if whole else None
 
 
 def _predict_path(estimator, run: list[dict], train: Bags, y: np.ndarray, test: Bags) -> np.ndarray:
-    """A row of predictions for every setting of a run."""
+    """Return a row of predictions per setting of a run."""
     path = _penalty_of(estimator)
     penalties = tuple(np.ravel(setting[path])[0] for setting in run)
     model = _set(estimator, run[0] | {path: penalties}).fit(train, y)
@@ -119,7 +119,7 @@ def _predict_path(estimator, run: list[dict], train: Bags, y: np.ndarray, test: 
 
 
 def _fixed_steps(estimator, settings) -> int:
-    """How many steps of a Pipeline come before the first that any setting touches; 0 if it is no use to know."""
+    """Return the number of steps of a Pipeline before the first that any setting changes; 0 if not needed."""
     if not isinstance(estimator, Pipeline) or len(settings) == 1:
         return 0
     touched = {name.split("__")[0] for setting in settings for name in setting}
@@ -135,24 +135,24 @@ LABELS = {"nested": "nested", "paper": "paper (optimistic)", "none": "none"}
 EXPLANATIONS = {
     "nested": "hyperparameters chosen inside the training bags",
     "paper": "hyperparameters are the best on the scoring folds, as in Uriot (2019): optimistic",
-    "none": "nothing is searched; a method is used as it comes, or chooses for itself inside the training bags",
+    "none": "default settings, or those that a method chooses itself inside the training bags",
 }
 INNER_FOLDS = 5
 
 
 def as_settings(space) -> tuple[dict, ...]:
-    """Every setting of a search space (parameter -> values, or a list of such dicts); one empty setting for none."""
+    """Return all settings of a search space (parameter -> values, or a list of dicts); one empty one for none."""
     return tuple(ParameterGrid(space)) if space else ({},)
 
 
 def chooses_by_itself(estimator) -> bool:
-    """Whether some part of it searches a ``grid`` of its own while it fits."""
+    """Return whether some part of the estimator searches a ``grid`` of its own in `fit`."""
     parameters = estimator.get_params(deep=True)
     return any(name.split("__")[-1] == "grid" and value for name, value in parameters.items())
 
 
 def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str, random_state: int) -> dict:
-    """The setting with the best mean score over folds of these (training) bags; groups stay together.
+    """Return the setting with the best mean score over folds of these (training) bags; groups stay together.
 
     What ``GridSearchCV(estimator, space, cv=BagKFold(5))`` would choose, with the untouched steps fitted once a fold.
     R², Pearson and coverage mean little on a fold of few bags: the held-out bags of all folds are scored together. A
@@ -173,7 +173,7 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
 
 
 def _loss_inside(judge: Metric, folds: list[tuple], number: int) -> float:
-    """The loss of one setting, from folds of (targets, a prediction per setting, a std per setting)."""
+    """Return the loss of one setting, from folds of (targets, a prediction per setting, a std per setting)."""
     parts = [(y, predictions[number], *([stds[number]] if judge.needs_std else [])) for y, predictions, stds in folds]
     if any(one is None for part in parts for one in part):
         return float("nan")
@@ -189,6 +189,6 @@ def _no_score(judge: Metric, count: int) -> str:
 
 
 def inner_splits(bags: Bags, random_state: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The folds of training bags on which settings are compared."""
+    """Yield the folds of training bags on which settings are compared."""
     units = len(set((bags.ids if bags.groups is None else bags.groups).tolist()))
     return BagKFold(min(INNER_FOLDS, units), random_state=random_state).split(bags)

@@ -28,7 +28,7 @@ class Split:
 def make_splits(
     bags: Bags, *, repeats: int | None = None, folds: int = 5, fold=None, split=None, random_state: int = 0
 ) -> list[Split]:
-    """The splits of a protocol.
+    """Make the splits of a protocol.
 
     Parameters
     ----------
@@ -36,9 +36,9 @@ def make_splits(
         Default 10 as in the paper; 1 when the folds are fixed, where a repeat changes nothing but the seed of the
         methods.
     folds : int
-        Repeat r deals the bags, in the order of their ids, by ``KFold(folds, shuffle=True, random_state=seed + r)``, as
-        the notebook of Uriot (2019) does: neither the order of the bags nor the number of repeats matters. Bags that
-        carry groups are dealt by group.
+        Repeat r splits the bags, in the order of their ids, by
+        ``KFold(folds, shuffle=True, random_state=seed + r)``, as the notebook of Uriot (2019) does: neither the order
+        of the bags nor the number of repeats matters. Bags that carry groups are split by group.
     fold : one label per bag, optional
         Fixed folds; each is scored once by what was trained on the others.
     split : "train" or "test" for every bag, optional
@@ -67,7 +67,7 @@ def make_splits(
 
 
 def as_seed(random_state) -> int:
-    """The seed of the first repeat, as a plain whole number; the others count on from it.
+    """Return the seed of the first repeat as an int; each further repeat adds one.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def _deal(bags: Bags, folds: int, seed: int) -> np.ndarray:
 
 
 def _by_id(ids: np.ndarray) -> np.ndarray | None:
-    """Positions in the order of the ids; None when ids repeat (a bootstrap): those bags must stay together."""
+    """Return positions in the order of the ids; None when ids repeat (a bootstrap), as such bags stay together."""
     keys = ids.astype(str) if ids.dtype == object else ids
     distinct, order = np.unique(keys, return_index=True)
     return order if len(distinct) == len(ids) else None
@@ -117,7 +117,7 @@ def _fixed_folds(bags: Bags, fold) -> tuple[list, np.ndarray]:
 
 
 def as_labels(bags: Bags, by) -> dict | None:
-    """What scores are given apart by, as it is written down: its name, and a label for every bag."""
+    """Return the labels that scores are split by, as plain values: a name, and a label per bag."""
     if by is None:
         return None
     if isinstance(by, str):
@@ -155,7 +155,7 @@ def _one_per_bag(bags: Bags, labels, what: str) -> np.ndarray:
 
 
 def _plain(labels: np.ndarray) -> np.ndarray:
-    """Labels as numbers or text, which is what a file can hold: dates as they are written, bytes as they are read."""
+    """Return labels as numbers or text, which a file can hold: dates as ISO text, bytes decoded."""
     if labels.dtype.kind == "M":
         return np.datetime_as_string(labels, unit="auto")
     if labels.dtype.kind == "S":

@@ -37,7 +37,7 @@ PICKLES = (".p", ".pkl", ".pickle")
 
 
 def read_crop(path: Path, *, trust_pickle: bool = False) -> tuple[Bags, np.ndarray]:
-    """A table with columns `bag` and `target`, or with the bag id in the first column and the target in the last."""
+    """Read a table with columns `bag` and `target`, or with bag ids in the first column and targets in the last."""
     frame = _read(path, trust_pickle)
     if isinstance(frame, np.ndarray):
         return _from_matrix(frame)
@@ -76,7 +76,7 @@ def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
 
 
 def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    """Without the instances that hold an invalid value, and bags that have no other; and a note with their number."""
+    """Drop instances that hold an invalid value, and bags without others; return a note with their number."""
     kept = ~np.isin(bags.instances, INVALID).any(axis=1)
     sizes = np.add.reduceat(kept, bags.offsets[:-1], dtype=np.int64)
     left = sizes > 0
@@ -119,7 +119,7 @@ DATA_SETS = {
 
 
 def find_files(folder) -> dict[str, Path]:
-    """The file of every data set that is in a folder: NAME.mat, or for the crops .csv, .parquet, or a pickle.
+    """Find the files of the data sets in a folder: NAME.mat, or for the crops .csv, .parquet, or a pickle.
 
     Upper or lower case does not matter; a table is preferred to a pickle.
     """
@@ -136,7 +136,7 @@ def find_files(folder) -> dict[str, Path]:
 
 
 def file_names(name: str) -> list[str]:
-    """What the file of a data set may be called, in the order of preference.
+    """Return the possible file names of a data set, in the order of preference.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def file_names(name: str) -> list[str]:
 
 
 def git_blob_id(path) -> str:
-    """The id that git gives to the content of a file: sha1 of "blob SIZE\\0" and the content.
+    """Return the id that git gives to the content of a file: sha1 of "blob SIZE\\0" and the content.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def git_blob_id(path) -> str:
 def read_file(
     name: str, path: Path, *, trust_pickle: bool = False, invalid: str = "keep", bags_of_100: bool = False
 ) -> tuple[Bags, np.ndarray, list[str]]:
-    """Bags, targets, and notes on what is unlike the published data.
+    """Read bags, targets, and notes on differences from the published data.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]
 
 
 def _fitting(path: Path, text: str) -> str:
-    """An error of `load` with the name of the file, and with advice that can be followed."""
+    """Return an error text of `load` with the name of the file and advice for this command."""
     fact, _, advice = text.partition("; ")
     found = [instead for option, instead in _INSTEAD.items() if option in advice]
     text = f"{fact}; {found[0]}" if found else text
@@ -235,7 +235,7 @@ _OTHERS = {"EM-MIR": "em", "attention-MIR": "attention"}
 
 
 def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = None, **options) -> list[dict]:
-    """The rows of the table for one data set, ours beside the published ones.
+    """Compute the rows of the table for one data set, beside the published ones.
 
     Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
     kernels), and the one that leave-one-bag-out on the training bags would choose among them. So both protocols
@@ -260,7 +260,7 @@ def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = 
 
 
 def choose_rows(rows: list[str] | None = None) -> list[str]:
-    """The rows that are asked for, if they can be run; or all that can, with a warning that names the others."""
+    """Return the requested rows if they can be run; or all that can, with a warning that names the others."""
     unknown = [row for row in rows or () if row not in PUBLISHED]
     if unknown:
         raise ValueError(f"there is no row {unknown[0]!r} in Table 1; there are {', '.join(PUBLISHED)}")
@@ -285,7 +285,7 @@ def run_rows(
     inner_folds: int = INNER_FOLDS,
     **options,
 ) -> Results:
-    """The cells behind some rows.
+    """Run the cells of some rows.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def run_rows(
 
 
 def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entry]:
-    """The methods behind the rows. Crops have the network of the notebook (it was run on CORN), aerosol the other."""
+    """Return the methods of the rows. Crops have the network of the notebook (it was run on CORN), aerosol not."""
     preset = "notebook" if crop else "paper"
 
     def pool(seed: int):
@@ -321,7 +321,7 @@ def _settings(of_row: dict) -> tuple[dict, ...]:
 
 
 def _row_settings(row: str) -> dict[str, tuple[dict, ...]]:
-    """The settings that a row is read from, for either protocol."""
+    """Return the settings of a row for each protocol."""
     if row in _POOLS:  # nothing to choose
         return {"both": ({"head__statistic": _POOLS[row]},)}
     kernels = [_KERNELS[row](bandwidth) for bandwidth in PAPER_BANDWIDTHS]
@@ -332,7 +332,7 @@ def _row_settings(row: str) -> dict[str, tuple[dict, ...]]:
 
 
 def read_row(results: Results, row: str, name: str) -> dict:
-    """Ours and theirs, for one row of the table."""
+    """Return our scores and the published one for one row of the table."""
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
     known = ~np.isnan(scores).any(axis=1)  # all but failed cells
     found = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~known).sum())}
@@ -347,7 +347,7 @@ def read_row(results: Results, row: str, name: str) -> dict:
 
 
 def _columns_of(row: str, protocol: str) -> slice:
-    """Where the settings of a row are among those of its method."""
+    """Return the positions of the settings of a row among those of its method."""
     start = 0
     for other in next((rows for rows in (_POOLS, _KERNELS) if row in rows), ()):
         for which, settings in _row_settings(other).items():
@@ -369,13 +369,13 @@ def _label(row: str) -> str:
 
 
 def _lacks(row: str) -> str | None:
-    """The package that a row needs and that is not installed."""
+    """Return the package that a row needs and that is not installed, or None."""
     needs = CATALOGUE[_OTHERS[row]].needs if row in _OTHERS else None
     return needs if needs is not None and find_spec(needs) is None else None
 
 
 def _other(label: str) -> Entry:
-    """EM-MIR and attention-MIR as the catalogue has them: no grid is published, so nothing is chosen on the folds."""
+    """Return EM-MIR or attention-MIR from the catalogue; no grid is published, so no setting is chosen."""
     preset = "paper" if "paper" in CATALOGUE[_OTHERS[label]].presets else None
     (entry,) = as_entries(f"{_OTHERS[label]}:{preset}" if preset else _OTHERS[label], tune=False)
     return Entry(label, entry.make)

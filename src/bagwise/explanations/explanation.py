@@ -33,7 +33,7 @@ VALUES = ("contributions", "weights", "instance_predictions", "instance_std")
 
 
 def unwrapped(model):
-    """The method that predicts, inside intervals or a search."""
+    """Return the method that predicts, inside intervals or a search."""
     for name in WRAPPERS:
         inner = getattr(model, name, None)
         if inner is not None:
@@ -42,7 +42,7 @@ def unwrapped(model):
 
 
 def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
-    """Contributions, weights, predictions of every instance and their deviations; None for what the model has not."""
+    """Return contributions, weights, predictions and deviations per instance; None for those the model lacks."""
     last, bags, column = _last_step(unwrapped(model), bags)
     if not isinstance(bags, Bags):
         return dict.fromkeys(VALUES)
@@ -62,12 +62,12 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
 
 
 def by_rows(stage) -> bool:
-    """Whether a stage looks at every instance by itself, whatever bag it is in."""
+    """Return whether a stage treats each instance separately, whatever bag it is in."""
     return isinstance(stage, EachInstance | OutOfFold | OutOfFoldUnion)
 
 
 def _last_step(model, bags):
-    """The last step, what it is given, and the instance predictions on the way there, if any."""
+    """Return the last step, its input, and the instance predictions before it, if any."""
     column = None
     while isinstance(model, Pipeline):
         for _, stage in model.steps[:-1]:
@@ -88,7 +88,7 @@ def _ask(step, name: str, bags: Bags):
 
 
 def _averaged(model, bags: Bags) -> np.ndarray | None:
-    """The average of the members' contributions, if all of them have some.
+    """Return the average of the members' contributions, if all of them have some.
 
     A blend keeps its predictions within the range of the targets: what it cuts off, all instances of the bag share.
     """
@@ -104,7 +104,7 @@ def _averaged(model, bags: Bags) -> np.ndarray | None:
 
 
 def _members(model) -> list[tuple]:
-    """The fitted models of an average, and their weights, which sum to one."""
+    """Return the fitted models of an average, and their weights, which sum to one."""
     if not isinstance(model, VotingRegressor):
         named = model.models_.items()
         return [(one, model.weights_[name] / len(models)) for name, models in named for one in models]
@@ -184,7 +184,7 @@ class Explanation:
         return self.bags.shares() == 1
 
     def table(self):
-        """A data frame, one row per instance: its bag's id, its position in the bag, and what is known of it.
+        """Return a data frame, one row per instance: bag id, position in the bag, and its numbers.
 
         The id is called as in the table that the bags were loaded from, or "bag".
         For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
@@ -193,7 +193,7 @@ class Explanation:
         return to_frame(self.as_dict())
 
     def as_dict(self) -> dict[str, np.ndarray]:
-        """The columns of `table` as arrays by name."""
+        """Return the columns of `table` as arrays by name."""
         first = self.bags.expand(self.bags.offsets[:-1])
         known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
         bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])
@@ -207,7 +207,7 @@ class Explanation:
         return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}{part}"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first bags, each with its prediction and the instance that matters most."""
+        """Return HTML for a notebook: the first bags, each with the instance that matters most."""
         bags, position = self.bags, self.as_dict()["instance"]
         shown = range(min(len(bags), MOST_BAGS))
         rows = bags.offsets[:-1][: len(shown)] + [np.abs(self.values[bags.rows([i])]).argmax() for i in shown]
@@ -223,7 +223,7 @@ class Explanation:
 
 
 def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANCES, n_jobs=None) -> Explanation:
-    r"""What every instance has to do with the prediction of its bag, for any fitted method.
+    r"""Explain the prediction of each bag by its instances, for any fitted method.
 
     Three kinds of answer:
 
@@ -285,7 +285,7 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
 
 
 def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
-    """Contributions that sum to the prediction, what rounding left over divided among the instances of the bag."""
+    """Return contributions that sum to the prediction; rounding errors are divided among the instances."""
     over = predictions - segment_sum(parts, bags.offsets)
     size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
     if (np.abs(over) > ROUNDING * size).any():
@@ -297,7 +297,7 @@ def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndar
 
 
 def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: int, n_jobs=None) -> np.ndarray:
-    """The prediction of the bag minus that without the instance, for every instance; 0 where nothing would be left.
+    """Return the prediction of the bag minus that without each instance; 0 where no instance would be left.
 
     A bag of L instances is predicted L times with L - 1 of them. Stages that look at every instance by itself are
     passed once for all. Blocks depend on the bags alone, so the numbers are the same whatever ``n_jobs``.
@@ -320,7 +320,7 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
 
 
 def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
-    """For every instance (its row in the flat array) its bag without it; it must not be all that counts there.
+    """Return the bag of each instance without it; it must not be the only instance that counts.
 
     Examples
     --------
@@ -338,7 +338,7 @@ def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
 
 
 def marked_part(bags: Bags, keep: np.ndarray) -> Bags:
-    """The bags with the marked instances alone, some in every bag, and all that predictions depend on."""
+    """Return the bags with the marked instances only (at least one per bag), and all that predictions depend on."""
     return Bags(
         bags.instances[keep],
         np.concatenate([[0], np.cumsum(keep)])[bags.offsets],
@@ -356,7 +356,7 @@ def _predict_without(model, bags: Bags, left_out: np.ndarray) -> np.ndarray:
 
 
 def _past_rows(model, bags: Bags) -> tuple[object, Bags]:
-    """What comes after the stages that look at every instance by itself, and the bags it sees."""
+    """Return the steps after those that treat instances separately, and the bags they get."""
     first = 0
     if isinstance(model, Pipeline):
         while first < len(model.steps) - 1 and by_rows(model.steps[first][1]):
@@ -366,7 +366,7 @@ def _past_rows(model, bags: Bags) -> tuple[object, Bags]:
 
 
 def _blocks(rows: np.ndarray, most_rows: int) -> Iterator[slice]:
-    """Runs of bags with at most so many rows, and `BLOCK_BAGS` bags; a larger bag is a run of its own."""
+    """Yield runs of bags with at most this many rows and `BLOCK_BAGS` bags; a larger bag is a run of its own."""
     total, start = np.concatenate([[0], np.cumsum(rows)]), 0
     while start < len(rows):
         stop = int(np.searchsorted(total, total[start] + most_rows, side="right")) - 1
@@ -376,7 +376,7 @@ def _blocks(rows: np.ndarray, most_rows: int) -> Iterator[slice]:
 
 
 def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """h on a grid over instance predictions: what a bag of that one instance and of mean covariates is predicted.
+    """Return h on a grid of instance predictions: the prediction of a bag of that instance and mean covariates.
 
     Parameters
     ----------

@@ -69,14 +69,14 @@ class Importance:
         return {part: v.std(axis=1, ddof=1) / np.sqrt(v.shape[1]) for part, v in self.rises.items()}
 
     def table(self):
-        """A data frame, a row per feature or group: the rise of every part and its standard error.
+        """Return a data frame, a row per feature or group: the rise of each part and its standard error.
 
         Without pandas and polars it is the dict of `as_dict`.
         """
         return to_frame(self.as_dict())
 
     def as_dict(self) -> dict[str, list]:
-        """The columns of `table` by name.
+        """Return the columns of `table` by name.
 
         None where there is no such part.
         """
@@ -87,13 +87,13 @@ class Importance:
         return columns
 
     def matters(self, part: str = "whole") -> np.ndarray:
-        """Whether the rise of the part exceeds two standard errors and a twentieth of the error, for every name."""
+        """Return whether the rise of a part exceeds two standard errors and a twentieth of the error, per name."""
         if part not in self.rises:
             raise ValueError(f"the part {part!r} was not measured; there are {', '.join(map(repr, self.rises))}")
         return self.rise[part] > np.maximum(CLEAR * self.error[part], SLIGHT * self.baseline)
 
     def summary(self) -> str:
-        """The most important names, a line each: how much the error rises, and whether mean and spread matter."""
+        """Return a line per important name: how much worse the metric gets, and whether mean and spread matter."""
         how = "bags by models that never saw them"
         how = how if self.held_out else "the bags given, which must be new to the model"
         first = (
@@ -132,16 +132,16 @@ def importance(
     n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Importance:
-    r"""Which features matter: how much the error rises when a column of a bag is exchanged for that of another bag.
+    r"""Measure how much worse predictions get when a column of a bag is exchanged for that of another bag.
 
     A bag is a distribution, and its columns are exchanged for those of a whole other bag, the donor. With x the values
     of a column in the bag, m their mean, x' and m' those of the donor, the parts are
 
-    - ``whole``: x' in place of x. Rows of the donor are dealt to those of the bag by chance, each as often as its share
-      in the donor asks for, so bags of different sizes keep the donor's distribution. Columns of one group move
-      together, row by row;
+    - ``whole``: x' in place of x. Rows of the donor are assigned to those of the bag at random, in proportion to their
+      share in the donor, so bags of different sizes keep the donor's distribution. Columns of one group move together,
+      row by row;
     - ``mean``: x - m + m', the mean alone;
-    - ``spread``: x' - m' + m, all but the mean, with m' the mean of the rows as dealt: that of the bag stays as it is.
+    - ``spread``: x' - m' + m, all but the mean, with m' the mean of the assigned rows, so the bag keeps its mean.
 
     The importance is the rise of the error, averaged over repeats, in every fold of bags; the mean over folds and its
     standard error are reported. All columns are exchanged with the same donors.
@@ -294,7 +294,7 @@ class Exchange:
 
 
 def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Another bag for every bag, each once: of another unit, unless one unit has more than half of the bags.
+    """Draw another bag for each bag, each once: of another unit, unless one unit has over half of the bags.
 
     Bags stand in a circle, those of a unit side by side, units and their bags in an order by chance; the donor of a bag
     stands as many places on as the largest unit has bags.
@@ -313,7 +313,7 @@ def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A row of the donor for every instance: each row of the donor as often as its share there asks for.
+    """Draw a row of the donor for each instance, in proportion to its share in the donor.
 
     The rows of the donor stand in an order by chance, each as wide as its share; the k-th of the L instances of the bag
     takes the row at (k + 1/2) / L.
@@ -328,7 +328,7 @@ def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.nd
 
 
 def _known_means(bags: Bags) -> np.ndarray:
-    """The mean of the known values of every column in every bag, by shares; NaN where there is none."""
+    """Return the mean of the known values per column and bag, by shares; NaN where there is none."""
     known, shares = ~np.isnan(bags.instances), bags.shares()[:, None]
     total = segment_sum(np.where(known, bags.instances, 0.0).astype(np.float64) * shares, bags.offsets)
     counted = segment_sum(known * shares, bags.offsets)
@@ -356,7 +356,7 @@ class FoldPredictor:
 
 
 def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:
-    """A function from bags to predictions, the fold of every bag, and whether the predictions are held out."""
+    """Return a function from bags to predictions, the fold of each bag, and whether predictions are held out."""
     for source in (model, unwrapped(model)):
         left_out, calibrated = getattr(source, "left_out_", None), getattr(source, "calibration_", ())
         if left_out is not None and np.array_equal(calibrated, np.arange(len(bags))):
@@ -400,7 +400,7 @@ def _checked(parts, metric: str, repeats: int) -> tuple[str, ...]:
 
 @contextmanager
 def _bar(show: bool | None, total: int, seconds: float) -> Iterator[Callable[[], None]]:
-    """A function to be called after each of some steps of so many seconds, which moves a bar if one is shown."""
+    """Yield a function to call after each step, which moves a progress bar if one is shown."""
     if show is None:
         show = sys.stderr.isatty() and total * seconds > PATIENCE
     if not show:

@@ -50,14 +50,14 @@ class Novelty:
     distance: np.ndarray
 
     def table(self):
-        """A data frame, a row per bag; ``column_outside`` is the one with most instances outside its range.
+        """Return a data frame, a row per bag; ``column_outside`` has most instances outside its range.
 
         Without pandas and polars it is the dict of `as_dict`.
         """
         return to_frame(self.as_dict())
 
     def as_dict(self) -> dict[str, np.ndarray]:
-        """The columns of `table` by name."""
+        """Return the columns of `table` by name."""
         worst = np.array(self.columns, dtype=object)[self.outside.argmax(axis=1)]
         return {
             "bag": self.ids,
@@ -68,11 +68,11 @@ class Novelty:
         }
 
     def counts(self) -> dict[str, int]:
-        """How many bags have each verdict."""
+        """Return the number of bags with each verdict."""
         return {one: int(np.count_nonzero(self.verdict == one)) for one in VERDICTS}
 
     def summary(self) -> str:
-        """One sentence, or two: how many bags are like those of training, and which is the least so."""
+        """Return one or two sentences: how many bags are like those of training, and which is least like them."""
         n, counts = len(self.ids), self.counts()
         if counts["inside"] == n:
             return f"All {n:,} bags are like the training bags." if n > 1 else "The bag is like the training bags."
@@ -91,7 +91,7 @@ class Novelty:
 
 
 def novelty(model, bags, *, edge: float = 0.95, outside: float = 0.99) -> Novelty:
-    r"""Whether bags are like those that a model was fitted on: can its predictions be trusted here?
+    r"""Judge whether bags are like those that a model was fitted on.
 
     Every method keeps a profile of its training bags (`TrainingProfile`, about 10 kB in a model file): the range of
     every column, and a small landmark embedding in which the distance of a bag to its nearest training bags is
@@ -196,7 +196,7 @@ def _profile(model) -> TrainingProfile:
 
 
 def _compared_names(bags: Bags, profile: TrainingProfile) -> tuple[str, ...]:
-    """The names of the columns, which must be those of training."""
+    """Return the names of the columns, which must be those of training."""
     wide = bags[:1].spread()
     if wide.feature_names is not None and profile.names is not None:
         refuse_other_names(list(wide.feature_names), profile.names)

@@ -68,26 +68,26 @@ class SubsetPredictions:
     left_out: np.ndarray
 
     def table(self):
-        """A data frame, a row per bag that has such instances.
+        """Return a data frame, a row per bag that has such instances.
 
         Without pandas and polars it is the dict of `as_dict`.
         """
         return to_frame(self.as_dict())
 
     def as_dict(self) -> dict[str, np.ndarray]:
-        """The columns of `table` by name."""
+        """Return the columns of `table` by name."""
         std = {name: getattr(self, name) for name in ("std", "std_of_mean") if getattr(self, name) is not None}
         sizes = {"share": self.share, "instances": self.instances}
         return {"bag": self.ids, "prediction": self.prediction} | std | sizes
 
     def __repr__(self) -> str:
         n, none = len(self.ids), len(self.left_out)
-        text = f"Predictions for a part of {n:,} bags, {self.share.mean():.0%} of a bag on average"
+        text = f"Predictions for a part of {n:,} bags, {self.share.mean():.0%} of the instances per bag on average"
         return text + (f"; {none:,} more have no such instance" if none else "")
 
 
 def predict_subset(model, bags, where) -> SubsetPredictions:
-    r"""What the target would be for the part of every bag that satisfies a condition.
+    r"""Predict the target for the part of each bag that satisfies a condition.
 
     For methods whose prediction is a mean over instances, ŷ_i = Σ_l s_il h(x_il) with s_il the share of the instance in
     its bag, the prediction for the part S is
@@ -119,7 +119,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
     A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
     if the target depends on the bag as a whole (people of a kind behave otherwise where they are many), nothing in
-    the totals shows that, and the prediction may be far off. The standard deviation knows of the former and not of the
+    the totals shows that, and the prediction may be far off. The standard deviation includes the former and not the
     latter.
 
     References
@@ -182,7 +182,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
 
 def _columns(bags: Bags) -> dict[str, np.ndarray]:
-    """What a condition may name."""
+    """Return the columns that a condition may name."""
     names = bags.feature_names or tuple(map(str, range(bags.n_features)))
     columns = {name: bags.instances[:, j] for j, name in enumerate(names)}
     if bags.covariates is not None:

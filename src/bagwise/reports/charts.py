@@ -21,7 +21,7 @@ from bagwise.reports.verdict import LEVEL, HeldOut, Worth
 
 
 def tag(name: str, *inside, **attributes) -> Markup:
-    """An element; every attribute and text is escaped. ``class_`` is class, ``stroke_width`` is stroke-width.
+    """Return an element with escaped attributes and texts; ``class_`` is class, ``stroke_width`` stroke-width.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class Scale:
 
 
 def span(*values, margin: float = 0.04) -> tuple[float, float]:
-    """The range of the finite numbers among arrays, with a margin on either side."""
+    """Return the range of the finite numbers in arrays, with a margin on either side."""
     known = np.concatenate([np.ravel(np.asarray(one, float)) for one in values])
     known = known[np.isfinite(known)]
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
@@ -63,7 +63,7 @@ def span(*values, margin: float = 0.04) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """At most so many round numbers between two.
+    """Return at most ``most`` round numbers between two.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """1, 2, 5, 10, ... between two; powers of ten alone if those are too many.
+    """Return 1, 2, 5, 10, ... between two numbers; powers of ten only if those are too many.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_labels(values: list[float]) -> list[str]:
-    """Ticks as short text, all with the same decimals.
+    """Return ticks as short text, all with the same decimals.
 
     Examples
     --------
@@ -111,37 +111,37 @@ def tick_labels(values: list[float]) -> list[str]:
 
 
 def dots(x, y, *, radius: float = 2.2, class_: str = "dot") -> Markup:
-    """Points as one path of zero-length strokes with round caps: a tenth of the size of as many circles."""
+    """Draw points as one path of zero-length strokes with round caps, a tenth of the size of circles."""
     d = "".join(f"M{a:.1f} {b:.1f}h0" for a, b in zip(np.ravel(x).tolist(), np.ravel(y).tolist(), strict=True))
     return tag("path", d=d, class_=class_, stroke_width=2.0 * radius)
 
 
 def bars(x, low, high, *, class_: str = "bar") -> Markup:
-    """A vertical line for each x."""
+    """Draw a vertical line for each x."""
     d = "".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in zip(x.tolist(), low.tolist(), high.tolist(), strict=True))
     return tag("path", d=d, class_=class_)
 
 
 def line(x, y, *, class_: str = "line") -> Markup:
-    """A line through points."""
+    """Draw a line through points."""
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(np.ravel(x).tolist(), np.ravel(y).tolist(), strict=True))
     return tag("polyline", points=points, class_=class_)
 
 
 def staircase(edges, tops, floor: float, *, class_: str) -> Markup:
-    """The outline of a histogram: a step from edge to edge, as high as its top."""
+    """Draw the outline of a histogram."""
     steps = zip(np.asarray(tops).tolist(), np.asarray(edges)[1:].tolist(), strict=True)
     steps = "".join(f"V{top:.1f}H{right:.1f}" for top, right in steps)
     return tag("path", d=f"M{float(edges[0]):.1f} {floor}{steps}V{floor}Z", class_=class_)
 
 
 def strip(values, names, *, low: float, high: float) -> Markup:
-    """A dot for every split, and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
+    """Draw a dot per split and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
     values = np.asarray(values, float)
     known = np.flatnonzero(np.isfinite(values))
     marks = []
     for rank, i in enumerate(known.tolist()):
-        height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores can be told apart
+        height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores do not overlap
         name = tag("title", f"{names[i]}: {shown(values[i])}")
         place = _at(np.clip(values[i], low, high), low, high)
         marks.append(tag("circle", name, cx=place, cy=height, r=3, class_="point"))
@@ -155,7 +155,7 @@ def strip(values, names, *, low: float, high: float) -> Markup:
 
 
 def difference(mean, error, *, low: float, high: float, sure: bool) -> Markup:
-    """A paired difference with its 95 % interval, and zero."""
+    """Draw a paired difference with its 95 % interval, and zero."""
     zero = _at(0.0, low, high)
     marks = [tag("line", x1=zero, x2=zero, y1=0, y2=30, class_="reference")]
     kind = "sure" if sure else "unsure"
@@ -168,7 +168,7 @@ def difference(mean, error, *, low: float, high: float, sure: bool) -> Markup:
 
 
 def row_axis(low: float, high: float) -> Markup:
-    """The axis below such rows."""
+    """Draw the axis below such rows."""
     values = ticks(low, high, 4)
     texts = []
     for value, label in zip(values, tick_labels(values), strict=True):
@@ -204,7 +204,7 @@ def draw_worth(label: str, found: Worth) -> list[dict]:
 
 
 def bar(share: float, title: str, *, class_: str = "", whisker: tuple[float, float] | None = None) -> Markup:
-    """A bar over so much of the width, and an interval on its end."""
+    """Draw a bar over a share of the width, with an interval on its end."""
     parts = [
         tag("rect", x="0", y="7", height="16", rx="2", width=f"{100 * share:.2f}%", class_=f"amount {class_}".strip())
     ]
@@ -215,7 +215,7 @@ def bar(share: float, title: str, *, class_: str = "", whisker: tuple[float, flo
 
 
 def coverage_track(share: float, expected: tuple[float, float]) -> Markup:
-    """Where the share lies between 0 and 1, the nominal level, and the band that chance alone would keep."""
+    """Draw a share between 0 and 1, the nominal level, and the range of chance."""
     low, high = expected
     inside = "inside" if low <= share <= high else "outside"
     parts = [
@@ -229,7 +229,7 @@ def coverage_track(share: float, expected: tuple[float, float]) -> Markup:
 
 
 def spark(counts, title: str) -> Markup:
-    """A small histogram without axes, for a cell of a table."""
+    """Draw a small histogram without axes, for a cell of a table."""
     counts = np.asarray(counts, float)
     heights = 26 * counts / max(counts.max(), 1.0)
     steps = "".join(f"V{28 - h:.1f}h{100 / len(counts):.3g}" for h in heights.tolist())
@@ -240,7 +240,7 @@ def spark(counts, title: str) -> Markup:
 
 
 def share_bar(share: float) -> Markup:
-    """A share of one as a bar in a cell, whose text is the number."""
+    """Draw a share as a bar in a cell, whose text is the number."""
     inside = tag("rect", x="0", y="0", height="10", rx="2", width=f"{100 * share:.1f}%", class_="amount")
     ground = tag("rect", x="0", y="0", height="10", rx="2", width="100%", class_="track")
     return tag("svg", ground, inside, class_="share", aria_hidden="true")
@@ -250,7 +250,7 @@ SHORT = 170  # height of a histogram
 
 
 def histogram(values, xlabel: str, ylabel: str = "bags", *, log: bool = False) -> Markup:
-    """How many values lie where, in at most 30 bins."""
+    """Draw a histogram of at most 30 bins."""
     values = np.asarray(values, float)
     low, high = float(values.min()), float(values.max())
     counts, edges = counted_bins(values, log=log)
@@ -262,7 +262,7 @@ def histogram(values, xlabel: str, ylabel: str = "bags", *, log: bool = False) -
 
 
 def counted_bins(values: np.ndarray, most: int = 30, *, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Counts and edges of a histogram with about √n bins.
+    """Return counts and edges of a histogram with about √n bins.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def counted_bins(values: np.ndarray, most: int = 30, *, log: bool = False) -> tu
 
 
 def map_of_bags(x, y, residual, ids, names: tuple[str, str]) -> Markup:
-    """A circle for every bag where it lies, the larger the error the larger; above and below the target differ."""
+    """Draw a circle per bag at its place, its size the error; positive and negative errors differ in style."""
     reach = max(float(np.abs(residual).max()), 1e-300)
     across, up = equal_scales(x, y)
     marks = []
@@ -294,7 +294,7 @@ def map_of_bags(x, y, residual, ids, names: tuple[str, str]) -> Markup:
 
 
 def equal_scales(x, y) -> tuple[Scale, Scale]:
-    """Scales of a map: a step is as long in both directions (degrees at their latitude are taken as they are)."""
+    """Return the scales of a map with equal units in both directions, without correction for latitude."""
     (left, right), (low, high) = span(x, margin=0.06), span(y, margin=0.06)
     unit = max((right - left) / (WIDTH - RIGHT - LEFT), (high - low) / (HEIGHT - BOTTOM - TOP))
     wide, tall = unit * (WIDTH - RIGHT - LEFT) / 2, unit * (HEIGHT - BOTTOM - TOP) / 2
@@ -308,7 +308,7 @@ MOST_DOTS = 800
 
 
 def predicted_against_true(held: HeldOut) -> Markup:
-    """Every bag at (target, prediction) with its interval; the line on which predictions would be right."""
+    """Draw each bag at (target, prediction) with its interval, and the identity line."""
     kept = _thinned(len(held.target))
     target, prediction = held.target[kept], held.prediction[kept]
     bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[kept]
@@ -329,7 +329,7 @@ def predicted_against_true(held: HeldOut) -> Markup:
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
-    """Residuals over bag sizes, and ± the error in fifths of the sizes."""
+    """Draw residuals over bag sizes, and ± the error in fifths of the sizes."""
     kept = _thinned(len(held.target))
     low, high = int(held.size.min()), int(held.size.max())
     log = high >= 10 * low
@@ -349,7 +349,7 @@ def residuals_against_size(held: HeldOut) -> Markup:
 
 
 def calibration(held: HeldOut) -> Markup:
-    """Share of targets inside their intervals against the nominal level; the band is what luck alone would do."""
+    """Draw the share of targets inside intervals against the nominal level, with the range of chance."""
     points = np.array(held.calibration())
     n = len(held.target)
     x, y = _x(0, 1), _y(0, 1)
@@ -365,7 +365,7 @@ def calibration(held: HeldOut) -> Markup:
 
 
 def learned_function(grid, h, counts) -> Markup:
-    """h over instance predictions, the identity beside it, and how many instances lie where."""
+    """Draw h over instance predictions, the identity, and the histogram of the instance predictions."""
     x, y = _x(float(grid[0]), float(grid[-1])), _y(*span(h, grid, margin=0.05))
     counts = np.asarray(counts, float)
     floor = HEIGHT - BOTTOM
@@ -404,7 +404,7 @@ def _frame(
 
 
 def _thinned(n: int, most: int = MOST_DOTS) -> np.ndarray:
-    """Positions of at most so many points, spread evenly: a page must stay small."""
+    """Return the positions of at most ``most`` points, spread evenly, so that a page stays small."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int))
 
 
@@ -412,7 +412,7 @@ FAR = 4.0  # times the range of the better methods: a score further off is drawn
 
 
 def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
-    """A row of dots per method, and beside it the difference from the best with its interval."""
+    """Draw a row of dots per method, and the difference from the best with its interval."""
     methods = [row["method"] for row in ranked]
     values = {method: results.values(method) for method in methods}
     if not any(np.isfinite(one).any() for one in values.values()):
@@ -435,7 +435,7 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
 
 
 def _window(values: list[np.ndarray]) -> tuple[float, float, str]:
-    """The range to draw: around the better half of the methods, so that one astray does not squeeze the others."""
+    """Return the range to draw, around the better half of the methods, so that outliers do not squeeze it."""
     better = np.concatenate(values[: (len(values) + 1) // 2])
     low, high = np.nanmin(better), np.nanmax(better)
     reach = FAR * max(high - low, abs(low + high) / 4)
@@ -448,7 +448,7 @@ def _window(values: list[np.ndarray]) -> tuple[float, float, str]:
 
 
 def draw_predictions(held: HeldOut, aside: str) -> dict:
-    """Predicted against true, residuals by bag size, calibration of intervals."""
+    """Draw predicted against true, residuals by bag size, and calibration of intervals."""
     plots = [{"svg": predicted_against_true(held), "caption": _interval_text(held)}]
     if held.size.min() < held.size.max():
         plots.append({"svg": residuals_against_size(held), "caption": _size_text(held)})
@@ -487,7 +487,7 @@ def _size_text(held: HeldOut) -> str:
 
 
 def draw_function(label: str, found: dict) -> dict:
-    """The learned function h, and how far it is from the plain mean."""
+    """Draw the learned function h, with a sentence on its distance from the plain mean."""
     text = _function_text(found["grid"], found["h"])
     return {"svg": learned_function(**found), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
 
@@ -502,7 +502,7 @@ FIFTHS = (0.12, 0.3, 0.5, 0.72, 1.0)  # how opaque the dots of the lowest to the
 
 
 def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, places: np.ndarray | None) -> dict:
-    """The mean value of every bag against its target with the spread of its instances, and a map of the values.
+    """Draw the mean value per bag against its target with the spread of its instances, and a map.
 
     ``rates`` are targets in the unit of the values; ``std`` the deviations of the values and ``places`` x and y of the
     instances, if they are known.
@@ -525,7 +525,7 @@ def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, pl
 
 
 def values_against_targets(rates, mean, low, high, label: str) -> Markup:
-    """A dot for the mean value of a bag, a line for its instances, and where means would be the targets."""
+    """Draw a dot for the mean value of a bag, a line for its instances, and the identity line."""
     kept = _thinned(len(rates))
     x, y = _x(*span(rates)), _y(*span(rates, low, high))
     ends = max(x.low, y.low), min(x.high, y.high)
@@ -536,7 +536,7 @@ def values_against_targets(rates, mean, low, high, label: str) -> Markup:
 
 
 def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:
-    """Instances where they are, the fifth with the highest values the darkest; a distance is the same both ways."""
+    """Draw instances on a map with equal units, the fifth with the highest values the darkest."""
     kept = _thinned(len(values), MOST_PLACES)
     places, values = places[kept], values[kept]
     fifth = np.searchsorted(np.quantile(values, (0.2, 0.4, 0.6, 0.8)), values, side="right")

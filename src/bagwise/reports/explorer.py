@@ -100,7 +100,7 @@ def _facts(bags: Bags) -> list[tuple[str, str]]:
 
 
 def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
-    """What a feature looks like.
+    """Return the figures of a feature by name.
 
     ``between`` is the share of its variance that lies between bags: 0 where every bag has the same mean, 1 where a bag
     has one value. ``correlation`` is that of the means of bags with the targets. Both are None where nothing varies.
@@ -132,7 +132,7 @@ def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
 
 
 def features_table(rows: list[dict]) -> list[Column]:
-    """A row per feature: a small histogram, its range, what is missing, how it differs between bags."""
+    """Return a table with a row per feature: histogram, range, missing values, differences between bags."""
 
     def of(key: str) -> list:
         return [row.get(key) for row in rows]
@@ -163,7 +163,7 @@ def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") ->
 
 
 def recall_model(results, method: str, bags: Bags, y: np.ndarray):
-    """A method of the run fitted on all bags, with the setting that its folds chose most often."""
+    """Fit a method of the run on all bags, with the setting that its folds chose most often."""
     entry, _ = _recall_entry(results, method)
     names = {describe_setting(setting): setting for setting in entry.settings}
     ((usual, _),) = chosen_settings(results, method).most_common(1) or [("", 0)]
@@ -171,7 +171,7 @@ def recall_model(results, method: str, bags: Bags, y: np.ndarray):
 
 
 def unfitted(results, method: str):
-    """A method of the run, made again from its name; None for one that is not of the catalogue."""
+    """Make a method of the run again from its name; return None for one that is not in the catalogue."""
     try:
         return _recall_entry(results, method)[0].make(_seed(results))
     except (ValueError, ImportError):
@@ -179,12 +179,12 @@ def unfitted(results, method: str):
 
 
 def is_as_it_was(results, method: str) -> bool:
-    """Whether the method of that name still has the parameters that it had in the run."""
+    """Return whether the method of that name still has the parameters that it had in the run."""
     return _recall_entry(results, method)[1]
 
 
 def _recall_entry(results, method: str) -> tuple[Entry, bool]:
-    """The entry, and whether it is the one of the run: with its search space, without, or changed since."""
+    """Return the entry, and whether it is the one of the run or has changed since."""
     written = results.record["methods"][method]
     for tune in (True, False):
         (entry,) = as_entries(method, tune=tune)
@@ -198,7 +198,7 @@ def _seed(results) -> int:
 
 
 def chosen_settings(results, method: str) -> Counter:
-    """How often each setting was chosen: by every fold for itself, or one for all; none where none has a score."""
+    """Return how often each setting was chosen, by fold or for all folds; empty where none has a score."""
     chosen = results.setting(method)
     if chosen is None:
         return Counter()
@@ -218,7 +218,7 @@ SHOWN = {*SINGULAR} - {"instance_std"}
 
 
 def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
-    """Places in ``held`` of the bags that are shown, largest error first: all, or the worst and a random sample."""
+    """Return the positions of the bags to show, largest error first: all, or the worst and a random sample."""
     order = np.argsort(-np.abs(held.residual), kind="stable")
     if len(order) <= most:
         return order
@@ -228,7 +228,7 @@ def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
 
 
 def explain_bags(model, bags: Bags) -> dict:
-    """Columns of numbers for the instances of every bag, as plain lists, cut to what a page can hold.
+    """Return numbers per instance of each bag as plain lists, limited to the size of a page.
 
     Of a large bag those instances are kept whose numbers are the largest. ``bags`` has an entry for each bag, None for
     one that cannot be explained in reasonable time: of slow methods the first bags are. ``left_out`` is a sentence on
@@ -279,7 +279,7 @@ COORDINATES = (("lon", "lat"), ("longitude", "latitude"), ("x", "y"), ("easting"
 
 
 def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
-    """Names and values (a row per instance) of two kept columns that say where an instance lies; None without.
+    """Return names and values (a row per instance) of two kept columns of coordinates; None without them.
 
     Examples
     --------
@@ -303,7 +303,7 @@ def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
 
 
 def _kept_text(value) -> str:
-    """A kept value as a cell shows it: seven digits of a float are a metre on a map of a country."""
+    """Return a kept value as text for a cell; seven digits of a coordinate are about a metre."""
     return f"{value:.7g}" if isinstance(value, float | np.floating) else shortened(str(value), 100)
 
 
@@ -324,7 +324,7 @@ def _told_features(bags: Bags, explanation, width: int) -> list[int]:
 
 
 def _explained(model, bags: Bags):
-    """The bags that can be explained, and how: leaving out instances one by one is for bags that are not too large."""
+    """Return the positions of the bags that can be explained in reasonable time, and their explanation."""
     if explain(model, bags[[int(np.argmin(bags.sizes))]]).kind != "leave-one-out":
         return np.arange(len(bags)), explain(model, bags)
     kept = np.flatnonzero(bags.sizes <= MOST_LEFT_OUT)
@@ -335,7 +335,7 @@ def _explained(model, bags: Bags):
 
 
 def _in_time(model, bags: Bags) -> int:
-    """How many bags, from the first on, can be explained in `MOST_SECONDS`, at least one."""
+    """Return the number of first bags that can be explained in `MOST_SECONDS`, at least one."""
     count, seconds = 0, 0.0
     while seconds < SOME_SECONDS and count < len(bags):
         count = min(max(1, 4 * count), len(bags))
@@ -347,20 +347,20 @@ def _in_time(model, bags: Bags) -> int:
 
 
 def _fits(sizes: np.ndarray, width: int) -> int:
-    """How many instances of every bag can be shown at most, with so many numbers each."""
+    """Return the largest number of instances to show per bag, with ``width`` numbers each."""
     counts = range(MOST_INSTANCES, 10, -1)
     return next((most for most in counts if np.minimum(sizes, most).sum() * width <= MOST_NUMBERS), 10)
 
 
 def _largest(values: np.ndarray, most: int) -> np.ndarray:
-    """Positions of the largest numbers by size, in their own order."""
+    """Return the positions of the largest absolute numbers, in ascending order."""
     if len(values) <= most:
         return np.arange(len(values))
     return np.sort(np.argsort(-np.abs(values), kind="stable")[:most])
 
 
 def rounded(values) -> list:
-    """Numbers of four digits, which is what a plot can show; None where there is none.
+    """Return numbers rounded to four digits, the resolution of a plot; None for NaN.
 
     Examples
     --------
@@ -372,13 +372,13 @@ def rounded(values) -> list:
 
 
 def has_learned_function(model) -> bool:
-    """Whether a bag's prediction is the mean of one learned function h of its instances' predictions."""
+    """Return whether a prediction is the mean of one learned function h of the instance predictions."""
     steps = getattr(unwrapped(model), "steps", [])
     return bool(steps) and steps[0][0] == "instances" and isinstance(steps[-1][1], EmbeddingRidge)
 
 
 def learned_function(model, bags: Bags) -> dict | None:
-    """h on a grid over the instance predictions, and how many of those lie where; None if the model has no h."""
+    """Return h on a grid of the instance predictions, and their histogram; None if the model has no h."""
     model = unwrapped(model)
     if not has_learned_function(model):
         return None
@@ -396,7 +396,7 @@ READING = (ValueError, TypeError, OSError, ImportError)  # what can be wrong wit
 
 
 def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, str]:
-    """Bags and targets of a run, or why they cannot be had; what was given by name and is wrong is refused."""
+    """Return bags and targets of a run, or the reason why they cannot be read; wrong arguments raise an error."""
     if bags is not None:
         refuse_other_data(results.record, bags, y)
         return bags, np.asarray(y, dtype=np.float64), ""
@@ -416,8 +416,8 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
 
 
 def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
-    """What the explorer shows of the bags at these positions, the learned function of the best method with one, and the
-    values of the instances where the model of the explorer has some."""
+    """Return the section of the explorer for some bags, the learned function of the best method with one, and the
+    instance values if the model has some."""
     label = "the model given"
     if model is None:
         names = [row["method"] for row in results.ranked()]
@@ -446,7 +446,7 @@ def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
 
 
 def instances_section(label: str, model, bags: Bags, *, what: str, aside: str = "") -> dict:
-    """The instances of some bags as a model sees them, or why not; ``what`` the predictions of these bags are."""
+    """Return the explorer of some bags, or why there is none; ``what`` says which predictions they have."""
     try:
         explorer = explain_bags(model, bags)
     except Exception as error:  # a report with one section less is better than none
@@ -456,7 +456,7 @@ def instances_section(label: str, model, bags: Bags, *, what: str, aside: str = 
 
 
 def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
-    """h of the model of the explorer, or else of the best method that has one."""
+    """Return h of the model of the explorer, or else of the best method that has one."""
     try:
         if not has_learned_function(model):
             names = (row["method"] for row in results.ranked())
@@ -470,7 +470,7 @@ def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> di
 
 
 def function_section(label: str, model, bags: Bags) -> dict | None:
-    """The learned function as a plot; None where there is none, or it cannot be had: the section is left out."""
+    """Return the learned function as a plot; None leaves the section out."""
     try:
         found = learned_function(model, bags)
     except Exception:
@@ -479,7 +479,7 @@ def function_section(label: str, model, bags: Bags) -> dict | None:
 
 
 def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
-    """Values of the instances against targets, for methods that aggregate them, and as a map where places are known."""
+    """Return plots of the instance values of methods that aggregate them, with a map if there are coordinates."""
     aggregate = getattr(last_step(unwrapped(model)), "aggregate", None)
     if aggregate is None:
         return None

@@ -36,7 +36,7 @@ LABELS_SHOWN = 200  # those with the largest RMSE
 
 
 def coverage_table(held: HeldOut, groups=None) -> list[Column]:
-    """Coverage and width of the intervals for all bags, by size, by predicted value and by group; empty if unknown."""
+    """Return coverage and width of intervals by size, predicted value and group; empty without intervals."""
     if not held.has_intervals:
         return []
     bounds = held.ends()
@@ -71,7 +71,7 @@ def _range(values: np.ndarray) -> str:
 
 
 def held_out(results, method: str) -> HeldOut | None:
-    """The held-out predictions of a method in one repeat, the first that holds most bags; None if none are kept."""
+    """Return the held-out predictions of a method in the first repeat with most bags; None if none are kept."""
     bag, target = results.own_names()
     rows = results.rows("predictions", method)
     if not rows:
@@ -102,7 +102,7 @@ def held_out(results, method: str) -> HeldOut | None:
 
 
 def size_fifths(held: HeldOut) -> list[dict]:
-    """The error of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
+    """Return the error of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
     edges = np.unique(np.quantile(held.size, np.linspace(0, 1, 6), method="nearest"))
     part = np.clip(np.searchsorted(edges, held.size, side="right") - 1, 0, max(len(edges) - 2, 0))
     rows = []
@@ -119,7 +119,7 @@ SURE = 0.05  # a corrected p-value below this is called more than luck
 
 
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
-    """One row per method, best first."""
+    """Return the table of methods, best first."""
     main, name = results.metric, get_metric(results.metric).label
     of = from_rows(rows)
     inside = [held.get(row["method"]) for row in rows]
@@ -151,7 +151,7 @@ def _if_varied(column: Column) -> list[Column]:
 
 
 def with_deviation(name: str, means: list, deviations: list, note: str) -> Column:
-    """Means with their deviation in the same column, sorted by the mean."""
+    """Return a column of means with their deviation, sorted by the mean."""
     means = [mean if is_known(mean) else None for mean in means]
     shown_means = aligned(means)
     decimals = len(shown_means[0].partition(".")[2])
@@ -161,7 +161,7 @@ def with_deviation(name: str, means: list, deviations: list, note: str) -> Colum
 
 
 def metrics_table(results, rows: list[dict]) -> list[Column]:
-    """Every metric there is, its mean and its deviation over the means of repeats."""
+    """Return the table of all metrics: means, and deviations of the means of repeats."""
     columns = [texts("method", [row["method"] for row in rows])]
     for metric, entry in METRICS.items():
         columns.append(numbers(entry.label, [row[metric] for row in rows]))
@@ -173,7 +173,7 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
 
 
 def by_table(results, method: str) -> dict | None:
-    """The scores of one method apart by label, largest RMSE first, and the notes on them; None without labels."""
+    """Return the scores of one method by label, largest RMSE first, with notes; None without labels."""
     if results.by is None:
         return None
     rows = [row for row in results.rows("scores_by") if row["method"] == method]
@@ -195,7 +195,7 @@ def by_table(results, method: str) -> dict | None:
 
 
 def differences(results) -> dict[str, dict]:
-    """Of every method: its paired difference from the best, half its 95 % interval, and whether it is beyond luck."""
+    """Return, by method, the paired difference from the best, half its 95 % interval, and if it is beyond chance."""
     rows = results.ranked()
     found: dict[str, dict] = {}
     if not rows[0]["best"]:
@@ -211,7 +211,7 @@ def differences(results) -> dict[str, dict]:
 
 
 def pairs_table(results) -> list[Column]:
-    """Every pair of methods."""
+    """Return the table of all pairs of methods."""
     rows = results.rows("compare")
     if not rows:
         return []
@@ -231,7 +231,7 @@ def pairs_table(results) -> list[Column]:
 
 
 def verdict(results, rows: list[dict]) -> dict:
-    """The first thing to read: the best method, its score, its lead, and whether that is more than chance."""
+    """Return the headline: the best method, its score, its lead, and whether that is more than chance."""
     name = get_metric(results.metric).label
     best = rows[0]
     if not best["best"]:
@@ -275,7 +275,7 @@ def _lead(results, rows: list[dict]) -> list[str]:
 
 
 def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
-    """A few large numbers about the best method."""
+    """Return the large numbers about the best method."""
     best, found = rows[0], []
     if not best["best"]:
         return []
@@ -301,7 +301,7 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
 
 
 def notes(results) -> list[str]:
-    """What a reader must know before believing a number."""
+    """Return the caveats of all numbers of the page."""
     found = []
     optimistic = results.by_selection().get("paper", [])
     if optimistic:
@@ -327,7 +327,7 @@ MOST_BLOCKS = 10  # of bags that are compared with the others at a time
 
 
 def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
-    """Which features matter on held-out bags, in as much detail as `PATIENCE` allows; None without fold models."""
+    """Return the importance of features, in as much detail as `PATIENCE` allows; None without fold models."""
     predict, _, held_out = predictor_of(model, bags)
     if not held_out:
         return None
@@ -356,7 +356,7 @@ def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
 
 
 def novelty_section(bags, held: HeldOut) -> dict | None:
-    """Usual and unusual bags and their errors: each bag judged by the bags of the other folds alone."""
+    """Return usual and unusual bags with their errors, each bag compared with the other folds only."""
     fold = held.fold if held.fold.any() else bag_folds(bags)
     block = np.unique(fold, return_inverse=True)[1] % MOST_BLOCKS
     order = np.argsort(block, kind="stable")

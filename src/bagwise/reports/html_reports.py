@@ -77,7 +77,7 @@ def write_page(path, content: dict) -> Path:
 
 
 def render(content: dict) -> str:
-    """The page; what the content lacks is left out. Every text is escaped, unless `charts.tag` did so already.
+    """Render the page without sections that have no content. Texts are escaped, unless `charts.tag` did so.
 
     Control characters of names and ids, which could turn the text around them, are written out. Beside escaping, the
     page carries a policy that lets the browser run our own script, known by its hash, and nothing else, and load
@@ -115,7 +115,7 @@ def render(content: dict) -> str:
 
 
 def as_json(value) -> str:
-    """JSON that can stand inside a <script> element: no character of it can end the element, or is a control character.
+    """Return JSON for a <script> element: no character can end the element or is a control character.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def as_json(value) -> str:
 
 
 def _visible(value):
-    """Plain data with all its texts `without_controls`: the page's script shows them as they are."""
+    """Return plain data with all texts `without_controls`, as the script of the page shows them unchanged."""
     if isinstance(value, str):
         return without_controls(value)
     if isinstance(value, dict):
@@ -149,7 +149,7 @@ def describe_data(n_bags: int, sizes, n_features: int, targets, *, n_others: int
 
 
 def list_bags(held: HeldOut, places: np.ndarray, ids: list, names: tuple[str, str], bags=None) -> dict:
-    """The bags at some places, and where they lie; ``names`` are those of the id and the target in the user's table."""
+    """Return the table of some bags, and their map; ``names`` are those of id and target in the user's table."""
     what = "fitted" if held.in_sample else "held out"
     columns = [
         texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
@@ -177,7 +177,7 @@ MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
 
 
 def run_facts(results) -> list[tuple[str, str]]:
-    """Names and values, in the order in which one would ask."""
+    """Return names and values of the facts of a run."""
     record = results.record
     origin, data = record.get("origin") or {}, record["data"]
     repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
@@ -317,7 +317,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
             {
                 "method": method,
                 "estimator": shortened(what["estimator"], 6000),
-                "settings": [(name or "as it comes", n) for name, n in chosen_settings(results, method).items()],
+                "settings": [(name or "default settings", n) for name, n in chosen_settings(results, method).items()],
             }
             for method, what in results.record["methods"].items()
         ],
@@ -338,7 +338,7 @@ def _shared_rows(bags) -> list[str]:
 
 
 def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
-    """The verdict, the large numbers, and the chart of what the best method is worth."""
+    """Return the verdict, the large numbers, and the chart of the best method beside the baselines."""
     said = findings.verdict(results, ranked)
     found = worth(best) if best is not None and said["best"] is not None else None
     judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
@@ -390,7 +390,7 @@ def write_model_report(
 
 
 def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
-    """One page for several targets: the plots and scores of each, the bags and instances of the first."""
+    """Return one page for several targets: plots and scores of each, bags and instances of the first."""
     if y.shape != (len(bags), len(model.target_names_)):
         raise ValueError(f"y has shape {y.shape}; give a row per bag and a column for each of {model.target_names_}")
     pages = []
@@ -462,7 +462,7 @@ MOST_TIMED = 50  # bags that are predicted to take the time
 
 
 def _seconds_per_bag(model, bags) -> float:
-    """The time to predict a bag, measured over some of the bags in one call."""
+    """Measure the time to predict a bag, over some of the bags in one call."""
     some = bags[:MOST_TIMED]
     start = perf_counter()
     model.predict(some)
@@ -504,7 +504,7 @@ def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
 
 
 def _summary(model) -> dict | None:
-    """What an automatic method compared, also inside intervals: its members as a table, its summary as text."""
+    """Return members and summary of an automatic method, also inside intervals; None for other methods."""
     model = unwrapped(model)
     rows = getattr(model, "trials_", None)
     summary = getattr(model, "summary", None)
@@ -537,7 +537,7 @@ OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up
 
 
 def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
-    """The members by error, the best first and marked; weights as bars. ``metric`` is what their error is."""
+    """Return the members by error, the best first and marked, weights as bars; ``metric`` is that of the error."""
     first = rows[0]
     error = next((key for key in ("error", "rmse") if key in first), None)
     if error:

@@ -37,7 +37,7 @@ SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both clear to the colour-blind
 
 
 def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
-    """Labels, no box, no background: what is left is the data."""
+    """Set labels and remove box and background of an axis."""
     axis.set_facecolor("none")
     axis.spines[["top", "right"]].set_visible(False)
     axis.spines[["left", "bottom"]].set_color(INK)
@@ -49,12 +49,12 @@ def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
 
 
 def legend(axis, **options) -> None:
-    """A legend without a frame, its text in the colour of the axis."""
+    """Add a legend without a frame, its text in the colour of the axis."""
     axis.legend(frameon=False, labelcolor=INK, **options)
 
 
 def log_scale(axis) -> None:
-    """Sizes by their logarithm, with 1, 2, 5, 10, ... as plain numbers."""
+    """Use a logarithmic x axis with 1, 2, 5, 10, ... as plain numbers."""
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.xaxis.set_major_formatter(ScalarFormatter())
@@ -62,7 +62,7 @@ def log_scale(axis) -> None:
 
 
 def columns(**named) -> list[np.ndarray]:
-    """The arrays as columns of numbers; refused when one is of another length, or not finite."""
+    """Return the arrays as columns of numbers; raise an error for unequal lengths or non-finite values."""
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in named.items()}
     first, *_ = arrays
     for name, values in arrays.items():
@@ -76,7 +76,7 @@ def columns(**named) -> list[np.ndarray]:
 
 
 def as_intervals(intervals, n: int) -> np.ndarray:
-    """Lower and upper bound of each of n predictions."""
+    """Return the lower and upper bounds of n predictions."""
     intervals = np.asarray(intervals, dtype=np.float64)
     if intervals.shape != (n, 2):
         raise ValueError(f"intervals must have a lower and an upper bound for each of {n}, not shape {intervals.shape}")
@@ -89,7 +89,7 @@ FIFTHS = 5
 
 
 def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | None = None, unit: str = ""):
-    """Predictions against targets, with the line on which they would be right, and intervals if given.
+    """Draw predictions against targets, with the identity line, and intervals if given.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
 
 
 def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = None):
-    """Residuals over bag sizes, and ± their root mean square in fifths of the sizes: do small bags err more?
+    """Draw residuals over bag sizes, and ± their root mean square in fifths of the sizes.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = No
 
 
 def fold_scores(axis, scores, *, metric: str = "RMSE"):
-    """The score of every method in every fold, and its mean; the method of the lowest mean is on top.
+    """Draw the score of each method in each fold, and its mean; the method of the lowest mean is on top.
 
     Parameters
     ----------
@@ -178,14 +178,14 @@ def fold_scores(axis, scores, *, metric: str = "RMSE"):
 
 
 def calibration(axis, levels, coverage, *, n: int | None = None):
-    """The share of targets inside their intervals against the level they were made for.
+    """Draw the share of targets inside their intervals against the nominal level.
 
     Parameters
     ----------
     axis : matplotlib axis
     levels, coverage : between 0 and 1
     n : int, optional
-        The number of bags: then a band shows where 95 percent of right intervals would be, by luck alone.
+        The number of bags: then a band shows where 95 percent of correct intervals would be by chance.
     """
     levels, coverage = columns(levels=levels, coverage=coverage)
     if min(levels.min(), coverage.min()) < 0 or max(levels.max(), coverage.max()) > 1:
@@ -202,7 +202,7 @@ def calibration(axis, levels, coverage, *, n: int | None = None):
 
 
 def learning_curve(axis, curve, *, upto: float = 2.0):
-    """The error at every size with its interval, and the fitted law, drawn on to so many times the data.
+    """Draw the error at each size with its interval, and the fitted law up to ``upto`` times the data.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ STRIPS = {
 
 
 def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, most: int = 60, target: str | None = None):
-    """A bar per bag from its 10 to its 90 percent quantile and a dot at its median, the bags ordered by target.
+    """Draw a bar per bag from its 10 to its 90 percent quantile and a dot at its median, ordered by target.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
 
 
 def learned_function(axis, head, predictions):
-    """The function h from the prediction of an instance to its contribution, over how many instances lie where.
+    """Draw the function h from instance prediction to contribution, over the histogram of the instances.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def learned_function(axis, head, predictions):
 
 
 def contributions(axis, explanation, bag: int = 0):
-    """The instances of one bag by what they have to do with its prediction, the largest on top.
+    """Draw the instances of one bag by their part in its prediction, the largest on top.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def contributions(axis, explanation, bag: int = 0):
 
 
 def importance(axis, found, *, most: int = 15):
-    """How much the error rises when features are exchanged between bags, with standard errors: whole, mean, spread.
+    """Draw how much worse the metric gets when features are exchanged between bags, with standard errors.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def importance(axis, found, *, most: int = 15):
 
 
 def _target_name(y, target: str | None) -> str:
-    """What the target is called: as asked for, else by the name of a pandas or polars column."""
+    """Return the name of the target: the argument, else the name of a pandas or polars column."""
     known = getattr(y, "name", None)
     return target or (known if isinstance(known, str) and known else "target")
 
@@ -387,7 +387,7 @@ STEEPEST = 85.0  # degrees: nearer to a pole a degree of longitude is next to no
 
 
 def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = None, label: str = ""):
-    """A point per bag where it lies, coloured by its prediction, its target, or its residual.
+    """Draw a point per bag at its place, coloured by its prediction, its target, or its residual.
 
     Parameters
     ----------
@@ -423,7 +423,7 @@ def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = Non
 
 
 def demo_picture(path: Path, bags, y, held_out, model) -> None:
-    """Held-out predictions against targets, and the learned function, side by side."""
+    """Draw held-out predictions against targets, and the learned function, side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
