@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from tests.helpers.page_reading import Report
 
@@ -110,7 +110,7 @@ def test_the_verdict_is_against_the_better_baseline():
     forest = baseline_predictions(bags, y, fold)["bag means + forest"]
     for k in range(5):  # a plain loop over folds
         means = np.array([bag.mean(axis=0) for bag in np.split(bags.instances, bags.offsets[1:-1])])
-        model = RandomForestRegressor(100, max_features=1 / 3, random_state=0).fit(means[fold != k], y[fold != k])
+        model = ExtraTreesRegressor(100, max_features=1 / 3, random_state=0).fit(means[fold != k], y[fold != k])
         np.testing.assert_allclose(forest[fold == k], model.predict(means[fold == k]), rtol=1e-9)
     one = HeldOut("toy", np.arange(80), bags.sizes, y, forest, fold)
     assert judgement(worth(one))["status"] != "poor"

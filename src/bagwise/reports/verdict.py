@@ -1,7 +1,7 @@
 """The verdict on held-out predictions: their error against that of two baselines, and whether intervals hold.
 
-The baselines are the mean of the training targets and a random forest on bag means, fitted in the same folds. A model
-is worth using if it beats the better of the two by more than chance.
+The baselines are the mean of the training targets and a forest of extremely randomised trees on bag means, fitted in
+the same folds. A model is worth using if it beats the better of the two by more than chance.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import binom, norm
-from sklearn.ensemble import RandomForestRegressor
+from sklearn.ensemble import ExtraTreesRegressor
 
 from bagwise.bags import Bags, bag_folds
 from bagwise.bags.folds import count_units, units_of
@@ -24,7 +24,7 @@ from bagwise.metrics import METRICS, get_metric
 LEVEL = 0.9  # of the intervals that are drawn
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 MEAN, FOREST = "the mean target", "bag means + forest"
-TREES, TREE_BAGS, MOST_FOLDS = 100, 4000, 20  # of the forest, so that it takes seconds
+TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # of the forest, so that it takes seconds
 BEYOND_CHANCE = 2.0  # standard errors
 FEW = 30  # bags (groups): below, the figures of the first screen change much with other bags
 SMALL_GAIN = 0.1
@@ -184,7 +184,7 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
 
 
 def baseline_predictions(bags: Bags, y: np.ndarray, fold: np.ndarray) -> dict[str, np.ndarray]:
-    """Return held-out predictions of the two baselines: the mean of the targets, and a random forest on bag means.
+    """Return held-out predictions of the two baselines: the mean of the targets, and a forest on bag means.
 
     Parameters
     ----------
@@ -202,12 +202,12 @@ def baseline_predictions(bags: Bags, y: np.ndarray, fold: np.ndarray) -> dict[st
     ['the mean target', 'bag means + forest']
     """
     rows = _bag_means(bags)
+    trees = int(np.clip(FOREST_VALUES / rows.size, *TREES))
     found = {name: np.full(len(y), np.nan) for name in (MEAN, FOREST)}
     for k in np.unique(fold[fold >= 0]):
         test, train = fold == k, fold != k
         found[MEAN][test] = y[train].mean()
-        drawn = min(1.0, TREE_BAGS / train.sum())
-        forest = RandomForestRegressor(TREES, max_features=1 / 3, max_samples=drawn, random_state=0)
+        forest = ExtraTreesRegressor(trees, max_features=1 / 3, random_state=0)
         found[FOREST][test] = forest.fit(rows[train], y[train]).predict(rows[test])
     return found
 
