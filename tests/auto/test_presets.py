@@ -238,6 +238,23 @@ def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
     assert own["first"] != own["first"]  # no model file can hold it
 
 
+def test_networks_are_not_probed_where_a_quicker_member_takes_too_long(monkeypatch):
+    """Their first fit in a process loads compiled code or torch, which took several times a small budget."""
+    probed = []
+
+    def seconds_by(self, member, some):
+        probed.append(member.name)
+        return 100.0
+
+    monkeypatch.setattr(CrossValidation, "_seconds_by", seconds_by)
+    bags, y = problem(60)
+    model = AutoRegressor(time_budget=100.0).fit(bags, y)
+    costly = {member.name for member in plan(bags) if member.costly}
+    assert probed and not costly & set(probed)
+    why = {row["member"]: row["why"] for row in model.trials_ if row["member"] in costly and row["status"] == "skipped"}
+    assert {"em", "instance-kme"} <= set(why) and "s were left" in why["em"]
+
+
 def test_without_a_frame_library_the_leaderboard_is_a_dict(monkeypatch):
     bags, y = problem()
     model = AutoRegressor(TWO, folds=3).fit(bags, y)

@@ -85,10 +85,17 @@ def refit_seconds(trials: Sequence[Trial]) -> float:
 
 
 class Clock:
-    """How long it has been, how much of the budget is left, and how long the longest fit to a few bags was."""
+    """The time budget of a fit: seconds passed and left, and what was learned of the cost of members.
+
+    Attributes
+    ----------
+    longest_probe : seconds of the longest fit to a few bags
+    quickest_skipped : seconds that the quickest of the members without networks would take that were skipped
+    """
 
     def __init__(self, budget: float | None):
         self.budget, self.started, self.longest_probe = budget, time.perf_counter(), 0.0
+        self.quickest_skipped = np.inf
 
     @property
     def passed(self) -> float:
@@ -380,6 +387,10 @@ class CrossValidation:
             return member.lacks
         if self.clock.left <= reserve:
             return "no time was left"
+        if each is None and member.costly and self.clock.quickest_skipped < np.inf:
+            # Even a fit to a few bags takes seconds in a new process, which first loads compiled networks or torch.
+            least = self.clock.quickest_skipped
+            return f"longer than a quicker member, which takes {self._shortage(least, reserve)}"
         if each is None:
             # Members come in order of cost: another such fit takes about as long as the longest so far, or longer.
             fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
@@ -390,11 +401,14 @@ class CrossValidation:
             each = self._seconds_by(member, few)
             if self._all_fits(each, fits) > self.clock.left - reserve and len(some) > len(few):
                 # More bags tell more than the least number, which overrates what every fit costs, if there is time.
-                if 2 * each * len(some) / len(self.weight) > self.clock.left - reserve:
-                    return self._shortage(self._all_fits(each, fits), reserve)
-                each = self._seconds_by(member, some)
+                if 2 * each * len(some) / len(self.weight) <= self.clock.left - reserve:
+                    each = self._seconds_by(member, some)
         guess = self._all_fits(each, fits)
-        return self._shortage(guess, reserve) if guess > self.clock.left - reserve else ""
+        if guess <= self.clock.left - reserve:
+            return ""
+        if not member.costly:
+            self.clock.quickest_skipped = min(self.clock.quickest_skipped, guess)
+        return self._shortage(guess, reserve)
 
     def too_long_again(self, trials: Sequence[Trial], members: Sequence[Member]) -> str:
         """Why members are not tried that take as long as these trials did: the budget has other uses."""

@@ -72,11 +72,11 @@ class FittedDisplay(BagScore):
         return self, self
 
     def _error_text(self) -> str | None:
-        """The error on bags that were held out, where fitting found one."""
+        """Return the error on left-out bags as a line, where fitting computed one."""
         error = getattr(self._ends()[1], "error_", np.nan)
         if not np.isfinite(error):
             return None
-        return f"Held-out RMSE {np.sqrt(error):.4g} (settings are chosen by it)"
+        return f"Held-out RMSE {np.sqrt(error):.4g} (each bag left out of the last step alone, which chose its settings by it)"
 
     def _lines(self) -> list[str]:
         steps = self.steps if isinstance(self, Pipeline) else []
