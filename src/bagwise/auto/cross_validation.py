@@ -399,10 +399,11 @@ class CrossValidation:
             fits = self.deals.shape[0] * self.folds + 1
             few, some = self._probes()
             each = self._seconds_by(member, few)
-            if self._all_fits(each, fits) > self.clock.left - reserve and len(some) > len(few):
-                # More bags tell more than the least number, which overrates what every fit costs, if there is time.
-                if 2 * each * len(some) / len(self.weight) <= self.clock.left - reserve:
-                    each = self._seconds_by(member, some)
+            left = self.clock.left - reserve
+            # The fewest bags overrate the fixed cost of a fit: more bags decide, if there is time to fit them.
+            affordable = len(some) > len(few) and 2 * each * len(some) / len(self.weight) <= left
+            if affordable and self._all_fits(each, fits) > left:
+                each = self._seconds_by(member, some)
         guess = self._all_fits(each, fits)
         if guess <= self.clock.left - reserve:
             return ""

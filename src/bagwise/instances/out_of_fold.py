@@ -66,8 +66,8 @@ class OutOfFold(BaseEstimator):
     carrying its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
     ``transform(bags)`` predicts new bags with the final predictor. What a second stage learns from is thus spread as
     it will be on new bags; predictions of a model on its own training bags would be far too sure of themselves.
-    (`RandomFeatureRidge` fits its feature map, without targets, on the rows of all folds.) A score on held-out bags must
-    hold them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
+    (`RandomFeatureRidge` fits its feature map, without targets, on the rows of all folds.) A score on held-out bags
+    must hold them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
 
     Parameters
     ----------

@@ -76,7 +76,8 @@ class FittedDisplay(BagScore):
         error = getattr(self._ends()[1], "error_", np.nan)
         if not np.isfinite(error):
             return None
-        return f"Held-out RMSE {np.sqrt(error):.4g} (each bag left out of the last step alone, which chose its settings by it)"
+        how = "each bag left out of the last step alone, which chose its settings by it"
+        return f"Held-out RMSE {np.sqrt(error):.4g} ({how})"
 
     def _lines(self) -> list[str]:
         steps = self.steps if isinstance(self, Pipeline) else []
