@@ -190,7 +190,7 @@ def test_every_misuse_names_the_way_out(cube, zones):
         ("there is no variable 'evi' on the grid; there are ndvi, flux, height", cube, how | {"variables": ["evi"]}),
         ("the coordinates of 'x' are not in equal steps; bring the cube to a regular grid", odd, how),
         ("there is no dimension 'easting'; the dimensions are ", cube, how | {"x": "easting"}),
-        ("which dimension is y cannot be told; name it by y=", cube.rename(y="row"), how),
+        ("the y dimension is not recognised; name it with y=", cube.rename(y="row"), how),
         (r"dimension 'x' has no coordinates; add them by cube\.assign_coords\(x=", cube.drop_vars("x"), how),
         ("cube without a coordinate reference system .*; name it, with crs='EPSG", cube.drop_vars("spatial_ref"), how),
         ("dimension 'y' has one step; a grid needs two", cube.isel(y=[0]), how),

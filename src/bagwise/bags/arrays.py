@@ -20,7 +20,7 @@ def from_arrays(
     covariates=None,
     covariate_names=None,
 ) -> Bags:
-    """Bags from a list of 2-D arrays or data frames, one per bag (a 1-D array is a bag of scalars).
+    """Build bags from a list of 2-D arrays or data frames, one per bag (a 1-D array is a bag of scalars).
 
     Data frames need the same columns in the same order; their names become the feature names.
 
@@ -99,7 +99,7 @@ def as_bags(bags, *, missing: str = "refuse") -> Bags:
 
 
 def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
-    """Bags from a padded array (bags, longest bag, features) and the number of real instances in each bag.
+    """Build bags from a padded array (bags, longest bag, features) and the number of instances in each bag.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
 
 
 def unpad(array, sizes) -> tuple[np.ndarray, np.ndarray]:
-    """The real rows of a padded array, bag after bag, and their offsets."""
+    """Return the real rows of a padded array, bag after bag, and their offsets."""
     array = unmask(array)
     if array.ndim != 3:
         raise ValueError(f"a padded array has 3 dimensions (bags, instances, features), not {array.ndim}")
@@ -141,7 +141,7 @@ def unpad(array, sizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="refuse") -> Bags:
-    """Bags from an awkward array of ``bags * var * features * number``, or of records with a field per feature.
+    """Build bags from an awkward array of ``bags * var * features * number``, or of records with a field per feature.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
 
 
 def _same_columns(ids: list, columns: list) -> list | None:
-    """The columns of the data frames among the bags, which must all have those of the first; None without any."""
+    """Return the columns of the data frames, which must be the same in all of them; None without any."""
     framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
     for bag, names in framed:
         first, known = framed[0]

@@ -120,7 +120,7 @@ def refuse_missing(bags: Bags, estimator=None) -> None:
 
 
 def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
-    """One finite number per bag, as float64; a pandas Series whose index holds the bag ids is put in their order.
+    """Return one finite number per bag, as float64; a pandas Series is aligned by bag id.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def check_fit(
 
 
 def check_weights(sample_weight, bags) -> np.ndarray | None:
-    """Bag weights as every estimator sees them: of mean one over those above zero; None when all bags weigh the same.
+    """Return bag weights with mean one over those above zero; None when all bags weigh the same.
 
     Only their ratios count, so a penalty means the same whatever the unit of the weights.
 
@@ -220,7 +220,7 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
 
 
 def weights_or_ones(sample_weight, bags) -> np.ndarray:
-    """`check_weights`, with ones for bags that all weigh the same.
+    """Return bag weights as `check_weights` does, with ones where all bags weigh the same.
 
     Parameters
     ----------
@@ -350,7 +350,7 @@ def remember_range(estimator, low, high, *, of: str = "feature") -> None:
 
 
 def remember_ranges(estimator, bags: Bags) -> None:
-    """The same, from the training bags: of their features and covariates. Instances of weight zero do not count."""
+    """Store the range of each feature and covariate of the training bags, without instances of weight zero."""
     counted = bags.instances if bags.weights is None else bags.instances[bags.weights > 0]
     remember_range(estimator, *_extremes(counted, bags.has_missing))
     if bags.covariates is not None:
@@ -360,12 +360,12 @@ def remember_ranges(estimator, bags: Bags) -> None:
 
 
 def compared(bags: Bags) -> Bags:
-    """The same bags, marked as compared with training: the parts of an estimator do not warn of them again."""
+    """Return the bags marked as compared with training, so that parts of an estimator do not warn again."""
     return bags if bags.compared else bags._with(compared=True)
 
 
 def within_range(bags: Bags, fitted, *, widths: float = 0.0) -> Bags:
-    """The same bags, a value beyond the training range (widened by so many widths) counting as the nearest end of it.
+    """Clip values to the training range, widened by a number of its widths.
 
     What lies within is unchanged to the last bit. An estimator from a file of an earlier version remembers no range,
     and nothing is changed.
@@ -387,7 +387,7 @@ class FarValue(NamedTuple):
 
 
 def find_far(instances: np.ndarray, fitted, names=None, *, of: str = "feature") -> tuple[np.ndarray, FarValue | None]:
-    """Which rows hold a value far outside the range that the estimator remembers, and the first of these values."""
+    """Return which rows hold a value far outside the training range, and the first of these values."""
     limits = _limits(fitted, of, FAR)
     rows = np.zeros(len(instances), dtype=bool)
     if limits is None or len(instances) == 0:
@@ -420,7 +420,7 @@ def warn_of_far(bags: Bags, fitted) -> None:
 
 
 def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
-    """One sentence: the bag, the column, the value, and how many other bags."""
+    """Warn about values far outside the training range: the first bag, its column and value."""
     number = plain_number(first.value)
     message = Message(
         f"{name_bags(ids, marked)} values far outside the range of training: "
@@ -433,7 +433,7 @@ def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
 
 
 def _extremes(values: np.ndarray, missing: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest value of every column; NaN where there is none."""
+    """Return the lowest and the highest value of each column; NaN where there is none."""
     if missing:
         return np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
     return values.min(axis=0), values.max(axis=0)
@@ -567,7 +567,7 @@ class TrainingProfile:
     # New bags -------------------------------------------------------------------------------------------------------
 
     def outside(self, bags: Bags) -> tuple[np.ndarray, np.ndarray]:
-        """The share of the instances of every bag outside the range: in any column (bags,), and (bags, columns).
+        """Return the share of the instances of each bag outside the range: in any column (bags,), and (bags, columns).
 
         By their weights, if they have some.
         """
@@ -576,7 +576,7 @@ class TrainingProfile:
         return _share(np.logical_or.reduce(marked, axis=1), bags), _share(marked, bags)
 
     def distance(self, bags: Bags) -> np.ndarray:
-        """The mean distance of every bag to its nearest training bags."""
+        """Return the mean distance of each bag to its nearest training bags."""
         bags = bags.spread()
         if self.of_means:  # every bag is one instance, its mean
             means = segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)
@@ -584,7 +584,7 @@ class TrainingProfile:
         return _nearest(self._rows(bags), self.references)
 
     def ranks(self, distance: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How many training bags have a smaller distance; and a smaller larger-of-both-ranks, distance and share."""
+        """Return how many training bags have a smaller distance, and how many a smaller maximum of both ranks."""
         by_distance, larger = _ranks(self.distances, distance), self._larger(distance, share)
         return by_distance, _ranks(self._larger(self.distances, self.shares), larger)
 
@@ -593,13 +593,13 @@ class TrainingProfile:
 
 
 def _ranks(known: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """How many known values are smaller than each; those that differ by the rounding of float32 alone are equal."""
+    """Return how many known values are smaller than each value; differences of float32 rounding do not count."""
     values = np.asarray(values, dtype=np.float64) * (1 - 1e-6)
     return np.searchsorted(np.sort(known), values.astype(np.float32), side="left")
 
 
 def _some_bags(bags: Bags) -> np.ndarray:
-    """Positions of at most so many bags, chosen by chance, that they hold no more than so many instances."""
+    """Return positions of randomly chosen bags that together hold at most ``INSTANCES`` instances."""
     order = np.random.default_rng(0).permutation(len(bags))[:CALIBRATION]
     few_enough = np.cumsum(bags.sizes[order]) <= INSTANCES
     few_enough[:REFERENCES] = True
@@ -607,7 +607,7 @@ def _some_bags(bags: Bags) -> np.ndarray:
 
 
 def _of_others(ends: np.ndarray, unit: np.ndarray, extreme: np.ufunc) -> np.ndarray:
-    """For every bag the extreme over the bags of other units."""
+    """Return for each bag the extreme over the bags of other units."""
     order = np.argsort(unit, kind="stable")
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     of_unit = extreme.reduceat(ends[order], starts, axis=0)
@@ -623,18 +623,18 @@ def _of_others(ends: np.ndarray, unit: np.ndarray, extreme: np.ufunc) -> np.ndar
 
 
 def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
-    """The share of the marked instances in every bag."""
+    """Return the share of the marked instances in each bag."""
     shares = bags.shares().reshape(-1, *[1] * (marked.ndim - 1))
     return np.minimum(segment_sum(marked * shares, bags.offsets), 1.0)
 
 
 def _outside(bags: Bags, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Which values lie outside, (instances, columns); a missing one does not."""
+    """Return which values lie outside the range, as (instances, columns); a missing value does not."""
     return (bags.instances < low) | (bags.instances > high)
 
 
 def _squared_distances(values: np.ndarray, landmarks: np.ndarray) -> np.ndarray:
-    """Pair by pair, not by a product of matrices, whose rounding depends on how many rows there are."""
+    """Return squared distances, pair by pair: a matrix product rounds differently for other numbers of rows."""
     from scipy.spatial.distance import cdist
 
     return cdist(values, landmarks.astype(np.float64), "sqeuclidean")

@@ -205,7 +205,7 @@ class Bags:
         return text + (f", with {' and '.join(extras)}" if extras else "")
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the sizes of the bags, some ids, the range of every feature; no script."""
+        """Return HTML for a notebook: the sizes of the bags, some ids, and the range of each feature."""
         parts = [f"<p><strong>{escape(repr(self))}</strong></p>"]
         if len(self):
             labels: dict[str, Any] = {"ids": self.ids}
@@ -251,7 +251,8 @@ class Bags:
     def __getitem__(self, key: Any) -> Bags: ...
 
     def __getitem__(self, key):
-        """One bag as an array for its position or for its id, a text; `Bags` for a slice, a list of positions or ids,
+        """Return one bag as an array, for its position or its id (a text), or `Bags`, for a slice, a list of positions
+        or ids,
         or a boolean mask.
 
         An integer is always a position. Ids that are no texts are selected by a mask: ``bags[bags.ids == 7]``.
@@ -279,7 +280,7 @@ class Bags:
         )
 
     def _positions(self, key) -> np.ndarray:
-        """The positions meant by a slice, a list of integers or ids, or a mask of bags."""
+        """Return the positions that a slice, a list of integers or ids, or a mask of bags selects."""
         n_bags = len(self)
         if isinstance(key, slice):
             return np.arange(n_bags)[key]
@@ -301,7 +302,7 @@ class Bags:
         return np.where(key < 0, key + n_bags, key)
 
     def _positions_of(self, ids: list[str]) -> np.ndarray:
-        """Where the bags of these ids are; the first one where a selection repeats an id."""
+        """Return the positions of the bags with these ids; the first one where a selection repeats an id."""
         places = dict(zip(reversed(self.ids.tolist()), range(len(self) - 1, -1, -1), strict=True))
         unknown = [one for one in ids if one not in places]
         if unknown:
@@ -317,7 +318,7 @@ class Bags:
         return np.array([places[one] for one in ids], dtype=np.intp)
 
     def _rows_of(self, chosen: np.ndarray) -> np.ndarray | slice:
-        """Where the instances of the chosen bags lie, bag after bag; a slice for a run of bags: a view, not a copy."""
+        """Return the rows of the chosen bags; a slice for consecutive bags, so that indexing is a view."""
         if len(chosen) and (np.diff(chosen) == 1).all():
             return slice(self.offsets[chosen[0]], self.offsets[chosen[-1] + 1])
         sizes = self.sizes[chosen]
@@ -329,27 +330,27 @@ class Bags:
             yield self.instances[start:stop]
 
     def rows(self, chosen) -> np.ndarray:
-        """Positions, in the flat array, of the instances of the given bags, bag after bag."""
+        """Return the positions, in the flat array, of the instances of the given bags, bag after bag."""
         return np.arange(self.n_instances)[self._rows_of(self._positions(chosen))]
 
     def expand(self, per_bag) -> np.ndarray:
-        """One value per bag, repeated for each of its instances."""
+        """Repeat one value per bag for each of its instances."""
         if not isinstance(per_bag, np.ndarray) or per_bag.shape[:1] != (len(self),):
             per_bag = validation.one_per_bag(per_bag, len(self), "per_bag")
         return np.repeat(per_bag, self.sizes, axis=0)
 
     def shares(self) -> np.ndarray:
-        """The share of every instance in its bag, 1 / size or by its weight: they sum to one in every bag."""
+        """Return the share of each instance in its bag, 1 / size or by weight; shares sum to one in each bag."""
         return shares(self.weights, self.offsets)
 
     def effective_sizes(self) -> np.ndarray:
-        """How many equal instances would tell as much of a mean: (Σ w)² / Σ w²; the size without weights."""
+        """Return the effective sample size of each bag, (Σ w)² / Σ w²; without weights, its size."""
         return self.sizes if self.weights is None else 1.0 / np.add.reduceat(self.shares() ** 2, self.offsets[:-1])
 
     def to_frame(
         self, y=None, *, bag: str | None = None, target=None, groups: str = "group", weights: str = "weight"
     ) -> Any:
-        """The bags as a long table, a row per instance: what `from_table` reads.
+        """Convert the bags to a long table with a row per instance, as `from_table` reads it.
 
         Parameters
         ----------
@@ -407,7 +408,7 @@ class Bags:
     # Derived bags; nothing is changed in place -------------------------------------------------------------
 
     def _with(self, **changes) -> Bags:
-        """The same bags with some parts changed, which are trusted."""
+        """Return the bags with some parts replaced, without validation."""
         return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
 
     def _with_rows(self, rows, offsets: np.ndarray, **changes) -> Bags:
@@ -423,14 +424,14 @@ class Bags:
         )
 
     def singles(self) -> Bags:
-        """Every instance as a bag of its own, numbered from 0; it needs no weight there."""
+        """Return each instance as a bag of its own, numbered from 0, without weights."""
         of_bags = ("groups", "covariates", "time", "fold")
         repeated = {name: self.expand(a) for name in of_bags if (a := getattr(self, name)) is not None}
         n = self.n_instances
         return self._with(offsets=np.arange(n + 1), ids=np.arange(n), weights=None, **repeated)
 
     def replace(self, instances, *, feature_names=None) -> Bags:
-        """The same bags with other rows for their instances; rows must correspond one to one."""
+        """Return the bags with other features for their instances; rows must correspond one to one."""
         if feature_names is None and self._fits(instances):
             return self._with(instances=instances, feature_names=None, has_missing=False)
         instances, columns = unframe(instances, "instances")
@@ -444,7 +445,7 @@ class Bags:
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
 
     def _fits(self, array) -> bool:
-        """Whether an array can be the instances as it is: a row for each, of floats that are all usable."""
+        """Return whether an array can replace the instances without conversion."""
         return (
             type(array) is np.ndarray
             and array.dtype in validation.FLOATS
@@ -462,15 +463,15 @@ class Bags:
         return self._with(groups=validation.as_groups(groups, self.ids))
 
     def with_weights(self, weights) -> Bags:
-        """The same bags with these weights of their instances."""
+        """Return the bags with these weights of their instances."""
         return self._with(weights=validation.as_weights(weights, self.offsets, self.ids))
 
     def without_weights(self) -> Bags:
-        """The same bags, every instance counting the same."""
+        """Return the bags without instance weights."""
         return self if self.weights is None else self._with(weights=None)
 
     def with_covariates(self, covariates, names=None) -> Bags:
-        """The same bags with these covariates, a row per bag: an array, or a data frame, whose columns name them."""
+        """Return the bags with these covariates, one row per bag: an array, or a data frame indexed by bag id."""
         covariates, names = validation.as_covariates(covariates, names, self.ids, self.feature_names)
         return self._with(covariates=covariates, covariate_names=names)
 
@@ -521,11 +522,11 @@ class Bags:
         )
 
     def without_covariates(self) -> Bags:
-        """The same bags without their covariates."""
+        """Return the bags without covariates."""
         return self if self.covariates is None else self._with(covariates=None, covariate_names=None)
 
     def spread(self) -> Bags:
-        """The same bags with their covariates as columns of every instance."""
+        """Return the bags with their covariates appended as columns of each instance."""
         if self.covariates is None:
             return self
         wide = np.hstack([self.instances, self.expand(self.covariates).astype(self.dtype)])
@@ -535,7 +536,7 @@ class Bags:
 
 
 def _usable(instances: np.ndarray) -> bool:
-    """Neither NaN nor too large to be squared."""
+    """Return whether all values are finite and small enough to be squared."""
     largest = validation.FLOATS[instances.dtype]
     return bool(instances.min() >= -largest and instances.max() <= largest)
 

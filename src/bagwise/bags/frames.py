@@ -32,7 +32,7 @@ NUMBERS = (Real, Decimal, np.bool_)
 
 
 def unbox(values: np.ndarray) -> np.ndarray | None:
-    """Objects that are numbers as float64, NaN for None and pandas' NA; None if there is anything else, or no number.
+    """Convert objects to float64, with NaN for missing ones; return None if any is no number, or all are missing.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class FrameColumns:
         self._columns: dict = {}
 
     def column(self, name) -> nw.Series:
-        """A column to learn from: numbers that pandas holds sparsely, or as objects, are plain numbers here."""
+        """Return a column for learning: numbers that pandas stores sparsely or as objects are converted."""
         if name not in self._columns:
             series = _plain(self.frame.get_column(name))
             if self.decimal == ",":
@@ -100,17 +100,17 @@ class FrameColumns:
         return with_missing(to_numbers(self.column(name)), self.fill_values)
 
     def values(self, name) -> np.ndarray:
-        """A column as it is."""
+        """Return a column without conversion."""
         return self.frame.get_column(name).to_numpy()
 
     def rows(self, positions: np.ndarray) -> FrameColumns:
-        """The table of some rows."""
+        """Return the table of some rows."""
         some = FrameColumns(self.frame[positions], (*self.fill_values, *self.fill_texts), self.decimal)
         some.origin = positions
         return some
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
-        """The number of every row's label, and the labels, in order of first appearance; null is a label too."""
+        """Return the number of each row's label, and the labels in order of first appearance; null is a label too."""
         series = self.frame.get_column(name)
         if series.implementation.is_pyarrow():
             return _factorise_arrow(series.to_native())
@@ -218,7 +218,7 @@ def as_fill_values(fill_values) -> tuple[tuple[float, ...], tuple[str, ...]]:
 
 
 def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
-    """The values with NaN in place of the fill values; the same array where there are none."""
+    """Replace fill values by NaN; return the same array where there are none."""
     if len(fill_values) == 0 or values.dtype.kind not in "fiu":
         return values
     # in the precision of the values: -3.4e38 of a file in single precision is another number in double
@@ -229,12 +229,12 @@ def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
 
 
 def is_known(value: float) -> bool:
-    """Whether a number is one of those that are written for missing data."""
+    """Return whether a number is one of those that are written for missing data."""
     return abs(value) >= HUGE or any(value == float(np.float32(one)) or value == one for one in KNOWN)
 
 
 def plain_number(value: float) -> int | float:
-    """A number as a user would give it: without decimals where it has none."""
+    """Return a number as an int where it has no decimals."""
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
@@ -251,12 +251,12 @@ def refuse_twice(names) -> None:
 
 
 def as_list(names) -> list:
-    """One name, or several."""
+    """Return one name or several as a list."""
     return [names] if isinstance(names, str | int) else list(names)
 
 
 def as_frame(frame) -> nw.DataFrame:
-    """A data frame of any library, as narwhals sees it; two columns of one name are refused."""
+    """Wrap a data frame of any library with narwhals; refuse two columns of one name."""
     try:
         return nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -270,7 +270,7 @@ def as_frame(frame) -> nw.DataFrame:
 
 
 def as_matrix(table: FrameColumns | ArrayColumns, names: list, rows=slice(None)) -> np.ndarray:
-    """Some rows of some columns as one array, float32 if every column is, else float64; the only copy made."""
+    """Copy some rows of some columns into one array, float32 if all columns are, else float64."""
     single = all(table.single(name) for name in names)
     count = table.n_rows if isinstance(rows, slice) else len(rows)
     matrix = np.empty((count, len(names)), dtype=np.float32 if single else np.float64)
@@ -280,13 +280,13 @@ def as_matrix(table: FrameColumns | ArrayColumns, names: list, rows=slice(None))
 
 
 def to_numbers(series: nw.Series) -> np.ndarray:
-    """A column as numbers, with NaN for null."""
+    """Convert a column to numbers, with NaN for null."""
     plain = series.dtype.is_integer() or series.dtype.is_float()
     return (series if plain else series.cast(nw.Float64)).to_numpy()
 
 
 def _plain(series: nw.Series) -> nw.Series:
-    """Numbers of a type that narwhals does not call one, as plain numbers; any other series as it is."""
+    """Convert numbers of a type that narwhals does not know to plain numbers; return any other series unchanged."""
     if series.dtype == nw.Unknown and series.implementation.is_pandas_like():  # sparse, perhaps
         values = series.to_numpy()
         numbers = values if values.dtype.kind in "fiub" else None
@@ -298,7 +298,7 @@ def _plain(series: nw.Series) -> nw.Series:
 
 
 def _with_points(series: nw.Series) -> nw.Series:
-    """Texts that are all numbers with a decimal comma, as numbers; any other series as it is."""
+    """Convert texts that are all numbers with a decimal comma; return any other series unchanged."""
     if series.dtype != nw.String:
         return series
     known = series.drop_nulls()
@@ -323,7 +323,7 @@ def _without_texts(series: nw.Series, fill_texts: tuple[str, ...]) -> nw.Series:
 
 
 def _unboxed(series: nw.Series) -> np.ndarray | None:
-    """Python's numbers, with NaN for null; None if there is anything else, or nothing."""
+    """Convert Python numbers to an array, with NaN for null; return None if there is anything else, or nothing."""
     known = ~series.is_null().to_numpy().astype(bool)
     values = np.where(known, series.to_numpy(), None)  # type: ignore[call-overload]
     if set(map(type, values[known])) <= {bool, np.bool_}:
@@ -351,7 +351,7 @@ def _factorise_arrow(column) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unframe(data, what: str) -> tuple:
-    """The numbers of a data frame as an array, and its columns; anything else as it is, and None.
+    """Return the numbers of a data frame as an array, and its columns; other data unchanged, and None.
 
     Examples
     --------
@@ -372,7 +372,7 @@ def unframe(data, what: str) -> tuple:
 
 
 def names_of(given, columns, what: str):
-    """The names asked for, or else those of a frame's columns: one who gives both must mean the same.
+    """Return the given names, or else the columns of the data frame; where both are given, they must agree.
 
     Columns that pandas counts (0, 1, ...) have no names, as scikit-learn has it.
     """
@@ -387,7 +387,7 @@ def names_of(given, columns, what: str):
 
 
 def to_frame(columns: dict) -> Any:
-    """Equally long columns as a data frame of pandas, else of polars; where neither is installed, the dict itself.
+    """Convert equally long columns to a data frame of pandas or polars; return the dict where neither is installed.
 
     Examples
     --------
@@ -401,7 +401,7 @@ def to_frame(columns: dict) -> Any:
 
 
 def differences(names: list, known: list) -> str:
-    """What is missing and what is new; empty for the same names, in whatever order.
+    """Describe which names are missing and which are new; empty for the same names in any order.
 
     Examples
     --------

@@ -21,7 +21,7 @@ def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
-    """The share of every instance in its bag: its weight over that of the bag; 1 / size without weights."""
+    """Return the share of each instance in its bag: its weight over that of the bag; 1 / size without weights."""
     sizes = np.diff(offsets)
     if weights is None:
         return np.repeat(1.0 / sizes, sizes)
@@ -31,7 +31,7 @@ def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
 
 
 def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Mean over every bag, along the first axis; with weights Σ w v / Σ w."""
+    """Compute the mean of each bag, along the first axis; with weights Σ w v / Σ w."""
     sizes = np.diff(offsets)
     if weights is not None:
         share = shares(weights, offsets)
@@ -40,7 +40,9 @@ def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | 
 
 
 def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Running sums inside every bag. Bags of one size are summed as one array, so none feels what others add up to."""
+    """Compute running sums within each bag. Bags of one size are summed as one array, so that bags do not affect each
+    other.
+    """
     out, sizes = np.empty_like(values), np.diff(offsets)
     for size in np.unique(sizes):
         rows = offsets[:-1][sizes == size][:, None] + np.arange(size)
@@ -51,7 +53,7 @@ def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 def segment_search(
     rising: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, side: Literal["left", "right"] = "left"
 ) -> np.ndarray:
-    """For every bag, where the wanted numbers (bags, k) belong among its rows, which rise from 0 to 1; as row numbers.
+    """Search each bag for the wanted numbers (bags, k) among its rows, which rise from 0 to 1; return row numbers.
 
     As `numpy.searchsorted`, for some bags at a time: the number of a bag is added to tell the bags apart, and a large
     one would swallow the last digits.
@@ -66,19 +68,19 @@ def segment_search(
 
 
 def segment_min(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Minimum over every bag, along the first axis."""
+    """Compute the minimum of each bag, along the first axis."""
     values, offsets = counting(values, offsets, weights)[:2]
     return np.minimum.reduceat(values, offsets[:-1], axis=0)
 
 
 def segment_max(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Maximum over every bag, along the first axis."""
+    """Compute the maximum of each bag, along the first axis."""
     values, offsets = counting(values, offsets, weights)[:2]
     return np.maximum.reduceat(values, offsets[:-1], axis=0)
 
 
 def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, weights=None) -> np.ndarray:
-    """Quantiles of every bag, interpolated linearly as by `numpy.quantile`: (bags, probabilities[, columns]).
+    """Compute quantiles of each bag, interpolated linearly as by `numpy.quantile`: (bags, probabilities[, columns]).
 
     One sort of each column inside its bags (by value, then stably by bag) serves all bags at once. A bag with NaN
     in a column has NaN for its quantiles.
@@ -106,7 +108,8 @@ def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, we
 
 
 def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
-    """The row just below every quantile of every bag (bags, probabilities), and how far it lies on the way to the next;
+    """Return the row just below each quantile of each bag (bags, probabilities), and the fraction of the way to the
+    next;
     rows, and weights, sorted inside their bags."""
     sizes = np.diff(offsets)
     if weights is None:
@@ -124,7 +127,7 @@ def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np
 
 
 def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
-    """Values, offsets and weights of the rows of weight above zero; every bag has one."""
+    """Return values, offsets and weights of the rows with weight above zero; each bag has one."""
     if weights is None or (weights > 0).all():
         return values, offsets, weights
     kept = weights > 0
@@ -133,12 +136,12 @@ def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
 
 
 def segment_median(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """Median of every bag, along the first axis."""
+    """Compute the median of each bag, along the first axis."""
     return segment_quantiles(values, offsets, [0.5], weights)[:, 0]
 
 
 def segment_softmax(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """exp(score) normalised to sum to one inside every bag, without overflow."""
+    """Compute exp(score) normalised to sum to one within each bag, without overflow."""
     sizes = np.diff(offsets)
     shifted = np.exp(scores - np.repeat(segment_max(scores, offsets), sizes, axis=0))
     return shifted / np.repeat(segment_sum(shifted, offsets), sizes, axis=0)
@@ -163,7 +166,7 @@ ROUNDING = 1e-9
 
 
 def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The value at which half of the weight of a bag is reached; weights sum to one in every bag.
+    """Compute the weighted median of each bag; weights sum to one in each bag.
 
     Where exactly half lies on either side it is the midpoint, so with equal weights this is the median.
 
@@ -181,7 +184,8 @@ def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np
 
 
 def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How much of the weighted median is whose: half is the lower middle value's, half the upper one's.
+    """Compute the share of each instance in the weighted median: half is the lower middle value's, half the upper
+    one's.
 
     Instances of one value share alike, so that their order does not matter. Shares sum to one in every bag, and the
     median is the sum of share times value.
@@ -203,13 +207,15 @@ def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.n
 
 
 def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The values just below and just above the half of every bag's weight: one value, or the two about the middle."""
+    """Return the values just below and just above the half of each bag's weight: one value, or the two about the
+    middle.
+    """
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     values, reached = values[order], segment_cumsum(weights[order], offsets)
 
     def first(past):
-        """The first value of every bag whose running weight is past a limit; it is at most the last."""
+        """Return the first value of each bag whose running weight exceeds a limit; at most the last."""
         short = segment_sum((reached <= past).astype(np.int64), offsets)
         return values[offsets[:-1] + np.minimum(short, sizes - 1)]
 
@@ -217,7 +223,7 @@ def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tup
 
 
 def pooled(bags, statistic: str) -> np.ndarray:
-    """The mean or median of every bag of scalars, by the weights of its instances if any."""
+    """Compute the mean or median of each bag of scalars, by the weights of its instances if any."""
     values = bags.instances[:, 0].astype(np.float64)
     if statistic == "mean":
         return segment_mean(values, bags.offsets, bags.weights)

@@ -130,10 +130,10 @@ def shared_row_groups(bags) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> rows = np.random.default_rng(0).normal(size=(6, 3))
-    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:]], ids=["b", "a", "c"])
+    >>> rows = np.random.default_rng(0).normal(size=(9, 3))
+    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:7], rows[7:]], ids=["b", "a", "c", "d"])
     >>> shared_row_groups(bags).tolist()
-    ['a', 'a', 'c']
+    ['a', 'a', 'c', 'd']
     """
     found = find_shared_rows(bags._with(groups=None))
     order = sorted(range(len(bags)), key=lambda i: str(bags.ids[i]), reverse=True)

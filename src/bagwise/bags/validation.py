@@ -67,7 +67,7 @@ class ParameterTypeError(ParameterError, TypeError):
 
 
 def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
-    """The subject of a sentence about the marked bags, with its verb.
+    """Return the subject of a sentence about the marked bags, with its verb.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def and_others(n: int) -> str:
 
 
 def label(bag) -> str:
-    """A bag id as a person would write it: text in quotes, numbers and dates plain."""
+    """Return a bag id for messages: text in quotes, numbers and dates plain."""
     if isinstance(bag, np.datetime64):
         return str(bag)
     return repr(bag.item() if isinstance(bag, np.generic) else bag)
@@ -101,7 +101,7 @@ FLOATS = {np.dtype(np.float64): LARGEST, np.dtype(np.float32): float(np.finfo(np
 
 
 def unmask(array) -> np.ndarray:
-    """As a plain array; what a masked array hides becomes NaN, for `np.asarray` would bring it back as data.
+    """Convert to a plain array, with NaN for masked values, which `np.asarray` would return as data.
 
     Objects that are numbers become numbers.
     """
@@ -116,7 +116,7 @@ def unmask(array) -> np.ndarray:
 
 
 def as_instances(instances) -> np.ndarray:
-    """A C-ordered table of float64 or float32 with at least one row and one column."""
+    """Convert to a C-ordered table of float64 or float32 with at least one row and one column."""
     array = unmask(instances)
     if array.ndim == 1:
         array = array[:, None]
@@ -137,7 +137,7 @@ def as_instances(instances) -> np.ndarray:
 
 
 def as_offsets(offsets, n_instances: int) -> np.ndarray:
-    """Where every bag starts, then the end, as int64; an empty bag is left for `refuse_empty` to name."""
+    """Return the bag offsets as int64, with the total as last entry; empty bags are refused elsewhere."""
     offsets = np.asarray(offsets)
     if offsets.ndim != 1 or offsets.size < 2 or offsets.dtype.kind not in "iu":
         raise ValueError("offsets must be a list of at least two integers: where each bag starts, then the end")
@@ -155,7 +155,7 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
 
 
 def as_labels(values, n_bags: int, what: str) -> np.ndarray:
-    """One identifier or group label per bag; text is held as Python strings, and what is masked is missing."""
+    """Return one identifier or group label per bag; text as Python strings, masked values as missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
     array = one_per_bag(values, n_bags, what)
@@ -167,7 +167,7 @@ def as_labels(values, n_bags: int, what: str) -> np.ndarray:
 
 
 def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
-    """An array whose first axis is the bags."""
+    """Return an array whose first axis is the bags."""
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n_bags:
         came = "one value" if array.ndim == 0 else f"{len(array)}"
@@ -179,7 +179,7 @@ def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
 
 
 def as_feature_names(names, n_features: int) -> tuple[str, ...] | None:
-    """One distinct string per column, or None."""
+    """Return one distinct string per column, or None."""
     if names is None:
         return None
     names = tuple(str(name) for name in names)
@@ -192,7 +192,7 @@ def as_feature_names(names, n_features: int) -> tuple[str, ...] | None:
 
 
 def absent(values: np.ndarray) -> np.ndarray:
-    """Which labels are missing: None, NaN, NaT, pandas' NA, or the empty string."""
+    """Return which labels are missing: None, NaN, NaT, pandas' NA, or the empty string."""
     if values.dtype.kind in "UT":
         return values == ""
     if values.dtype.kind != "O":
@@ -269,7 +269,7 @@ def in_column(marked: np.ndarray, names) -> str:
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Which bags have any of the marked rows."""
+    """Return which bags have any of the marked rows."""
     return np.logical_or.reduceat(rows, offsets[:-1])
 
 
@@ -279,7 +279,7 @@ def _is_absent(value) -> bool:
 
 
 def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
-    """One finite weight per instance, none negative, some above zero in every bag; or None."""
+    """Return one finite weight per instance, none negative, some above zero in each bag; or None."""
     if weights is None:
         return None
     array = unmask(weights)
@@ -303,7 +303,7 @@ def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | No
 
 
 def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """A finite number per bag and covariate, as float64, and the names of the covariates; or None twice."""
+    """Return covariates as finite float64 (bags, covariates), and their names; or None twice."""
     if values is None:
         if names is not None:
             raise ValueError("covariate_names without covariates; give both")

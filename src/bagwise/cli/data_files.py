@@ -46,7 +46,7 @@ def check(context: typer.Context, table: o.Tables, as_json: o.Json = False) -> N
 
 
 def describe(found) -> list[str]:
-    """What a table holds, a line each for rows, features, covariates, target, groups and other columns."""
+    """Describe a table: a line each for rows, features, covariates, target, groups and other columns."""
     if not found.rows:
         return []
     low, median, high = found.sizes
@@ -176,7 +176,7 @@ def raster(
 
 
 def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **how) -> tuple[dict, dict]:
-    """Columns of a long table, and the options of `bagwise fit` that name their roles."""
+    """Return the columns of a long table, and the options of `bagwise fit` that name their roles."""
     import bagwise as bw
 
     if blocks is not None:

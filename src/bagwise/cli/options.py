@@ -191,7 +191,7 @@ def reading_a_table(command=None, *, options=COLUMNS):
 
 
 def columns(context: typer.Context) -> dict:
-    """The options that were given of how a table is read, as keywords of `bagwise.load`."""
+    """Return the given options for reading a table as keywords of `bagwise.load`."""
     given = {PLURAL.get(option, option): context.params.get(option) for option in COLUMNS}
     exposure = context.params.get("exposure")
     if exposure and given["weights"]:
@@ -211,7 +211,7 @@ def columns(context: typer.Context) -> dict:
 
 
 def one_or_several(names) -> str | list[str] | None:
-    """A target, or several."""
+    """Return one target as a name, several as a list."""
     return None if not names else names[0] if len(names) == 1 else list(names)
 
 
@@ -220,7 +220,7 @@ def as_names(names) -> list[str]:
 
 
 def workers(scheduler: str | None):
-    """A context in which the workers of a cluster run tasks, if one was named."""
+    """Return a context in which the workers of a cluster run tasks, if one was named."""
     if scheduler is None:
         return nullcontext()
     from bagwise.execution import cluster
@@ -241,7 +241,7 @@ def sources(tables: list[str]) -> list[str] | str:
 
 
 def stem(tables: list[str]) -> str:
-    """What a data set is called: the name of its file."""
+    """Return the name of a data set: that of its file."""
     return Path(tables[0]).name.split(".")[0].rstrip("*-_?") or "table"
 
 
@@ -278,7 +278,7 @@ def refuse_folder(out: Path, *, resume: bool = False) -> None:
 
 
 def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
-    """What a report needs to know of a run: the files, how they were read, and the command."""
+    """Describe a run for its report: the files, how they were read, and the command."""
     from bagwise.cli.console import command_text
 
     if "targets" in options:
@@ -288,7 +288,7 @@ def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
 
 
 def files(tables: list[str]) -> list[Path]:
-    """The files that are read; none of a pattern that matches nothing, for which `load` has the error."""
+    """Return the files that are read; none for a pattern without a match, for which `load` raises."""
     from bagwise.io.table_files import find_files
 
     try:
@@ -306,7 +306,7 @@ SCANNED += ("missing", "fill_values")
 
 @contextmanager
 def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator:
-    """Processes of this machine, or the workers of a cluster."""
+    """Yield an executor: processes of this machine, or the workers of a cluster."""
     import bagwise as bw
     from bagwise.execution import Dask, Processes, Serial
 
@@ -334,12 +334,12 @@ def refuse_where(where: str | None) -> None:
 
 
 def given(context: typer.Context, name: str) -> bool:
-    """Whether an option was typed."""
+    """Return whether an option was typed."""
     return context.get_parameter_source(name).name == "COMMANDLINE"
 
 
 def open_scan(tables: list[str], columns: dict, where: str | None, messages):
-    """The scan of tables that are read chunk by chunk, and a message on it."""
+    """Open a scan of tables that are read chunk by chunk, and describe it."""
     import bagwise as bw
 
     if isinstance(columns.get("target"), list):

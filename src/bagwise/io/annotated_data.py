@@ -35,7 +35,7 @@ def from_anndata(
     keep=(),
     missing="refuse",
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from an AnnData object: every donor (or sample) is a bag, every cell an instance.
+    """Build bags and targets from an AnnData object: each donor (or sample) is a bag, each cell an instance.
 
     The features of a cell are its row of ``use``; everything else comes from ``adata.obs``. The matrix is read by
     blocks of rows, so a file that is opened with ``backed="r"`` is never in memory as a whole beside the bags. A sparse
@@ -146,7 +146,7 @@ def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
 
 @contextmanager
 def _opened(adata):
-    """The object itself, or that in a file, opened without reading its matrix and closed in the end."""
+    """Yield the object, or open the file that holds it without reading its matrix, and close it at the end."""
     if not isinstance(adata, str | os.PathLike):
         if not all(hasattr(adata, name) for name in ("obs", "obsm", "layers", "X")):
             raise TypeError(f"adata must be an AnnData object or the path of a .h5ad file, not {type(adata).__name__}")
@@ -166,7 +166,7 @@ def _opened(adata):
 
 
 def _matrix(cells, use: str) -> tuple:
-    """The matrix that ``use`` names, and the names of its columns."""
+    """Return the matrix that ``use`` names, and the names of its columns."""
     where, _, key = str(use).partition(":")
     if use == "X" and cells.X is not None:
         return cells.X, cells.var_names.tolist()
@@ -183,7 +183,7 @@ def _matrix(cells, use: str) -> tuple:
 
 
 def _columns(names: list, features, use: str):
-    """Positions of the features asked for; all of them, as a slice, without a wish."""
+    """Return the positions of the requested features; a slice of all by default."""
     if features is None:
         return slice(None)
     features = as_list(features)
@@ -195,7 +195,7 @@ def _columns(names: list, features, use: str):
 
 
 def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
-    """The rows in the order of the bags; read as they lie in the file, a block at a time, and put in their places."""
+    """Read the rows in file order, a block at a time, and return them in the order of the bags."""
     height, width = matrix.shape
     single = np.dtype(matrix.dtype) in (np.float32, np.float16)
     n_columns = width if isinstance(columns, slice) else len(columns)
@@ -214,7 +214,7 @@ def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
 
 
 def _rows(matrix, start: int, stop: int):
-    """Some rows that follow each other; of a sparse matrix in a file by its parts, whatever version sliced it how."""
+    """Read consecutive rows; of a sparse matrix in a file by its parts, since versions slice it differently."""
     if not hasattr(matrix, "group"):
         return matrix[start:stop]
     ends = matrix.group["indptr"][start : stop + 1]

@@ -1,6 +1,6 @@
 """Bags from files of arrays: NumPy archives (.npz), which `save_npz` writes, and MATLAB matrices (.mat).
 
-`from_folder` takes a file of arrays per bag (.npy, .npz, .h5), and a table of what is known of the bags.
+`from_folder` takes a file of arrays per bag (.npy, .npz, .h5), and a table with a row per bag.
 MATLAB files are those of version 4 or 5 (saved by MATLAB up to 7.2, or with -v7). scipy reads them too, but trusts
 what a file says of itself: one damaged byte in the type of the numbers ends the interpreter. Here every type and length
 is looked at before it is used, and what is no matrix of numbers is passed over.
@@ -43,7 +43,7 @@ _VERSION_4 = {0: "f8", 1: "f4", 2: "i4", 3: "i2", 4: "u2", 5: "u1"}
 
 
 def read_matrices(path: Path) -> dict[str, np.ndarray]:
-    """The real matrices of a file by name, in the type that MATLAB has for them."""
+    """Read the real matrices of a file by name, in the type that MATLAB has for them."""
     content = memoryview(path.read_bytes())
     if len(content) < 20:
         raise ValueError(f"it has {len(content)} bytes")
@@ -51,7 +51,7 @@ def read_matrices(path: Path) -> dict[str, np.ndarray]:
 
 
 def _version_4(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
-    """Five whole numbers, the name and the values, over and over. The first number is the type, in decimal digits."""
+    """Read version 4: repeatedly five whole numbers, the name and the values; the first number encodes the type."""
     at = 0
     while at < len(content):
         order = "<" if 0 <= struct.unpack_from("<i", content, at)[0] < 1000 else ">"
@@ -82,7 +82,7 @@ def _version_5(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _elements(data: memoryview, order: str, *, padded: bool = True) -> Iterator[tuple[int, memoryview]]:
-    """The type and the bytes of one element after another; up to four bytes stand inside the tag."""
+    """Yield the type and the bytes of each element; up to four bytes are stored inside the tag."""
     at = 0
     while at < len(data):
         if at + 8 > len(data):
@@ -101,7 +101,7 @@ def _elements(data: memoryview, order: str, *, padded: bool = True) -> Iterator[
 
 
 def _inflated(data: memoryview, order: str) -> memoryview:
-    """The one element that is compressed here: no more bytes than its tag speaks of."""
+    """Decompress the single element of a block, up to the number of bytes that its tag states."""
     stream = zlib.decompressobj()
     tag = stream.decompress(data, 8)
     (length,) = struct.unpack_from(f"{order}I", tag, 4)
@@ -109,7 +109,7 @@ def _inflated(data: memoryview, order: str) -> memoryview:
 
 
 def _matrix(data: memoryview, order: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The name and the values of an array; nothing if it is none of real numbers in two dimensions."""
+    """Yield the name and the values of an array; nothing unless it is a real numeric matrix."""
     parts = _elements(data, order)
     described = list(islice(parts, 3))
     if len(described) < 3:
@@ -206,13 +206,13 @@ def save_npz(path, bags: Bags, y=None) -> None:
 
 
 def _targets(y, bags: Bags) -> np.ndarray:
-    """One target, or a column for each of several, of which a bag may lack some."""
+    """Return one target, or a column for each of several; a bag may lack some of these."""
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         return np.column_stack([check_targets(column, bags, some=True) for column in np.asarray(y).T])
     return check_targets(y, bags)
 
 
-# What `load` knows of a table: dictionaries of columns as one array of their names, and one array for each.
+# Metadata of a table: each dictionary of columns is stored as one array of names, and one array per column.
 _COLUMNS = {"kept": "kept column {!r}", "categories": "levels of {!r}"}
 
 
@@ -229,7 +229,7 @@ def _from_table(bags: Bags) -> dict[str, np.ndarray]:
 
 
 def _to_table(arrays: dict) -> dict:
-    """The same, read back."""
+    """Read the metadata of a table from the arrays of an archive."""
     found: dict = {}
     for what in _COLUMNS:
         if f"{what}_names" in arrays:
@@ -245,7 +245,7 @@ def _to_table(arrays: dict) -> dict:
 
 
 def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple:
-    """See `bagwise.io.load.load_labels`."""
+    """Load a file; see `bagwise.io.load.load_labels`."""
     with reading(path), _open_npz(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
@@ -265,13 +265,13 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
 
 
 def holds_bags(path: Path) -> bool:
-    """Whether an archive holds bags, whose columns have their roles already, rather than a long table."""
+    """Return whether an archive holds bags, whose columns have their roles already, rather than a long table."""
     with reading(path), _open_npz(path) as archive:
         return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
 
 
 def _are_bags(arrays: dict) -> bool:
-    """One of our own archives, or a padded block."""
+    """Return whether arrays are those of `save_npz`, or a padded block."""
     return "instances" in arrays or getattr(arrays.get("X"), "ndim", 0) == 3
 
 
@@ -312,7 +312,7 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
 
 
 def _flat(arrays: dict) -> tuple[np.ndarray, np.ndarray]:
-    """Instances and offsets, from either, from sizes, or from a padded block with sizes."""
+    """Return instances and offsets, from offsets, sizes, or a padded block with sizes."""
     if "instances" not in arrays:
         return unpad(arrays["X"], arrays.get("sizes"))
     if "offsets" not in arrays and "sizes" not in arrays:
@@ -323,7 +323,7 @@ def _flat(arrays: dict) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _as_columns(path: Path, arrays: dict) -> dict:
-    """Arrays of one length by name; a 2-D array is several columns."""
+    """Return arrays of one length by name; a 2-D array is several columns."""
     columns: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         if array.ndim == 2:
@@ -337,7 +337,7 @@ def _as_columns(path: Path, arrays: dict) -> dict:
 
 
 def _storable(values: np.ndarray, what: str) -> np.ndarray:
-    """Labels as an array that needs no pickle and comes back equal."""
+    """Convert labels to an array that is saved without pickle and compares equal."""
     plain = np.array(values.tolist()) if values.dtype == object else values
     if plain.dtype == object or plain.shape != values.shape or not (plain == values).all():
         raise TypeError(f"{what} can be saved if all are text, all are numbers, or all are dates (datetime64)")
@@ -349,7 +349,7 @@ _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
 def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -> tuple:
-    """See `bagwise.io.load.load_labels`. Columns are given by name or by position, counted from the end if negative."""
+    """Load a file; see `bagwise.io.load.load_labels`."""
     matrix = _find_matrix(path, variable)
     bag, target = 0 if roles.bag is None else roles.bag, -1 if roles.target is None else roles.target
     if isinstance(target, list | tuple):
@@ -398,7 +398,7 @@ def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
 
 
 def _name_columns(stem: str, width: int, bag, target) -> list[str]:
-    """ "bag", "target", and the features between them: by the published layout of the file, or x1, x2, ..."""
+    """Name the columns: "bag", "target", and features by the published layout of the file, or x1, x2, ..."""
     bag_at = _position(bag if _is_position(bag) else 0, width)
     target_at = _position(target if _is_position(target) else -1, width)
     at = {bag_at: "bag", target_at: "target"}
@@ -443,10 +443,10 @@ def from_folder(
     unmatched="refuse",
     missing="refuse",
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a folder with a file per bag, and a table with a row per bag.
+    """Build bags and targets from a folder with a file per bag, and a table with a row per bag.
 
     This is how embeddings of slides, scans and recordings are stored: ``slides/S017.h5`` holds an array (instances,
-    features), and a clinical table says what is known of S017. A file belongs to the row whose id is its name without
+    features), and a clinical table has a row for S017. A file belongs to the row whose id is its name without
     the ending. Files are read one after the other into the one array of the bags.
 
     Parameters
@@ -503,7 +503,7 @@ def from_folder(
 
 
 def find_arrays(folder) -> dict[str, Path]:
-    """The files of arrays in a folder, by their names without the ending, in sorted order."""
+    """Return the files of arrays in a folder, by name without the ending, in sorted order."""
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
@@ -522,7 +522,7 @@ def find_arrays(folder) -> dict[str, Path]:
 
 
 def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
-    """What a table says of the bags, a row each."""
+    """Read a table with a row per bag: ids, targets, groups and covariates."""
     if roles.bag is None:
         raise ParameterError("bag", Parameter("bag"), " is needed: the column of the table that names the files")
     frame = read_files(table, roles) if names_files(table) else as_frame(table)
@@ -533,7 +533,9 @@ def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
 
 
 def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray:
-    """Positions of the ids that have a file; what has no counterpart is refused, or dropped with a warning."""
+    """Return the positions of the ids that have a file; refuse ids and files without counterpart, or drop them with a
+    warning.
+    """
     lacks = np.array([str(one) not in files for one in ids])
     known = set(map(str, ids))
     others = [stem for stem in files if stem not in known]
@@ -552,7 +554,7 @@ def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray
 
 
 def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
-    """All instances, file after file; the shapes are looked at first, so that there is one copy."""
+    """Read all instances, file after file; shapes are checked first, so that there is one copy."""
     shapes: list[tuple[int, ...]] = []
     single = True
     for path in paths:
@@ -581,7 +583,7 @@ def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
 
 @contextmanager
 def _opened(path: Path, array):
-    """The array of a file, read when it is indexed where the format allows it."""
+    """Open the array of a file, which is read when it is indexed where the format allows it."""
     ending = path.suffix.lower()
     if ending == ".npy":
         if array is not None:

@@ -117,7 +117,7 @@ def _swap(place: Path, write: Callable[[Path], object]) -> None:
 
 
 def _name_beside(place: Path) -> Path:
-    """A name that no other file has."""
+    """Return a name that no other file has."""
     return place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}")
 
 

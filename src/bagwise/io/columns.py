@@ -90,7 +90,7 @@ class Roles:
         return [] if self.target is None else as_list(self.target)
 
     def asked(self) -> list:
-        """Every column that is named somewhere."""
+        """Return all columns that are named in any role."""
         encoded = [*self.category_list, *as_list(self.dates)]
         others = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
         return list(dict.fromkeys([*self.taken, *others]))
@@ -123,7 +123,7 @@ class Roles:
         return [] if is_auto(self.categories) else as_list(self.categories)
 
     def ids(self) -> list:
-        """The columns whose values are only told apart; groups may be numbers that are learned from, too."""
+        """Return the columns whose values are only told apart; groups may be numbers that are learned from, too."""
         numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=(), categories=(), dates=()).asked()
         levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
         labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
@@ -136,12 +136,12 @@ def is_made_of(name: str, role) -> bool:
 
 
 def is_auto(given) -> bool:
-    """Whether columns are not named but to be found."""
+    """Return whether columns are not named but to be found."""
     return isinstance(given, str) and given == "auto"
 
 
 def choose_features(table, roles: Roles) -> list:
-    """The feature columns: those asked for, or every numeric one that has no other role."""
+    """Return the feature columns: those asked for, or each numeric one that has no other role."""
     ignore, features = as_list(roles.ignore), None if roles.features is None else as_list(roles.features)
     if roles.bag is None:
         raise ParameterError(
@@ -245,7 +245,7 @@ def refuse_no_labels(table, name, what: str) -> None:
 
 
 def is_nested(table, name) -> bool:
-    """Return whether a column holds lists or records, which cannot be told apart as labels."""
+    """Return whether a column holds lists or records, which cannot be labels."""
     kind = table.kind(name)
     if kind in ("list", "vector") or kind.startswith(("List", "Array", "Struct")):
         return True
@@ -267,7 +267,7 @@ def _type_name(kind: str) -> str:
 
 
 def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
-    """A column per target; NaN where a bag has some of them, but not this one."""
+    """Return a column per target; NaN where a bag has some of them, but not this one."""
     y = np.column_stack([one_target(table, name, codes, first, ids, some=True) for name in targets])
     unknown = np.isnan(y)
     if unknown.all(axis=1).any():
@@ -284,7 +284,7 @@ def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
 
 
 def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.ndarray:
-    """The target of every bag; with ``some``, NaN for a bag without one."""
+    """Return the target of each bag; with ``some``, NaN for a bag without one."""
     refuse_not_numeric(table, target, "the target", "target")
     values = np.asarray(table.numbers(target), dtype=np.float64)
     unknown = np.isinf(values) if some else ~np.isfinite(values)
@@ -316,7 +316,7 @@ def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.nd
 
 
 def one_label(table, column, codes, first, ids, *, what: str = "group", parameter: str = "groups") -> np.ndarray:
-    """The label of every bag (its group, its fold), which must be the same on all its rows."""
+    """Return the label of each bag (its group, its fold), which must be the same on all its rows."""
     label_of_row, labels = table.factorise(column)
     unknown = absent(labels)[label_of_row]
     if unknown.any():
@@ -338,12 +338,12 @@ def one_label(table, column, codes, first, ids, *, what: str = "group", paramete
 
 
 def any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Which bags have a marked row."""
+    """Return which bags have a marked row."""
     return np.bincount(codes[marked], minlength=len(ids)) > 0
 
 
 def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tuple[list, dict]:
-    """The features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags.
+    """Return the features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags.
 
     ``codes`` is the bag of every row, ``first`` the first row of every bag.
     """
@@ -379,7 +379,9 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
 
 
 def _constant(table, names, codes, first) -> list:
-    """The feature columns that never vary within a bag; all but the first if that would leave no instance feature."""
+    """Return the feature columns that never vary within a bag; all but the first if that would leave no instance
+    feature.
+    """
     of_bags = [name for name in names if name in table.of_bags]  # a second table's
     if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
         return of_bags  # bags of one row: anything is constant
@@ -397,7 +399,7 @@ def _varies(table, name, codes, first) -> np.ndarray:
 def one_per_bag(
     table, name, codes, first, ids, *, what: str = "bag feature", parameter: str = "bag_features"
 ) -> np.ndarray:
-    """The number of every bag (a covariate, its weight), which must be the same on all its rows."""
+    """Return the number of each bag (a covariate, its weight), which must be the same on all its rows."""
     varies = _varies(table, name, codes, first)
     if varies.any():
         marked = any_row(varies, codes, ids)
@@ -433,7 +435,7 @@ SPLITS = ("fold", "folds", "split", "cv", "partition")
 
 
 def column_checks(name, values, finite, codes, n_bags, y) -> list[str]:
-    """The names of the `CHECKS` that a feature column does not pass."""
+    """Return the names of the `CHECKS` that a feature column does not pass."""
     if len(finite) == 0:
         return ["empty"]
     found = ["infinite"] if np.isinf(values).any() else []
@@ -473,7 +475,7 @@ DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][
 
 
 def is_date_kind(table, name) -> bool:
-    """Whether a column holds dates, or texts that all look like dates."""
+    """Return whether a column holds dates, or texts that all look like dates."""
     kind = table.kind(name)
     if kind.startswith(("Date", "datetime")):
         return True
@@ -484,7 +486,7 @@ def is_date_kind(table, name) -> bool:
 
 
 def left_out(table, roles: Roles, names: list) -> list[Message]:
-    """Which columns were not asked for by name and are no features, and why: a clause for each reason."""
+    """Return which columns were not asked for by name and are no features, and why: a clause for each reason."""
     used = {*names, *roles.asked()}
     doubts = doubtful_texts(table, used)
     others = [name for name in table.names if name not in used and name not in doubts]
@@ -538,7 +540,7 @@ def _doubt(series: nw.Series) -> tuple[str, Message] | None:
 
 
 def alike_ids(ids) -> str | None:
-    """What to say of bag ids that look the same: they differ by blanks, or by how Unicode writes their letters.
+    """Describe bag ids that look the same: they differ by blanks, in Unicode form or in type.
 
     Examples
     --------
@@ -578,12 +580,12 @@ def _print_alike(ids: list) -> str | None:
 
 
 def _seen(text: str) -> str:
-    """A text as it looks: composed letters, single blanks between words, none around."""
+    """Return a text as it looks: composed letters, single blanks between words, none around."""
     return " ".join(normalize("NFC", text).split())
 
 
 def _texts(series: nw.Series) -> nw.Series:
-    """As text, also what pandas holds as objects, without what stands for a missing value."""
+    """Convert a column to text, objects of pandas too, and leave out missing values."""
     # narwhals looks at the first hundred objects of pandas, and may call them text
     if series.dtype == nw.Object or getattr(series.to_native(), "dtype", None) == np.dtype(object):
         series = nw.new_series("text", [str(one) for one in series.to_list()], nw.String, backend=series.implementation)
@@ -591,7 +593,7 @@ def _texts(series: nw.Series) -> nw.Series:
 
 
 def varying(values, codes, n_bags) -> np.ndarray:
-    """Which bags hold more than one value."""
+    """Return which bags hold more than one value."""
     low, high = np.full(n_bags, np.inf), np.full(n_bags, -np.inf)
     np.fmin.at(low, codes, values)
     np.fmax.at(high, codes, values)
@@ -599,7 +601,7 @@ def varying(values, codes, n_bags) -> np.ndarray:
 
 
 def look_like_dates(values) -> bool:
-    """Whether two numbers or more all read as days between 1900 and 2100, such as 20190423.
+    """Return whether two numbers or more all read as days between 1900 and 2100, such as 20190423.
 
     Examples
     --------
@@ -621,7 +623,7 @@ def _is_day(number: int) -> bool:
 
 
 def suspects(values: np.ndarray) -> dict[float, int]:
-    """Values of a column that look like fill values, and how often each stands there.
+    """Return the values of a column that look like fill values, and how often each occurs.
 
     A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
     are from each other if it is one of `KNOWN` or huge; else ten times as far, outside [-1, 1], and there three
@@ -650,14 +652,14 @@ def suspects(values: np.ndarray) -> dict[float, int]:
 
 
 def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
-    """One warning, if some columns hold what looks like fill values."""
+    """Return one warning, if some columns hold what looks like fill values."""
     found = {str(name): own for name, values in columns if (own := suspects(values))}
     if found:
         warnings.warn(describe_suspects(found), UserWarning, stacklevel=5)
 
 
 def describe_suspects(found: dict[str, dict[float, int]]) -> Message:
-    """One sentence on the suspects of some columns: the first of them, how many others, and the option."""
+    """Return one sentence on the suspects of some columns: the first of them, how many others, and the option."""
     name, own = next(iter(found.items()))
     value, count = next(iter(own.items()))
     times = "once" if count == 1 else f"{count:,} times"
@@ -673,7 +675,9 @@ def describe_suspects(found: dict[str, dict[float, int]]) -> Message:
 
 
 def _ends(values: np.ndarray) -> list[float]:
-    """The lowest and the highest value, those that are known as fill values or stand out from a few of the others."""
+    """Return the lowest and the highest value, those that are known as fill values or stand out from a few of the
+    others.
+    """
     some = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
     some = some[np.isfinite(some)]
     with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere

@@ -37,11 +37,11 @@ class Where:
         return list(dict.fromkeys(name for all_of in self.any_of for name, _, _ in all_of))
 
     def expression(self):
-        """What pyarrow evaluates."""
+        """Return the conditions as an expression of pyarrow."""
         return _joined(or_, [_joined(and_, map(_expression, all_of)) for all_of in self.any_of])
 
     def keep(self, table):
-        """The rows of a table that satisfy the conditions, in their order; a null satisfies none."""
+        """Return the rows of a table that satisfy the conditions, in their order; a null satisfies none."""
         return table.filter(self.expression())
 
     def holds(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -58,7 +58,7 @@ class Where:
         return np.isin(np.arange(n), kept[row].to_numpy())
 
     def fitting(self, schema) -> Where:
-        """The same with dates for the texts that a column of dates is compared with; refused if types cannot be."""
+        """Convert texts to dates where a column holds dates; refuse values that a column cannot be compared with."""
         any_of = tuple(tuple(_fit(one, schema) for one in all_of) for all_of in self.any_of)
         for all_of in any_of:
             for one in all_of:
@@ -66,7 +66,8 @@ class Where:
         return Where(any_of)
 
     def by_statistics(self, schema):
-        """What the least and greatest value of a row group can refute, as an expression; None if nothing.
+        """Return the part of the conditions that row-group statistics can refute, as an expression; None if there is
+        none.
 
         NaN is in no statistics, but differs from everything: conditions of inequality say nothing of fractions.
         """
@@ -80,7 +81,7 @@ class Where:
 
 
 def as_where(where) -> Where | None:
-    r"""Conditions from one text, a list of tuples that all hold, or lists of tuples of which one holds.
+    r"""Parse conditions: one text, a list of tuples that all hold, or lists of tuples of which one holds.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def as_where(where) -> Where | None:
 
 
 def read_where(where) -> Where:
-    """The same, of something."""
+    """Parse conditions that are not None; see `as_where`."""
     found = _read(where)
     number = sum(map(len, found.any_of))
     if number > MOST:
@@ -172,7 +173,7 @@ def _wrong(where) -> ValueError:
 
 
 def _joined(operator, expressions):
-    """By pairs, and pairs of pairs: one after another they would be as deep as they are many."""
+    """Combine expressions by pairs, and pairs of pairs, so that the depth grows with the logarithm of their number."""
     tree = Tree(operator)
     for one in expressions:
         tree.take(one)

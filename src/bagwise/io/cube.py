@@ -55,7 +55,7 @@ def from_cube(
     empty="refuse",
     weights=None,
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a data cube and polygons: a bag per polygon and year, an instance per pixel in it.
+    """Build bags and targets from a data cube and polygons: a bag per polygon and year, an instance per pixel.
 
     The features of a pixel are the values of the variables there; a variable with a further dimension, such as
     ``band``, has a feature per level of it, and one without the time dimension is repeated. Which pixels a polygon
@@ -179,7 +179,9 @@ class Grid:
         self.crs = _coordinates(data, self.arrays, self.x, crs)
 
     def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values (steps, pixels inside, features), row by row, NaN where there is none; and which pixels may count."""
+        """Return the values (steps, pixels inside, features), row by row, with NaN where missing; and which pixels are
+        usable.
+        """
         down, across = window.toslices()
         steps = len(self.label_of_step)
         read = np.empty((steps, np.count_nonzero(inside), len(self.names)), dtype=self.dtype)
@@ -197,13 +199,13 @@ class Grid:
         return [name for name in array.dims if name not in (self.time, self.y, self.x)]
 
     def _levels(self, array) -> list[str]:
-        """A name per feature of a variable: its own, and the level of every further dimension."""
+        """Return a name per feature of a variable: its own, and the level of each further dimension."""
         levels = [[_text(level) for level in array[name].to_numpy()] for name in self._further(array)]
         return ["_".join([str(array.name or "value"), *level]) for level in product(*levels)]
 
 
 def _opened(cube):
-    """The dataset of a path, closed in the end; a dataset as it is; an array as a dataset of one."""
+    """Open the dataset of a path and close it at the end; a dataset is used unchanged, an array as a dataset of one."""
     if isinstance(cube, str | os.PathLike):
         try:
             import xarray
@@ -231,13 +233,13 @@ def _dimension(data, given, usual, what: str) -> str:
     if len(found) != 1:
         raise ParameterError(
             what,
-            f"which dimension is {what} cannot be told; name it by {what}=: the dimensions are {_names(data.dims)}",
+            f"the {what} dimension is not recognised; name it with {what}=: the dimensions are {_names(data.dims)}",
         )
     return found[0]
 
 
 def _steps(data, name) -> tuple[float, float]:
-    """The first centre along a dimension, and the step between centres, which is the same for all."""
+    """Return the first centre along a dimension, and the step between centres, which is the same for all."""
     if name not in data.coords:
         raise ValueError(f"dimension {name!r} has no coordinates; add them by cube.assign_coords({name}=...)")
     values = data[name].to_numpy().astype(np.float64)
@@ -253,7 +255,7 @@ def _steps(data, name) -> tuple[float, float]:
 
 
 def _times(data, time, grid) -> tuple:
-    """The dimension of time, its labels in order, and the label of every step."""
+    """Return the dimension of time, its labels in order, and the label of each step."""
     if time is None:
         return None, np.zeros(1), np.zeros(1, dtype=np.int64)
     name, _, part = time.partition(".")
@@ -273,7 +275,7 @@ def _times(data, time, grid) -> tuple:
 
 
 def _choose(data, variables, x, y, time) -> list:
-    """The variables on the grid that hold numbers, or those asked for."""
+    """Return the numeric variables on the grid, or the requested ones."""
     usable = [name for name, one in data.data_vars.items() if {x, y} <= set(one.dims) and one.dtype.kind in "fiu"]
     if variables is not None:
         usable_too = as_list(variables)
@@ -291,7 +293,7 @@ def _choose(data, variables, x, y, time) -> list:
 
 
 def _coordinates(data, arrays, x, crs):
-    """The coordinate reference system: the one given, one that the file names as CF or GDAL write it, or degrees."""
+    """Return the coordinate reference system: the given one, the one stored as CF or GDAL do, or degrees."""
     if crs is None:
         mappings = [one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in arrays]
         for name in [*mappings, "spatial_ref", "crs"]:
@@ -318,7 +320,7 @@ def _refuse_other_longitudes(grid: Grid, polygons) -> None:
 
 
 def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarray, np.ndarray | None]:
-    """Which bags have a row in the table, and their targets in the order of the bags."""
+    """Return which bags have a row in the table, and their targets in the order of the bags."""
     if id is None:
         raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
     frame = as_frame(targets) if not names_files(targets) else read_files(targets, Roles(id, target))
@@ -353,7 +355,7 @@ def _lacking(what: str, names, of: str) -> list[str]:
 
 
 def _text(value) -> str:
-    """A level or a time as text: dates without what is zero, whole numbers without decimals."""
+    """Format a level or a time: dates without a zero time, whole numbers without decimals."""
     if isinstance(value, np.datetime64) or hasattr(value, "isoformat"):
         return str(np.datetime64(value, "s")).removesuffix("T00:00:00")
     return str(int(value)) if isinstance(value, float | np.floating) and float(value).is_integer() else str(value)

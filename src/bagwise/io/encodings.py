@@ -49,7 +49,7 @@ class MadeColumn:
 
 
 def encode(table, roles: Roles) -> tuple:
-    """The table with columns for categories and dates, roles that name these, the levels by column, and notes."""
+    """Add columns for categories and dates; return the table, roles that name them, the levels by column, and notes."""
     vocabularies, dates = asked_levels(table.names, roles)
     categories = roles.categories
     wanted: dict[str, tuple[str, ...] | None]
@@ -98,7 +98,7 @@ def encode(table, roles: Roles) -> tuple:
 
 
 def asked_levels(names, roles: Roles) -> tuple[dict, list]:
-    """Levels and dates that the names of features ask for, such as crop=wheat or sown_year, of columns with names."""
+    """Return the levels and dates that feature names such as crop=wheat or sown_year refer to."""
     vocabularies: dict[str, tuple] = {}
     dates = []
     for name in [*roles.feature_list, *roles.covariate_list]:
@@ -117,7 +117,7 @@ def asked_levels(names, roles: Roles) -> tuple[dict, list]:
 
 
 def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
-    """Roles in which the columns that were encoded are replaced by what was made of them."""
+    """Return roles in which encoded columns are replaced by the features made of them."""
 
     def spread(given) -> list:
         return [one for name in given for one in names.get(name, (name,))]
@@ -134,7 +134,7 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
 
 
 def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, ...], str | None]:
-    """A column per level and one for the others; ``levels`` None is all that occur, the most frequent of many."""
+    """Build a column per level and one for the others; ``levels`` None takes the most frequent that occur."""
     if is_nested(table, name):
         raise ParameterTypeError(
             "categories", f"column {name!r} holds lists or records, which are no categories; use one of their fields"
@@ -192,7 +192,7 @@ def _absent(labels: np.ndarray, fill_values=()) -> np.ndarray:
 
 
 def level_text(value) -> str:
-    """A level as the name of a feature writes it: 3.0 and 3 are one level."""
+    """Format a level as in the name of its feature: 3.0 and 3 are one level."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value).strip()
@@ -203,7 +203,7 @@ def _order(level: str):
 
 
 def _few_valued(table, roles: Roles) -> list:
-    """Columns of text with few levels, each in two bags or more on average: an id or a remark has many."""
+    """Return the text columns with few levels, each in two bags or more on average; an id or a remark has many."""
     taken, found = roles.asked(), []
     if roles.bag not in table.names:  # refused by those who choose the features
         return []
@@ -222,7 +222,7 @@ def _few_valued(table, roles: Roles) -> list:
 
 
 def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
-    r"""Sine and cosine of the day of the year, and the year.
+    r"""Compute sine and cosine of the day of the year, and the year.
 
     The last day of a year is next to the first of the following one on a circle, and not on a line: kernels, networks
     and linear heads see a season so, and trees split either coordinate.
@@ -251,7 +251,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
 
 
 def as_day(value) -> date | None:
-    """The day that a value names: a date, or one written 2019-04-23, 2019-04-23T10:00, 20190423 or 23.4.2019.
+    """Parse a day: a date, or text such as 2019-04-23, 2019-04-23T10:00, 20190423 or 23.4.2019.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def as_day(value) -> date | None:
 
 
 def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tuple:
-    """A table of plain columns with a row per instance, the names of its features, and the bag of every row.
+    """Return a table of plain columns with a row per instance, the names of its features, and the bag of each row.
 
     Plain columns beside list columns are repeated for every instance.
     """
@@ -295,7 +295,7 @@ def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tupl
 
 
 def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """The number of instances of every bag, on which all list columns must agree."""
+    """Return the number of instances of each bag, on which all list columns must agree."""
     if len(ids) < len(codes):
         raise ValueError(
             f"{name_bags(ids, np.bincount(codes) > 1)} several rows, but a list column holds a whole bag in one row; "
@@ -320,7 +320,7 @@ def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _instances(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """One cell per bag, the list of its instances, as an array with a row per instance."""
+    """Convert one cell per bag, the list of its instances, to an array with a row per instance."""
     if cells.dtype != nw.Object:
         return _features(name, _flatten(cells), codes, ids)
     arrays = [_as_array(cell) for cell in cells.to_list()]
@@ -335,7 +335,7 @@ def _instances(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np
 
 
 def _as_array(cell) -> np.ndarray | None:
-    """A list that pandas holds as an object, as numbers; None if it cannot be."""
+    """Convert a list that pandas stores as an object to numbers; None if that fails."""
     try:
         array = np.array(cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind == "O" else cell)
     except ValueError:  # lists of different lengths
@@ -344,7 +344,7 @@ def _as_array(cell) -> np.ndarray | None:
 
 
 def _features(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """One cell per instance, a number or a list of them, as an array of one or two axes."""
+    """Convert one cell per instance, a number or a list of numbers, to an array of one or two axes."""
     if cells.dtype != nw.List and cells.dtype != nw.Array:
         return to_numbers(cells)
     widths = _lengths(cells)
@@ -359,7 +359,7 @@ def _features(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.
 
 
 def _lengths(series: nw.Series) -> np.ndarray:
-    """The length of every list; -1 for null."""
+    """Return the length of each list; -1 for null."""
     if series.dtype == nw.Object:
         return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in series.to_list()])
     if isinstance(series.dtype, nw.Array):
@@ -368,7 +368,7 @@ def _lengths(series: nw.Series) -> np.ndarray:
 
 
 def _flatten(series: nw.Series) -> nw.Series:
-    """The elements of all lists, one after the other; no list may be null."""
+    """Return the elements of all lists in one column; no list may be null."""
     if series.implementation.is_polars():
         return nw.from_native(series.to_native().explode(), series_only=True)
     import pyarrow as pa

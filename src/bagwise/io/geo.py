@@ -16,7 +16,7 @@ __all__ = ["blocks", "to_raster", "to_zones"]
 
 
 def blocks(zones, size) -> np.ndarray:
-    """The block of a square grid that the middle of every zone lies in: groups for spatial folds.
+    """Return the block of a square grid that contains the middle of each zone: groups for spatial folds.
 
     Neighbouring fields resemble each other in more than their features. Folds that deal them out one by one test a
     method beside the places where it was trained, and the score says little about a new region. With blocks as groups,

@@ -38,7 +38,7 @@ from bagwise.io.columns import (
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
-    """A lazy frame with the columns that have a role, computed, and the roles without columns to ignore.
+    """Compute the columns of a lazy frame that have a role, and return the roles without columns to ignore.
 
     Without named features, the columns of numbers are features, and those of other types are not computed; a warning
     names them. Anything that is not lazy comes back as it is.
@@ -53,7 +53,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     try:
         lazy = nw.from_native(frame)
     except (TypeError, nw.exceptions.DuplicateError):
-        return frame, roles  # whoever takes the frame says what is wrong with it
+        return frame, roles  # `FrameColumns` raises on it
     if not isinstance(lazy, nw.LazyFrame):
         return frame, roles
     schema = lazy.collect_schema()
@@ -62,7 +62,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
     asked = replace(roles, ignore=()).asked()
     needed = {name for name in schema if any(is_made_of(name, one) for one in asked)}
-    if roles.targets is None:  # else they may be columns of the second table, and whoever joins it says what is not
+    if roles.targets is None:  # else they may be columns of the second table
         refuse_unknown(schema, [one for one in asked if not any(is_made_of(name, one) for name in needed)])
     if is_auto(roles.categories):
         needed |= {name for name, kind in schema.items() if kind in (nw.String, nw.Categorical, nw.Enum)}
@@ -73,7 +73,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
 
 
 def _features(schema, roles: Roles, taken: set) -> set:
-    """The columns that hold numbers, alone or in lists; of the others, one warning."""
+    """Return the numeric columns, alone or in lists; warn once of the others."""
     usable = {name for name, kind in schema.items() if name not in taken and _is_usable(kind)}
     others = [name for name in schema if name not in usable and name not in taken]
     notes = left_out(_empty(schema, others), replace(roles, ignore=()), [])
@@ -83,7 +83,7 @@ def _features(schema, roles: Roles, taken: set) -> set:
 
 
 def _empty(schema, names: list) -> FrameColumns:
-    """Columns of the types of a lazy frame, without a row."""
+    """Return empty columns of the types of a lazy frame."""
     import pyarrow as pa
 
     fields = []
@@ -122,7 +122,7 @@ def load(
     time=None,
     fold=None,
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a data frame, or from files by the endings of their names.
+    """Load bags and targets from a data frame, or from files by the endings of their names.
 
     - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow, polars or pandas,
       whichever is installed. The unnamed row numbers that pandas writes are left out. Bag ids and groups of a .csv or
@@ -169,7 +169,7 @@ def load(
     bag_features : columns, or "auto", optional
         Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
         and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
-        feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
+        feature at least stays with the instances; none is taken if all bags have one row).
     categories : columns, "auto", or dict of column -> levels, optional
         Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
         ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
@@ -228,7 +228,7 @@ def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
 def load_labels(
     source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal="."
 ) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
-    """`load`, and the further labels of every bag that ``roles.labels`` names, such as its fold."""
+    """Load bags and targets, and the further labels of each bag that ``roles.labels`` names, such as its fold."""
     refuse_choice("decimal", decimal, (".", ","))
     if not names_files(source):
         source, roles = collect(source, roles)
@@ -267,7 +267,7 @@ def from_table(
     dates=(),
     targets=None,
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
+    """Build bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
 
     Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape
     of their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
@@ -299,7 +299,7 @@ def from_table(
     bag_features : columns, or "auto", optional
         Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
         and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
-        feature at least stays with the instances; with bags of one row only nothing can be told, and none is taken).
+        feature at least stays with the instances; none is taken if all bags have one row).
     categories : columns, "auto", or dict of column -> levels, optional
         Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
         ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
@@ -347,7 +347,7 @@ def refuse_constant_target(y) -> None:
 
 
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
-    """Bags, targets and further labels of the bags, from the columns of a table by their roles."""
+    """Build bags, targets and further labels of the bags from the columns of a table by their roles."""
     refuse_choice("missing", missing, ("refuse", "drop-instances", "impute", "keep"))
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
@@ -426,7 +426,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
 
 
 def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
-    """The rows that are instances, bag after bag (a slice for all, as they are), and the offsets of the bags."""
+    """Return the rows of the instances, bag after bag (a slice if all are in order), and the offsets of the bags."""
     rows: slice | np.ndarray = slice(None)
     if missing == "drop-instances":
         finite = np.ones(len(codes), dtype=bool)
@@ -450,7 +450,7 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
 
 
 def attributes(frame, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
-    """What a table with a row per bag says of them: bags of one instance, its position in the table, and targets.
+    """Read a table with a row per bag as bags of one instance, its position in the table, and targets.
 
     So the checks of `load` are the checks. ``repeated`` is the error on an ``{id}`` that is in its ``{column}`` twice.
     """
@@ -466,13 +466,13 @@ def attributes(frame, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray 
 
 
 def with_instances(known: Bags, instances: np.ndarray, sizes, **parts) -> Bags:
-    """Bags with instances, so many each, and the ids, groups and covariates of others."""
+    """Build bags with other instances, of the given sizes, and the ids, groups and covariates of known bags."""
     about = {"groups": known.groups, "covariates": known.covariates, "covariate_names": known.covariate_names}
     return Bags(instances, np.concatenate([[0], np.cumsum(sizes)]), known.ids, **about | parts)
 
 
 def names_files(source) -> bool:
-    """Whether a source is a path or a list of them, not a data frame."""
+    """Return whether a source is a path or a list of paths, not a data frame."""
     if isinstance(source, list | tuple):
         return all(isinstance(one, str | os.PathLike) for one in source)
     return isinstance(source, str | os.PathLike)

@@ -65,7 +65,9 @@ class Stack:
         self.dtype = _common_type([dataset.dtypes[index - 1] for dataset, index in self._bands], self.names)
 
     def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Values (1, pixels inside, bands), NaN where a band is not valid, and which pixels mask= does not hide."""
+        """Return the values (1, pixels inside, bands), with NaN where a band is not valid, and which pixels are not
+        masked.
+        """
         values = np.empty((1, np.count_nonzero(inside), len(self._bands)), dtype=self.dtype)
         for k, (dataset, index) in enumerate(self._bands):
             values[0, :, k] = _read_band(dataset, index, window, self.dtype)[inside]
@@ -74,7 +76,7 @@ class Stack:
 
 @contextmanager
 def open_stack(raster, bands=None, mask=None):
-    """A `Stack` over paths (closed in the end) and open datasets (left open)."""
+    """Open a `Stack` over paths (closed at the end) and open datasets (left open)."""
     rasters = list(raster) if isinstance(raster, list | tuple) else [raster]
     if not rasters:
         raise ValueError("the list of rasters is empty; give at least one path or open rasterio dataset")
@@ -126,13 +128,13 @@ def _is_alpha(dataset, index: int) -> bool:
 
 
 def _band_names(bands: list) -> list[str]:
-    """Descriptions, or band_1, band_2, ...; a description used twice gets the number of its band."""
+    """Return band names: descriptions, or band_1, band_2, ...; a repeated description gets the number of its band."""
     told = [dataset.descriptions[index - 1] or f"band_{k}" for k, (dataset, index) in enumerate(bands, start=1)]
     return [f"{name}_{k}" if told.count(name) > 1 else name for k, name in enumerate(told, start=1)]
 
 
 def _choose(bands, names: list[str], alpha: list[bool]) -> list[int]:
-    """Positions of the bands asked for; without a wish, all but alpha."""
+    """Return the positions of the requested bands; all but alpha by default."""
     if bands is None:
         return [k for k, hidden in enumerate(alpha) if not hidden] or list(range(len(names)))
     bands = as_list(bands)
@@ -146,7 +148,7 @@ def _choose(bands, names: list[str], alpha: list[bool]) -> list[int]:
 
 
 def _common_type(types: list[str], names: list[str]) -> np.dtype:
-    """float32 if every band is (or narrower floats), else float64."""
+    """Return float32 if all bands are (or narrower floats), else float64."""
     kinds = [np.dtype(one) for one in types]
     for kind, name in zip(kinds, names, strict=True):
         if kind.kind not in "fiu":
@@ -190,7 +192,9 @@ class Zones:
 def read_zones(
     zones, crs, *, id=None, target=None, groups=None, bag_features=None, remedy=("raster", "rio edit-info --crs")
 ) -> Zones:
-    """Zones from a path or a GeoDataFrame, in its order; ``remedy``: what has no system, and how it gets one."""
+    """Read zones from a path or a GeoDataFrame, in its order; ``remedy`` completes the error on a missing coordinate
+    system.
+    """
     frame = as_zones(zones)
     table = frame.drop(columns=frame.active_geometry_name)
     if id is None:
@@ -240,7 +244,7 @@ def _refuse_other_shapes(geometry, ids: np.ndarray) -> None:
 
 
 def _in_coordinates(geometry, crs, remedy) -> np.ndarray:
-    """The polygons in the raster's coordinates. Rings that cross are mended first: a pixel in two parts is inside."""
+    """Transform the polygons to the raster's coordinates. Crossing rings are repaired first."""
     geometry = geometry.make_valid(method="structure", keep_collapsed=False)
     if (crs is None) != (geometry.crs is None):
         lacking, how = remedy if crs is None else ("zones", "zones.set_crs(...)")
@@ -261,7 +265,7 @@ STRIP = 1 << 22  # numbers read at a time
 
 
 def strips(polygon, stack) -> Iterator[Window]:
-    """The window of a polygon inside the raster, cut into strips of rows that hold about ``STRIP`` numbers.
+    """Return the window of a polygon inside the raster, cut into strips of rows that hold about ``STRIP`` numbers.
 
     Of the stack this asks for its ``shape``, its ``transform`` and its ``depth``, the numbers that a pixel has.
     A pixel wider on all sides, so that what lies exactly on a pixel's edge is judged as over the whole raster.
@@ -281,14 +285,14 @@ def strips(polygon, stack) -> Iterator[Window]:
 
 
 def covered(polygon, window: Window, transform, *, all_touched: bool) -> np.ndarray:
-    """Which pixels of a window have their centre in the polygon, or (``all_touched``) any part of them."""
+    """Return which pixels of a window have their centre in the polygon, or (``all_touched``) any part of them."""
     x, y = place(transform, window.col_off, window.row_off)
     there = Affine(transform.a, transform.b, x, transform.d, transform.e, y)
     return geometry_mask([polygon], (window.height, window.width), there, all_touched=all_touched, invert=True)
 
 
 def fractions(polygon, window: Window, transform) -> np.ndarray:
-    """The share of every pixel's area that lies in the polygon; exact, and computed only along its boundary."""
+    """Return the share of each pixel's area that lies in the polygon; exact, and computed only along its boundary."""
     inside = covered(polygon, window, transform, all_touched=True)
     # An edge along the side of a pixel belongs to both its pixels, also when one lies in the next strip.
     around = Window(window.col_off - 1, window.row_off - 1, window.width + 2, window.height + 2)
@@ -301,19 +305,19 @@ def fractions(polygon, window: Window, transform) -> np.ndarray:
 
 
 def centres(window: Window, pixels: np.ndarray, transform) -> np.ndarray:
-    """x and y of the centres of the marked pixels, row by row."""
+    """Return x and y of the centres of the marked pixels, row by row."""
     rows, columns = np.nonzero(pixels)
     return np.column_stack(place(transform, columns + window.col_off + 0.5, rows + window.row_off + 0.5))
 
 
 def place(transform, columns, rows) -> tuple[np.ndarray, np.ndarray]:
-    """Where an affine transform puts the points (columns, rows)."""
+    """Apply an affine transform to the points (columns, rows)."""
     a, b, c, d, e, f = tuple(transform)[:6]
     return a * columns + b * rows + c, d * columns + e * rows + f
 
 
 def _clip(positions: np.ndarray, size: int) -> tuple[int, int]:
-    """First and one-past-last pixel, one wider on both sides, inside the raster."""
+    """Return the first and one-past-last pixel, one wider on both sides, inside the raster."""
     low, high = np.floor(positions.min()) - 1, np.ceil(positions.max()) + 1
     return int(np.clip(low, 0, size)), int(np.clip(high, 0, size))
 
@@ -324,7 +328,7 @@ def _cells(columns: np.ndarray, rows: np.ndarray, transform) -> np.ndarray:
 
 
 def _exact(polygon, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The share of each cell in the polygon; ``rows`` says which cells lie in one row, and rises."""
+    """Return the share of each cell in the polygon; ``rows`` is the row of each cell, in rising order."""
     shapely.prepare(polygon)
     share = shapely.covers(polygon, cells).astype(np.float64)
     cut = np.flatnonzero(shapely.intersects(polygon, cells) & (share == 0))
@@ -346,7 +350,7 @@ class Pixels:
 
 
 def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
-    """The instances under a polygon at each of the wanted labels of time; its coverage is computed once for all.
+    """Return the instances under a polygon at each label of time; its coverage is computed once.
 
     They are pixels inside, not hidden, with values as ``missing`` wants them. The grid is a `Stack` or a `Grid`.
     """
@@ -390,7 +394,7 @@ def shares_of(polygon, window, transform, all_touched: bool, weighted: bool) -> 
 
 
 def complete(values: np.ndarray, missing: str) -> np.ndarray:
-    """Which pixels have the values they need; with "refuse", `Bags` is left to name the first that has not."""
+    """Return which pixels have all values; with "refuse" all are kept, and `Bags` names the first incomplete bag."""
     if missing == "drop-instances":
         return np.isfinite(values).all(axis=-1)
     return np.ones(values.shape[:-1], dtype=bool) if missing == "refuse" else ~np.isnan(values).all(axis=-1)
@@ -412,7 +416,7 @@ def from_raster(
     mask=None,
     coordinates=False,
 ) -> tuple[Bags, np.ndarray | None]:
-    """Bags and targets from a multiband raster and polygons: every polygon is a bag, every pixel in it an instance.
+    """Build bags and targets from a multiband raster and polygons: a bag per polygon, an instance per pixel.
 
     A pixel belongs to a polygon if its centre lies in it. The features of pixel p are the bands' values
 
@@ -504,7 +508,7 @@ def refuse_options(missing, empty, weights) -> None:
 
 
 def bags_of_pixels(read: list, known: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
-    """The pixels of every zone as the instances of its bag, weighted by their shares if asked for."""
+    """Return the pixels of each zone as the instances of its bag, weighted by their shares on request."""
     return with_instances(
         known,
         np.concatenate([pixels.values for pixels in read]),
@@ -516,7 +520,7 @@ def bags_of_pixels(read: list, known: Bags, names: list, *, missing: str, weight
 
 
 def settle_empty(read: list, ids: np.ndarray, empty: str) -> np.ndarray:
-    """Positions of the zones that have pixels; the others are refused, or dropped with a warning."""
+    """Return the positions of the zones that have pixels; others are refused, or dropped with a warning."""
     lacks = np.array([len(pixels.values) == 0 for pixels in read])
     if not lacks.any():
         return np.arange(len(read))

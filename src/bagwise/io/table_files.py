@@ -164,7 +164,7 @@ def read_arrow(path: Path):
 
 
 def is_row_number(name: str) -> bool:
-    """Whether a column is the unnamed row numbers that pandas writes."""
+    """Return whether a column is the unnamed row numbers that pandas writes."""
     return name == "" or name.startswith(("__index_level_", "Unnamed: "))
 
 
@@ -173,7 +173,7 @@ HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
 
 
 def find_files(source) -> list[Path]:
-    """The files meant by a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
+    """Find the files of a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
 
     A file that is really called so is taken before a pattern is thought of. Each comes once, whatever it is called. A
     wildcard stands for no ``_`` or ``.`` at the start of the name of a file or folder, which is no data; written out,
@@ -197,7 +197,7 @@ def find_files(source) -> list[Path]:
 
 
 def _sources(source) -> list:
-    """The paths, patterns and URLs of a source."""
+    """Return the paths, patterns and URLs of a source as a list."""
     sources = [source] if isinstance(source, str | os.PathLike) else list(source)
     if not sources:
         raise ValueError("the list of files is empty; give at least one path or pattern")
@@ -212,7 +212,7 @@ def _expand(source) -> list[Path]:
 
 
 def shown(names: list[str], pattern: str, source) -> list[str]:
-    """What a pattern matched, sorted, without what lies behind a hidden name that it does not write out."""
+    """Return the matches of a pattern, sorted, without hidden names that it does not write out."""
     pieces = [piece for piece in re.split(r"[/\\]", pattern) if piece.startswith(HIDDEN)]
 
     def meant(step: str) -> bool:
@@ -230,7 +230,7 @@ def is_url(source) -> bool:
 
 
 def open_url(url: str) -> tuple:
-    """The file system of a URL, for fsspec, and the path within it.
+    """Return the file system of a URL, for fsspec, and the path within it.
 
     What fsspec needs another package for (s3fs, gcsfs, adlfs) is opened by pyarrow if that is not installed.
     """
@@ -252,7 +252,9 @@ def open_url(url: str) -> tuple:
 
 @lru_cache(maxsize=16)  # it holds connections
 def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
-    """What pyarrow itself can open, in the form of fsspec; None if it cannot. Keys are found in the usual places."""
+    """Return a file system of pyarrow in the form of fsspec; None if it has none. Credentials are found in the usual
+    places.
+    """
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import ArrowException
     from pyarrow.fs import FileSystem
@@ -269,7 +271,7 @@ def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
 
 
 def for_pyarrow(system):
-    """A file system of fsspec as one of pyarrow."""
+    """Convert a file system of fsspec to one of pyarrow."""
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow.fs import FSSpecHandler, PyFileSystem
 
@@ -277,7 +279,7 @@ def for_pyarrow(system):
 
 
 def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
-    """The files and folders meant by a URL, which may be a pattern, each with the files below it (None for a file)."""
+    """Find the files and folders of a URL, which may be a pattern, each with the files below it (None for a file)."""
     system, path = open_url(url)
     with reading(url):
         magic = glob.has_magic(path) and not system.exists(path)
@@ -314,7 +316,7 @@ class Part:
     values: tuple[Value, ...] = ()
 
     def place(self) -> tuple:
-        """The path as its file system knows it, and that file system for pyarrow."""
+        """Return the path within its file system, and that file system for pyarrow."""
         from pyarrow.fs import LocalFileSystem
 
         if not is_url(self.path):
@@ -323,7 +325,7 @@ class Part:
         return path, for_pyarrow(system)
 
     def stamp(self) -> str:
-        """What changes when the file does: its size and time; of a URL, what its file system tells."""
+        """Return a text that changes when the file does: its size and time, or the key of its remote file system."""
         with reading(self.name):
             if is_url(self.path):
                 system, path = open_url(self.path)
@@ -332,7 +334,7 @@ class Part:
             return f"{found.st_size} bytes, {found.st_mtime_ns} ns"
 
     def open(self, **options):
-        """The file, its footer read; pages are compared with their checksums, where the writer left any."""
+        """Open the file and read its footer; checksums of pages are verified where present."""
         with lock:  # threads that import the same module at once may find half of it
             from pyarrow.parquet import ParquetFile
 
@@ -341,7 +343,7 @@ class Part:
             return ParquetFile(path, filesystem=system, page_checksum_verification=True, **options)
 
     def add_values(self, table, names):
-        """A table of rows of this file with those of its partition columns that are named, and not in the file."""
+        """Append the requested partition columns that are not in the file to a table of its rows."""
         import pyarrow as pa
 
         for column, value, whole in self.values:
@@ -352,7 +354,7 @@ class Part:
 
 
 def visible(names: list, asked: list, only: bool) -> list:
-    """The columns of a file that are read: those asked for, or all but row numbers."""
+    """Return the columns to read from a file: the requested ones, or all but row numbers."""
     refuse_twice(names)
     return [name for name in names if name in asked or not (only or is_row_number(name))]
 
@@ -367,7 +369,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
 
 
 def find_parts(source) -> tuple[Part, ...]:
-    """The Parquet files of a path, pattern, folder, URL, or a list of them; each with the values its folders name.
+    """Find the Parquet files of a path, pattern, folder, URL, or a list of them, with the values that folders name.
 
     Files come in sorted order, each once, whatever it is called. Those below a folder whose own name, or that of a
     folder between, starts with ``_`` or ``.`` are no data. Values are whole numbers if all of a column are and no
@@ -404,7 +406,7 @@ def find_parts(source) -> tuple[Part, ...]:
 
 
 def is_data_set(source) -> bool:
-    """Whether a source, or one of a list of them, is a folder or a URL."""
+    """Return whether a source, or one of a list of them, is a folder or a URL."""
     sources = [source] if isinstance(source, str | os.PathLike) else source
     return any(is_url(one) or Path(one).expanduser().is_dir() for one in sources)
 
@@ -415,7 +417,7 @@ def _texts(name: str) -> dict[str, str | None]:
 
 
 def _walk(folder: Path) -> list[str] | None:
-    """All files below a folder; None for a file."""
+    """List all files below a folder; None for a file."""
     if not folder.is_dir():
         return None
     found = []
@@ -427,7 +429,7 @@ def _walk(folder: Path) -> list[str] | None:
 
 
 def _parquet_files(folder: str, names: list[str]) -> list[str]:
-    """The Parquet files below a folder."""
+    """Return the Parquet files below a folder."""
     below = {name: Path(name).relative_to(folder).parts for name in names}
     shown = [name for name, steps in below.items() if not any(step.startswith(HIDDEN) for step in steps)]
     found = [name for name in shown if name.lower().endswith(ENDINGS)]

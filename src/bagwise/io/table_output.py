@@ -21,7 +21,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a sp
 
 
 def own_name(name, generic: str, taken) -> str:
-    """What a table of results calls a column of the user's: as the user does, unless it has a column of that name.
+    """Return the user's name of a column for a table of results, or the generic one if that is taken.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def own_name(name, generic: str, taken) -> str:
 
 
 def without_controls(text: str) -> str:
-    r"""The text, with an escape for every sign that steers a terminal or cannot be seen; line breaks and tabs stay.
+    r"""Escape control characters and invisible characters, except line breaks and tabs.
 
     Examples
     --------
@@ -48,12 +48,12 @@ def without_controls(text: str) -> str:
 
 
 def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
-    """Columns from rows that have the same names; where there is no row, empty columns of these names."""
+    """Convert rows that have the same names to columns; without rows, return empty columns of these names."""
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else names)}
 
 
 def to_rows(columns: dict[str, list]) -> list[dict]:
-    """Rows from columns, with None for NaN: what JSON can hold.
+    """Convert columns to rows, with None for NaN, as JSON needs.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
 
 
 def without_formulas(columns: dict[str, list]) -> dict[str, list]:
-    """The columns with an apostrophe before every text, name or value, that a spreadsheet would take for a formula.
+    """Put an apostrophe before each text, name or value, that a spreadsheet would take for a formula.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def write_csv(file, columns: dict[str, list]) -> None:
 
 
 def as_text(columns: dict[str, list]) -> str:
-    """Columns side by side, as text for a terminal.
+    """Format columns side by side, as text for a terminal.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def as_text(columns: dict[str, list]) -> str:
 
 
 def as_html(columns: dict[str, list]) -> str:
-    """Columns as a table of HTML, every text escaped: what a notebook shows.
+    """Format columns as an HTML table, with all text escaped.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def as_html(columns: dict[str, list]) -> str:
 
 
 def duration(seconds) -> str:
-    """A duration as text, from milliseconds to hours.
+    """Format a duration, from milliseconds to hours.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def duration(seconds) -> str:
 
 
 def shown_cell(value) -> str:
-    """A value of a table as text: four digits of a number, "-" for none."""
+    """Format a value of a table: four digits of a number, "-" for none."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -180,12 +180,12 @@ def shown_cell(value) -> str:
 
 
 def is_known(value) -> bool:
-    """Whether there is a finite number to show."""
+    """Return whether there is a finite number to show."""
     return value is not None and math.isfinite(value)
 
 
 def shown(value, digits: int = 3, *, sign: bool = False) -> str:
-    """One number with so many significant digits.
+    """Format one number with a number of significant digits.
 
     Examples
     --------
@@ -196,7 +196,7 @@ def shown(value, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[str]:
-    """Numbers with the same number of decimals: enough for the middle one to have so many significant digits.
+    """Format numbers with the same number of decimals: enough for the median to have that many significant digits.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[st
 
 
 def shown_p(value) -> str:
-    """A p-value: two digits, or less than a thousandth.
+    """Format a p-value: two digits, or less than a thousandth.
 
     Examples
     --------
@@ -233,7 +233,7 @@ def shown_p(value) -> str:
 
 
 def percent(value, digits: int = 0) -> str:
-    """A share as a percentage, on one line with its sign.
+    """Format a share as a percentage, on one line with its sign.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def percent(value, digits: int = 0) -> str:
 
 
 def shortened(text: str, most: int = 500) -> str:
-    """A text from data, cut to a length that a page can hold.
+    """Shorten a text to a maximum length.
 
     Examples
     --------
@@ -255,7 +255,7 @@ def shortened(text: str, most: int = 500) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """A number and its noun.
+    """Format a number and its noun.
 
     Examples
     --------
@@ -286,12 +286,12 @@ class Column:
 
 
 def texts(head: str, texts, *, note: str = "") -> Column:
-    """A column of plain text."""
+    """Make a column of plain text."""
     return Column(head, [shortened(str(text)) for text in texts], None, note)
 
 
 def numbers(head: str, values, *, digits: int = 3, sign: bool = False, note: str = "", shown=None) -> Column:
-    """A column of numbers with common decimals, or each by the function ``shown``."""
+    """Make a column of numbers with common decimals, or formatted by the function ``shown``."""
     values = [float(value) if is_known(value) else None for value in values]
     if shown is None:
         return Column(head, aligned(values, digits, sign=sign), values, note)
@@ -300,5 +300,5 @@ def numbers(head: str, values, *, digits: int = 3, sign: bool = False, note: str
 
 
 def filled(*columns: Column) -> list[Column]:
-    """Those that have something to show."""
+    """Return the columns that are not empty."""
     return [column for column in columns if not column.is_empty]

@@ -70,7 +70,7 @@ class Inspection:
         self.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
 
     def to_dict(self) -> dict:
-        """Plain numbers and text, for JSON."""
+        """Convert to plain numbers and text, for JSON."""
         return asdict(self) | {"ok": self.ok}
 
 
@@ -98,7 +98,7 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     "bag 1 has more than one target in column 'aod' (0.1 and 0.2); a bag has one target, the same on all its rows"
     """
     found = examine(source, bag=bag, target=target, **options)
-    if found.ok:  # the last word has `load` itself; what it warns of is told already
+    if found.ok:  # `load` decides; its warnings are among the findings already
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):
                 bags, _ = load(source, bag=bag, target=target, **options)
@@ -143,7 +143,7 @@ def examine(source, *, bag=None, target=None, files=None, **options) -> Inspecti
 
 
 def _columns(source, bag, target, options) -> tuple[Any, Roles]:
-    """The columns of a source and their roles; archives are spread out into columns."""
+    """Return the columns of a source and their roles; archives are spread out into columns."""
     columns = {
         name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable", "decimal")
     }

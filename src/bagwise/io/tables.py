@@ -35,7 +35,7 @@ ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow
 
 
 def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> nw.DataFrame | None:
-    """One table of all files of a source; None for an archive (.mat, .npz), which is no data frame.
+    """Read all files of a source as one table; None for an archive (.mat, .npz), which is no data frame.
 
     Of unnamed row numbers and of partition columns those that have a role; with ``only``, no other column at all, where
     a format allows it.
@@ -88,7 +88,7 @@ def _ending(path: Path) -> str:
 
 
 def _read(path: Path, ending: str, ids: list, asked: list, only: bool, decimal: str) -> nw.DataFrame:
-    """The table in a file, without the unnamed row numbers unless they are asked for."""
+    """Read the table of a file, without unnamed row numbers unless they are requested."""
     if ending == ".parquet":
         # reading some columns only is what the format is for; with features left open, all must be looked at
         frame = read_parquet(path, asked if only else None)
@@ -152,7 +152,7 @@ def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -
 
 
 def agree_on_ids(frames: list[nw.DataFrame], paths: list[Path], written: list[bool], ids: list) -> list[nw.DataFrame]:
-    """Tables whose ids are of one kind; ``written`` says which come from files of text.
+    """Convert ids to one kind in all tables; ``written`` says which come from text files.
 
     In files of text alone, ids that are text in one are so in all. Beside a file in which they are numbers, they are
     numbers.
@@ -206,7 +206,7 @@ def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:
 
 
 def _as_numbers(column: nw.Series, path: Path, kind, beside: str) -> nw.Series:
-    """Ids of text as numbers, if every one is a number of its own."""
+    """Convert ids of text to numbers, if each is a number of its own."""
     numbers = {text: _fit(_number(text), kind) for text in _distinct(column)}
     seen: dict = {}
     for text, number in numbers.items():
@@ -222,7 +222,7 @@ def _as_numbers(column: nw.Series, path: Path, kind, beside: str) -> nw.Series:
 
 
 def _fit(number: Decimal | None, kind) -> int | float | None:
-    """A number as a value of a type; None for none, and for one that is not whole or too long where it must not be."""
+    """Convert a number to a value of a type; None for none, or if it would have to be rounded."""
     if number is None:
         return None
     if not kind.is_integer():
@@ -231,7 +231,7 @@ def _fit(number: Decimal | None, kind) -> int | float | None:
 
 
 def _number(text: str) -> Decimal | None:
-    """The number that a text writes, if any."""
+    """Parse a number from a text; None if it is none."""
     try:
         number = Decimal(text.replace("_", "?"))  # which Python reads over
     except InvalidOperation:
@@ -269,7 +269,8 @@ class JoinedColumn:
 
 
 def join(table, roles: Roles) -> tuple:
-    """The table with the columns of ``roles.targets``, roles that name its target, and notes on what found no partner.
+    """Join the second table ``roles.targets``; return the table, roles that name its target, and notes on unmatched
+    rows.
 
     Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
     """
@@ -348,7 +349,7 @@ def _had(marked: np.ndarray, one: str = "has", several: str = "have") -> str:
 
 
 def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.ndarray:
-    """The targets of some bags, a column each; NaN for a bag that has none in the second table."""
+    """Return the targets of some bags, a column each; NaN for a bag without one in the second table."""
     second = FrameColumns(source, fill_values)
     refuse_unknown(second.names, [roles.bag, *roles.target_list], parameter="targets")
     row_of_bag, _ = _match(ids, second, roles.bag, "targets")
@@ -376,7 +377,7 @@ def _read_second(source, roles: Roles, table) -> tuple[FrameColumns, str]:
 
 
 def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: str) -> Roles:
-    """Roles with the one column of the second table that can be the target, unless one is named."""
+    """Return roles with the one column of the second table that can be the target, unless one is named."""
     if roles.target is not None:
         return roles
     free = [name for name in others if name not in roles.asked() and second.kind(name) in ("number", "boolean")]
@@ -392,7 +393,7 @@ def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: 
 
 
 def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.ndarray, np.ndarray]:
-    """The row of the second table of every bag, -1 for none; and the ids there that no bag has."""
+    """Return the row of the second table of each bag, -1 for none; and the ids there that no bag has."""
     rows, theirs = find_bags(second, bag)
     again = np.bincount(rows, minlength=len(theirs)) > 1
     if again.any():
