@@ -57,33 +57,14 @@ def test_intervals_of_counts(cells, tmp_path):
     assert found.exit_code == 0 and '"coverage"' in found.output
 
 
-def test_sums_of_numbers_are_fitted_chunk_by_chunk_too(cells, tmp_path):
-    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", ignore=["people"])
+@pytest.mark.parametrize("exposure", [None, "people"])
+def test_sums_are_fitted_chunk_by_chunk_too(cells, tmp_path, exposure):
+    ignore = ["people"] if exposure is None else []
+    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", ignore=ignore, weights=exposure)
     expected = bw.method("aggregate-gp", aggregate="sum").fit(bags, y).predict(bags)
-    table = pd.read_csv(cells / "cells.csv").drop(columns="people")
-    table.to_parquet(tmp_path / "cells.parquet")
-    how = "--method", "aggregate-gp", "--aggregate", "sum", "--engine", "stream", "--n-jobs", "1"
-    result = run("fit", tmp_path / "cells.parquet", *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
-    np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)
-
-
-def test_so_are_sums_with_exposures(cells, tmp_path):
-    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", weights="people")
-    expected = bw.method("aggregate-gp", aggregate="sum").fit(bags, y).predict(bags)
-    pd.read_csv(cells / "cells.csv").to_parquet(tmp_path / "cells.parquet")
-    how = (
-        "--method",
-        "aggregate-gp",
-        "--aggregate",
-        "sum",
-        "--exposure",
-        "people",
-        "--engine",
-        "stream",
-        "--n-jobs",
-        "1",
-    )
+    pd.read_csv(cells / "cells.csv").drop(columns=ignore).to_parquet(tmp_path / "cells.parquet")
+    how = ["--method", "aggregate-gp", "--aggregate", "sum", "--engine", "stream", "--n-jobs", "1"]
+    how += [] if exposure is None else ["--exposure", exposure]
     result = run("fit", tmp_path / "cells.parquet", *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)

@@ -89,31 +89,10 @@ def test_failed_cells_are_told_as_by_evaluate_and_retried_when_asked(folder, mon
 # Files that cannot be read ----------------------------------------------------------------------------------------
 
 
-def not_a_matrix(folder):
-    (folder / "MISR1.mat").write_text("hello")
-
-
-def gaps_in_a_matrix(folder):
-    values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
-    values[3, 4] = np.nan
-    savemat(folder / "MISR1.mat", {"MISR1": values})
-
-
 def infinities(folder):
     values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
     values[3, 4] = np.inf
     savemat(folder / "MISR1.mat", {"MISR1": values})
-
-
-def two_matrices(folder):
-    values = matrix(*write_aerosol(folder, "MISR1", n_bags=8, instances=5))
-    savemat(folder / "MISR1.mat", {"a": values, "b": np.zeros((3, 3))})
-
-
-def gaps_in_a_table(folder):
-    frame = crop_frame(n_bags=8)
-    frame.iloc[5, 4] = np.nan
-    frame.to_csv(folder / "WHEAT.csv", index=False)
 
 
 def no_targets(folder):
@@ -122,59 +101,27 @@ def no_targets(folder):
     frame.to_csv(folder / "WHEAT.csv", index=False)
 
 
-def two_columns(folder):
-    crop_frame(n_bags=8).iloc[:, :2].to_csv(folder / "WHEAT.csv", index=False)
+DAMAGES = {
+    "MISR1.mat cannot be read; it may be cut short, damaged": lambda folder: (folder / "MISR1.mat").write_text("hello"),
+    "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; fill them in, or take those": infinities,
+    "MISR1.mat: folds need at least two bags; there is 1": lambda folder: write_aerosol(folder, "MISR1", n_bags=1),
+    "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; take such bags out": no_targets,
+    "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed": lambda folder: (
+        crop_frame(n_bags=8).iloc[:, :2].to_csv(folder / "WHEAT.csv", index=False)
+    ),
+    "WHEAT.p: it holds a dict; a data frame or an array is needed": lambda folder: (folder / "WHEAT.p").write_bytes(
+        pickle.dumps({"bag": 1})
+    ),
+    "WHEAT.p needs what is not installed here: No module named 'pandas9'; save it as": lambda folder: (
+        folder / "WHEAT.p"
+    ).write_bytes(b"cpandas9\nDataFrame\n."),
+}
 
 
-def few_bags(folder):
-    write_aerosol(folder, "MISR1", n_bags=1, instances=5)
-
-
-def a_broken_pickle(folder):
-    (folder / "WHEAT.p").write_bytes(b"no pickle")
-
-
-def another_pickle(folder):
-    (folder / "WHEAT.p").write_bytes(pickle.dumps({"bag": 1}))
-
-
-def a_pickle_from_elsewhere(folder):
-    (folder / "WHEAT.p").write_bytes(b"cpandas9\nDataFrame\n.")
-
-
-def a_flat_pickle(folder):
-    (folder / "WHEAT.p").write_bytes(pickle.dumps(np.zeros(5)))
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (not_a_matrix, "MISR1.mat cannot be read; it may be cut short, damaged"),
-        (
-            gaps_in_a_matrix,
-            "MISR1.mat: bag 1 has missing feature values (NaN) in column 'reflectance_4'; fill them in, or take",
-        ),
-        (
-            infinities,
-            "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; fill them in, or take those rows",
-        ),
-        (two_matrices, "MISR1.mat holds several matrices; save the one with bag ids, features and targets alone"),
-        (
-            gaps_in_a_table,
-            "WHEAT.csv: bag 'c0_2003' has missing feature values (NaN) in column 't01_nir'; fill them in, or",
-        ),
-        (no_targets, "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; take such bags out"),
-        (two_columns, "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed"),
-        (few_bags, "MISR1.mat: folds need at least two bags; there is 1"),
-        (a_broken_pickle, "WHEAT.p cannot be read; it may be cut short, damaged"),
-        (another_pickle, "WHEAT.p: it holds a dict; a data frame or an array is needed"),
-        (a_pickle_from_elsewhere, "WHEAT.p needs what is not installed here: No module named 'pandas9'; save it as"),
-        (a_flat_pickle, "WHEAT.p: it holds an array of shape (5,); columns of bag id, features, target are needed"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_named_first_and_the_others_run(folder, quick, damage, message):
+@pytest.mark.parametrize("message", DAMAGES)
+def test_a_file_that_cannot_be_read_is_named_first_and_the_others_run(folder, quick, message):
     write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
-    damage(folder)
+    DAMAGES[message](folder)
     result, said = typed(folder, "--trust-pickle")
     name = message[:5]
     assert result.exit_code == 1 and said.endswith(f"not run: {name}; the reason is given above")

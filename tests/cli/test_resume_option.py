@@ -6,7 +6,6 @@ import re
 
 import pandas as pd
 import pytest
-from tests.helpers.published_files import write_aerosol
 from tests.helpers.typed import app
 from typer.testing import CliRunner
 
@@ -47,12 +46,6 @@ def test_resume_is_the_same_command_and_needs_a_beginning(table, tmp_path):
     assert "--resume" not in json.loads((tmp_path / "run" / "plan.json").read_text())["origin"]["command"]
 
 
-def test_resume_of_a_reproduction(tmp_path):
-    write_aerosol(tmp_path, "MISR1", n_bags=12)
-    result, said = run("reproduce", tmp_path, "--out", tmp_path / "run", "--resume")
-    assert result.exit_code == 1 and "nothing was begun in" in said
-
-
 @pytest.fixture
 def stopped_after(monkeypatch):
     """Ctrl-C in the middle of a cell, after so many were finished."""
@@ -75,18 +68,9 @@ def test_ctrl_c_says_what_is_kept(table, tmp_path, stopped_after, cells, kept):
     stopped_after(cells)
     result, said = evaluated(table, tmp_path / "run", "--repeats", 1, "--quiet")
     assert result.exit_code == 130 and "Traceback" not in result.output
-    assert said == f"bagwise evaluate: stopped; {kept} in {tmp_path / 'run'}, and the same command goes on from there"
+    assert said == f"bagwise evaluate: stopped; {kept} in {tmp_path / 'run'}, and the same command continues from there"
     stopped_after(5 - cells)
     assert evaluated(table, tmp_path / "run", "--repeats", 1, "--resume")[0].exit_code == 0
-
-
-def test_ctrl_c_in_a_reproduction(tmp_path, stopped_after):
-    write_aerosol(tmp_path, "MISR1", n_bags=12)
-    stopped_after(2)
-    result, said = run(
-        "reproduce", tmp_path, "--out", tmp_path / "run", "--row", "instance-MIR (mean)", "--folds", 2, "--n-jobs", 1
-    )
-    assert result.exit_code == 130 and "stopped; 2 finished cells are kept in" in said
 
 
 @pytest.mark.parametrize(("column", "option"), [("fold", "--fold-column"), ("half", "--split-column")])

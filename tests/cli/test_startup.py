@@ -26,7 +26,11 @@ UNUSED = {
     "methods": SCIENCE | {"bagwise.evaluation", "bagwise.methods", "bagwise.io"},
     "check t.csv --bag bag --target y": SCIENCE - {"pyarrow", "pandas"} | {"bagwise.evaluation", "bagwise.methods"},
     "fit t.csv --bag bag --target y --method aggregated --out new.bagwise --n-jobs 2": HEAVY
-    | {"bagwise.auto", "bagwise.reports", "joblib.externals.loky.backend.popen_loky_posix"},  # nor are workers started
+    | {
+        "bagwise.auto",
+        "bagwise.reports.charts",
+        "joblib.externals.loky.backend.popen_loky_posix",
+    },  # nor are workers started
     "predict m.bagwise t.csv": HEAVY
     | {f"bagwise.{name}" for name in ("auto", "evaluation", "methods", "reports", "out_of_core")}
     | {"bagwise.explanations.explanation", "bagwise.explanations.feature_importance", "sklearn.ensemble"}

@@ -19,21 +19,13 @@ from tests.helpers.saved_files import (
 )
 
 from bagwise.instances import EachInstance, NetworkRegressor
-from bagwise.model_files import load_model, plan_nodes
+from bagwise.model_files import load_model
 from bagwise.regressors import PoolPredictions
 from bagwise.regressors.pipeline import BagPipeline
 from bagwise.testing.contract_checks import sample
 
-
-def whole_trees(model) -> bytes:
-    """A file as earlier versions wrote it, with all that scikit-learn knows of a node."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_nodes, "short_tree", lambda state: state)
-        return file_of(model)
-
-
 SMALL = small_model(DecisionTreeRegressor(max_depth=3, random_state=0))
-TREE, WHOLE = file_of(SMALL), whole_trees(SMALL)
+TREE = file_of(SMALL)
 BOOSTED = file_of(small_model(HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2)))
 
 
@@ -77,7 +69,6 @@ def test_splits_stay_inside_the_tree(field, value, words, tmp_path):
         )
 
     refused(resealed(TREE, change(field)), words, tmp_path)
-    refused(resealed(WHOLE, change(f"{field}_child" if field != "feature" else field)), words, tmp_path)
 
 
 def test_nodes_of_another_kind_are_refused(tmp_path):
@@ -86,22 +77,18 @@ def test_nodes_of_another_kind_are_refused(tmp_path):
         edited(arrays, name, lambda rows: np.zeros(len(rows)))
 
     refused(resealed(TREE, plain_rows), "it is damaged", tmp_path)
-    refused(resealed(WHOLE, plain_rows), "it is damaged", tmp_path)
 
 
 def test_a_forest_takes_what_predictions_need_and_predicts_the_same(tmp_path):
     """Impurities and counts of nodes are not in the file: what is made of them is NaN, and no number."""
     forest = RandomForestRegressor(20, random_state=0)
     model, (bags, _) = small_model(forest), sample(30, random_state=1)
-    short, whole = file_of(model), whole_trees(model)
-    assert len(short) < 0.8 * len(whole)
-    for data in (short, whole):
-        (tmp_path / "m").write_bytes(data)
-        opened = load_model(tmp_path / "m")
-        np.testing.assert_array_equal(opened.predict(bags), model.predict(bags))
-        assert file_of(opened) == short or data is whole
-        known = np.isfinite(opened[-1].feature_importances_)
-        assert known.all() if data is whole else not known.any()
+    data = file_of(model)
+    (tmp_path / "m").write_bytes(data)
+    opened = load_model(tmp_path / "m")
+    np.testing.assert_array_equal(opened.predict(bags), model.predict(bags))
+    assert file_of(opened) == data
+    assert not np.isfinite(opened[-1].feature_importances_).any()
 
 
 def test_a_tree_has_the_nodes_and_outputs_it_says(tmp_path):
@@ -117,14 +104,12 @@ def test_a_tree_has_the_nodes_and_outputs_it_says(tmp_path):
     def none(plan, arrays):
         state = tree_of(plan)["content"]["content"]
         state["node_count"] = 0
-        for name in {"nodes", "values"} & set(state):
-            edited(arrays, state[name]["file"], lambda rows: rows[:0])
+        edited(arrays, state["nodes"]["file"], lambda rows: rows[:0])
 
     refused(resealed(TREE, more), "nodes and claims 1000000000", tmp_path)
     refused(resealed(TREE, outputs), "more than one output", tmp_path)
     refused(resealed(TREE, classes), "more than one output", tmp_path)
     refused(resealed(TREE, none), "leads out of itself", tmp_path)
-    refused(resealed(WHOLE, none), "leads out of itself", tmp_path)
 
 
 def test_the_holder_of_a_tree_counts_its_features(tmp_path):

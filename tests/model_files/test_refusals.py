@@ -130,9 +130,10 @@ UNFIT = {
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
 def test_what_a_file_cannot_hold_is_refused_when_saving(kind, tmp_path):
     head, words = UNFIT[kind]
+    (tmp_path / "m").write_text("old")
     with pytest.raises(ValueError, match=words + ".*build the model from these"):
         save_model(small_model(head), tmp_path / "m")
-    assert not list(tmp_path.iterdir())
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_a_model_that_holds_itself_is_refused(tmp_path):

@@ -1,19 +1,14 @@
-"""The command line: one small file per verb. Heavy imports happen inside the verbs, so that --help is quick."""
+"""The command line. Each module has its commands in ``VERBS``; they import inside, so that --help is quick."""
 
 import os
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Annotated
 
 import typer
 
 from bagwise import __version__
-from bagwise.cli.data_files import arrays, check, datasets, raster
-from bagwise.cli.evaluate import demo, evaluate, learning_curve, report
-from bagwise.cli.fit import fit
-from bagwise.cli.importance import importance
-from bagwise.cli.methods import methods
-from bagwise.cli.predict import predict
-from bagwise.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="bagwise",
@@ -22,10 +17,29 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (
-    *(demo, check, fit, predict, importance, evaluate, learning_curve),
-    *(report, reproduce, methods, datasets, raster, arrays),
-):
+# The order in --help; other commands follow.
+ORDER = (
+    "demo",
+    "check",
+    "fit",
+    "predict",
+    "importance",
+    "evaluate",
+    "learning_curve",
+    "report",
+    "reproduce",
+    "methods",
+)
+
+
+def find_verbs() -> list:
+    """Return the commands of all modules of this package in the order of --help."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    verbs = [verb for module in modules for verb in getattr(module, "VERBS", ())]
+    return sorted(verbs, key=lambda verb: (*ORDER, verb.__name__).index(verb.__name__))
+
+
+for verb in find_verbs():
     app.command()(verb)
 
 
@@ -45,14 +59,14 @@ def main(
 
 
 def run() -> None:
-    """The program. An output that cannot be written, a full disk for one, is one line and not a traceback."""
+    """Run the program; an output that cannot be written, such as on a full disk, is one line and not a traceback."""
     from bagwise.cli.console import escape_unencodable
 
     escape_unencodable()
     try:
         app()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter tries again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again when it ends
         print(f"bagwise: the output cannot be written ({error.strerror})", file=sys.stderr)
         sys.exit(1)
 

@@ -1,6 +1,6 @@
-"""What the verbs share: messages and progress on stderr, results on stdout, one line for an error, the exit code.
+"""Terminal output of all commands: results on stdout, messages, progress and one-line errors on stderr.
 
-Text is shown, never obeyed: control characters of names and ids are escaped, and so is what an output cannot encode.
+Control characters of names and ids are escaped, and so are characters that an output cannot encode.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rich.segment import Segment
 
 from bagwise.cli.options import CELLS
 
-# Signs of our own where the output knows only ASCII, one for one: a table keeps the width that was measured.
+# Replacements where the output is ASCII, one character each, so that the width of a table stays.
 ASCII = str.maketrans("±²×–—", "~2x--")
-# What is wrong with the data or the request: one message, no traceback.
+# Errors of the data or the command, shown as one message without a traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
-# Options that are not called as the parameter: they are given once for every value.
+# Parameter -> option, where the names differ: these options are given once per value.
 OPTIONS = {"label_column": "by", "features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
 
 
 class Terminal(Console):
-    """A console that shows control characters of names and ids instead of sending them, and ":a:" as it stands."""
+    """Console that escapes control characters of names and ids, and prints ":a:" unchanged."""
 
     def __init__(self, **options):
         super().__init__(emoji=False, **options)
@@ -38,7 +38,7 @@ class Terminal(Console):
             yield segment if segment.control else Segment(self._shown(segment.text), segment.style)
 
     def _shown(self, text: str) -> str:
-        if not text.replace("\n", "").isprintable():  # rarely: most commands print without the imports of io
+        if not text.replace("\n", "").isprintable():  # imported here, because most commands print without it
             from bagwise.io.table_output import without_controls
 
             text = without_controls(text)
@@ -46,25 +46,25 @@ class Terminal(Console):
 
 
 def escape_unencodable() -> None:
-    """From now on standard output and error write an escape for what they cannot encode."""
+    """Make standard output and error write an escape for characters that they cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def result_console() -> Terminal:
-    """Where results are printed. A pipe or a file has no width: there nothing is folded or cut."""
+    """Return the console for results; in a pipe or a file, lines are not wrapped."""
     console = Terminal()
     return console if console.is_terminal else Terminal(width=10_000)
 
 
 def print_text(text: str, *, stderr: bool = False) -> None:
-    """Print a result that is text, as it is."""
+    """Print text without markup."""
     Terminal(stderr=stderr, highlight=False).print(text, markup=False, soft_wrap=True)
 
 
 def as_options(text: str) -> str:
-    """A message of the library with its parameters as options: ``missing='keep'`` is ``--missing keep`` here.
+    """Return a message of the library with its parameters as options: ``missing='keep'`` becomes ``--missing keep``.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def as_options(text: str) -> str:
 
 
 def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
-    """The command as it was typed, to be recorded: every argument and option that was given, and no default."""
+    """Return the command as it was typed, to be recorded, without options that have their default."""
     parts = context.command_path.split()
     for parameter in context.command.params:
         if parameter.name in but or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
@@ -101,7 +101,7 @@ def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
 
 
 class Messages:
-    """Messages and progress of a verb, on stderr; ``quiet`` leaves errors only."""
+    """Messages and progress of a command on stderr; with ``quiet``, errors only."""
 
     def __init__(self, verb: str, *, quiet: bool):
         self.verb, self.quiet, self.console = verb, quiet, Terminal(stderr=True, highlight=False)
@@ -115,11 +115,11 @@ class Messages:
 
     @property
     def is_live(self) -> bool:
-        """Whether progress is shown: there is a terminal, and nobody asked for quiet."""
+        """Whether progress is shown: on a terminal, without --quiet."""
         return not self.quiet and self.console.is_terminal
 
     def evaluation_progress(self, metric: str):
-        """The display of an evaluation, as a context."""
+        """Return the display of an evaluation, as a context."""
         if not self.is_live:
             return nullcontext(False)
         from bagwise.evaluation.evaluation import Display
@@ -127,7 +127,7 @@ class Messages:
         return Display(console=self.console, metric=metric)
 
     def fit_progress(self, model, name: str):
-        """The method's own display if it has one, else a spinner."""
+        """Return the display of the method if it has one, else a spinner."""
         shown = [key for key in model.get_params() if key == "progress" or key.endswith("__progress")]
         if shown and self.is_live:
             model.set_params(**dict.fromkeys(shown, True))
@@ -135,7 +135,7 @@ class Messages:
         return self.spinner(f"fitting {name}")
 
     def pass_progress(self, activity: str):
-        """What is being done, and how far a pass over a table is, as a context; it gives what is told the steps."""
+        """Return the display of passes over a table, as a context that returns a callback for steps."""
         if not self.is_live:
             return nullcontext()
         from bagwise.out_of_core.passes import PassDisplay
@@ -143,7 +143,7 @@ class Messages:
         return PassDisplay(activity, console=self.console)
 
     def spinner(self, activity: str):
-        """What is being done and for how long, as a context."""
+        """Return a spinner with the activity and its seconds, as a context."""
         if not self.is_live:
             return nullcontext()
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -156,11 +156,11 @@ class Messages:
 
 @contextmanager
 def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
-    """The messages of a verb. Inside, our warnings are messages; an expected error is one line and exit code 1."""
+    """Show our warnings as messages inside; an expected error becomes one line and exit code 1."""
     messages, shown = Messages(verb, quiet=quiet), set()
 
     def show(message, category, *_):
-        if category is UserWarning and str(message) not in shown:  # ours; libraries warn by classes of their own
+        if category is UserWarning and str(message) not in shown:  # ours; libraries use classes of their own
             shown.add(str(message))
             messages.show("Note: " + message.args[0], style="yellow")
 
@@ -170,24 +170,24 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
         try:
             yield messages
         except EXPECTED as error:
-            # The last argument of an error that carries a parameter is its message.
+            # The message of an error with a parameter is its last argument.
             messages.error(error.args[-1] if hasattr(error, "parameter") else str(error) or type(error).__name__)
             raise typer.Exit(1) from error
         except MemoryError as error:
-            clear_frames(error.__traceback__)  # releases what filled the memory: printing takes some too
-            what = " ".join(str(error).split()).rstrip(".")
-            if "not enough memory" not in what:  # ours give advice of their own
-                what = f"there is not enough memory{what and f' ({what})'}; "
-                what += "use fewer rows, columns or processes, or a larger machine"
-            print_text(f"bagwise {verb}: {what}", stderr=True)
+            clear_frames(error.__traceback__)  # releases memory, which printing needs
+            text = " ".join(str(error).split()).rstrip(".")
+            if "not enough memory" not in text:  # ours have advice of their own
+                text = f"there is not enough memory{text and f' ({text})'}; "
+                text += "use fewer rows, columns or processes, or a larger machine"
+            print_text(f"bagwise {verb}: {text}", stderr=True)
             raise typer.Exit(1) from None
 
 
-# Runs that are kept cell by cell --------------------------------------------------------------------------------------
+# Interrupted and failed runs --------------------------------------------------------------------------------------
 
 
 def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> None:
-    """Name the first failed cell of some `Results` and the files that list all; the exit code is then 1."""
+    """Show the first failed cell of the `Results` and the files that list all, and exit with code 1."""
     failures = [(results, *one) for results in runs for one in results.failures]
     if not failures:
         return
@@ -203,16 +203,16 @@ def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> Non
 
 @contextmanager
 def interruptible(messages: Messages, out: Path | None, *, noun: str = "cell") -> Iterator[None]:
-    """Inside, Ctrl-C ends the program with exit code 130 and one line on what is kept."""
+    """Turn Ctrl-C into exit code 130 and one line on the finished work that is stored."""
     try:
         yield
     except KeyboardInterrupt:
         if out is None:
-            messages.error("stopped; nothing is kept: --work keeps finished fits")
+            messages.error("stopped, and nothing is stored; with --work DIR, finished fits are")
             raise typer.Exit(130) from None
         n = sum(1 for _ in out.rglob(CELLS))
-        kept = f"{n} finished {noun} is" if n == 1 else f"{n} finished {noun}s are"
-        if (out / "fit.json").exists():  # of a table that is read chunk by chunk
-            kept = "what the passes have found is"
-        messages.error(f"stopped; {kept} kept in {out}, and the same command goes on from there")
+        stored = f"{n} finished {noun} is" if n == 1 else f"{n} finished {noun}s are"
+        if (out / "fit.json").exists():  # a table read chunk by chunk
+            stored = "finished passes are"
+        messages.error(f"stopped; {stored} kept in {out}, and the same command continues from there")
         raise typer.Exit(130) from None

@@ -242,3 +242,6 @@ def arrays(
             bags, y = bw.from_folder(folder, table, **roles, array=array, unmatched=unmatched, missing=missing)
             bw.save_npz(out, bags, y)
         messages.show(f"Wrote {out}: {bags}{'' if y is None else ', with targets'}.")
+
+
+VERBS = (arrays, check, datasets, raster)

@@ -392,3 +392,6 @@ def learning_curve(
         print_text("\n".join([as_text(curve.as_dict()), curve.sentence(times), *curve.notes()]))
         messages.show(f"Wrote {out}/learning_curve.csv")
     exit_if_failed(messages, curve.results)
+
+
+VERBS = (demo, evaluate, learning_curve, report)

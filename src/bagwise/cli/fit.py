@@ -1,12 +1,13 @@
-"""`bagwise fit`: learn from a table of bags, and write one model file."""
+"""`bagwise fit`: fit a method on a table of bags, and write one model file."""
 
 from __future__ import annotations
 
 import json
 import tempfile
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -14,9 +15,9 @@ import typer
 from bagwise.cli import options as o
 from bagwise.metrics import METRICS
 
-SMALL = 200_000  # numbers in a table: below, starting other processes takes longer than the work
+SMALL = 200_000  # numbers in a table, below which starting processes takes longer than the fit
 IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  # options that need the whole table
-BUDGET = 480.0  # seconds: with what comes after, ten minutes
+BUDGET = 480.0  # seconds of auto, so that the whole command takes ten minutes
 
 
 @o.reading_a_table
@@ -57,82 +58,110 @@ def fit(
 
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
-    import bagwise as bw
     from bagwise.cli.console import command_text, interruptible, messages_of, print_text
 
     workers = o.workers(scheduler if engine == "memory" else None)
     with messages_of("fit", quiet=quiet) as messages, interruptible(messages, work, noun="fit"), workers:
-        columns = o.columns(context)
-        kind = {"aggregate": aggregate, "likelihood": likelihood}
         o.refuse_outputs(out, report, inputs=o.files(table))
         o.refuse_outputs(report, endings=(".html", ".htm"))
         if work is not None:
             o.refuse_folder(work)
         if scores != "absolute" and not intervals:
             raise ValueError("--scores is for intervals, and --no-intervals leaves them out; give one of them")
-        if engine != "memory":
-            o.refuse_options(context, *IN_MEMORY)
-            with o.executor(engine, scheduler, n_jobs) as executor:
-                unfitted = with_options(bw.method(method, random_state=seed), method, kind)
-                bw.model_files.try_saving(unfitted)
-                unfitted = unfitted if any(kind.values()) else method  # messages name it
-                unfitted = with_intervals(context, unfitted, seed=seed)
-                scan = o.open_scan(table, columns, where, messages)
-                with messages.pass_progress(f"fitting {method}") as tell:
-                    how = {"seed": seed, "work": work, "progress": tell}
-                    model, training, summary = fit_scan(unfitted, method, scan, executor, **how)
-                training |= {"where": where}
-                columns |= {"bag_features": list(scan.covariates)} if scan.covariates else {}
-        else:
-            o.refuse_where(where)
-            how = {"level": level if intervals else None, "time_budget": time_budget, "seed": seed}
-            how |= kind | {"scores": scores, "metric": metric, "work": work}
-            bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
-            bags, y = load(table, columns, messages)
-            if n_jobs is None and scheduler is None:
-                n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
-            if y.ndim == 2 and method.partition(":")[0] == "auto":  # the time is for all of them
-                how["time_budget"] = (time_budget or BUDGET) / y.shape[1]
-            model = build(method, n_jobs=n_jobs, **how)
-            model = model if y.ndim == 1 else bw.MultiTarget(model)
-            with messages.fit_progress(model, method):
-                model.fit(bags, y)
-            if not intervals:
-                for one in getattr(model, "estimators_", [model]):
-                    getattr(one, "forget_folds", lambda: None)()
-            if bags.covariate_names is not None:
-                columns["bag_features"] = list(bags.covariate_names)  # by name, also where "auto" found them
-            training, summary = bw.model_files.describe_training(bags, y), summarise(model, method, bags, y)
-            columns["target"] = list(bags.target_name) if y.ndim == 2 else bags.target_name  # also where it was found
-        training |= {"columns": columns, "table": o.stem(table)}
-        named = ", ".join(o.as_names(columns.get("target"))) or None
-        save(model, out, method=method, target=named, training=training)
+        fit_table = fit_in_memory if engine == "memory" else fit_in_chunks
+        found = fit_table(context, context.params, o.columns(context), messages)
+        targets = ", ".join(o.as_names(found.training["columns"].get("target"))) or None
+        save(found.model, out, method=method, target=targets, training=found.training | {"table": o.stem(table)})
         if report is not None:
             from bagwise.reports import write_model_report
 
             about: dict = {"name": o.stem(table), "method": method, "command": command_text(context)}
+            about |= {"held_out": held_out(found.model, found.y)}
             with messages.spinner("writing the report"):
-                write_model_report(report, model, bags, y, held_out=held_out(model, y), **about)
+                write_model_report(report, found.model, found.bags, found.y, **about)
     if as_json:
-        typer.echo(json.dumps(summary | {"out": str(out), "report": report and str(report)}, indent=1))
+        typer.echo(json.dumps(found.summary | {"out": str(out), "report": report and str(report)}, indent=1))
         return
-    print_text(first_line(summary, out))
-    if "summary" in summary:
-        messages.show("\n" + summary["summary"])
+    print_text(first_line(found.summary, out))
+    if "summary" in found.summary:
+        messages.show("\n" + found.summary["summary"])
     if paper:
-        print_text("\n" + summary["paragraph"])
+        print_text("\n" + found.summary["paragraph"])
     if report is not None:
         messages.show(f"Wrote {report}")
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model, the summary of its training data for the file, that of the fit for users, and data in memory."""
+
+    model: Any
+    training: dict
+    summary: dict
+    bags: Any = None
+    y: Any = None
+
+
+def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages) -> Fitted:
+    """Fit a method on the loaded table."""
+    import bagwise as bw
+
+    o.refuse_where(options["where"])
+    method, n_jobs, intervals = options["method"], options["n_jobs"], options["intervals"]
+    how = {name: options[name] for name in ("scores", "metric", "work", "time_budget", "seed", *OPTIONS)}
+    how |= {"level": options["level"] if intervals else None}
+    bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
+    bags, y = load(options["table"], columns, messages)
+    if n_jobs is None and options["scheduler"] is None:
+        n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
+    if y.ndim == 2 and is_auto(method):  # the budget is for all targets together
+        how["time_budget"] = (how["time_budget"] or BUDGET) / y.shape[1]
+    model = build(method, n_jobs=n_jobs, **how)
+    model = model if y.ndim == 1 else bw.MultiTarget(model)
+    with messages.fit_progress(model, method):
+        model.fit(bags, y)
+    if not intervals:
+        for one in getattr(model, "estimators_", [model]):
+            getattr(one, "forget_folds", lambda: None)()
+    # By name, also where they were not given by name.
+    columns = columns | {"target": list(bags.target_name) if y.ndim == 2 else bags.target_name}
+    if bags.covariate_names is not None:
+        columns["bag_features"] = list(bags.covariate_names)
+    training = bw.model_files.describe_training(bags, y) | {"columns": columns}
+    return Fitted(model, training, summarise(model, method, bags, y), bags, y)
+
+
+def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages) -> Fitted:
+    """Fit a method on a table that is read chunk by chunk."""
+    import bagwise as bw
+
+    o.refuse_options(context, *IN_MEMORY)
+    method, seed, where = options["method"], options["seed"], options["where"]
+    with o.executor(options["engine"], options["scheduler"], options["n_jobs"]) as executor:
+        changes = {name: options[name] for name in OPTIONS}
+        unfitted = with_options(bw.method(method, random_state=seed), method, changes)
+        bw.model_files.try_saving(unfitted)
+        unfitted = with_intervals(context, unfitted if any(changes.values()) else method, seed=seed)
+        scan = o.open_scan(options["table"], columns, where, messages)
+        with messages.pass_progress(f"fitting {method}") as progress:
+            how = {"seed": seed, "work": options["work"], "progress": progress}
+            model, training, summary = fit_scan(unfitted, method, scan, executor, **how)
+    columns = columns | ({"bag_features": list(scan.covariates)} if scan.covariates else {})
+    return Fitted(model, training | {"where": where, "columns": columns}, summary)
+
+
+def is_auto(method) -> bool:
+    return isinstance(method, str) and method.partition(":")[0] == "auto"
+
+
 def with_intervals(context: typer.Context, method, *, seed: int):
-    """The method within `Intervals`, if they were asked for; unasked there are none, for they take bags from it."""
+    """Wrap the method in `Intervals` if an option of theirs was given; a scan fits them on fewer bags."""
     from bagwise.intervals import Intervals
 
     given = [name for name in ("level", "intervals", "scores") if o.given(context, name)]
     if not context.params["intervals"] or not given:
         return method
-    if isinstance(method, str) and method.partition(":")[0] == "auto":
+    if is_auto(method):
         asked = " and ".join(f"--{one}" for one in given)
         raise ValueError(
             f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
@@ -144,7 +173,7 @@ def with_intervals(context: typer.Context, method, *, seed: int):
 
 
 def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
-    """The model, the description of its training data, and the summary of the fit."""
+    """Return the model, the description of its training data, and the summary of the fit."""
     from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
 
     model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
@@ -158,7 +187,7 @@ def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | Non
 
 
 def load(tables: list[str], columns: dict, messages):
-    """Bags and targets, with the warnings of `bagwise check`; files are read once, and bags are built once."""
+    """Return bags and targets, and show the warnings of `bagwise check`; files are read once, and bags built once."""
     import bagwise as bw
     from bagwise.bags.shared_rows import shares_rows
     from bagwise.io.columns import Roles
@@ -170,7 +199,7 @@ def load(tables: list[str], columns: dict, messages):
     }
     frame = read_files(o.sources(tables), Roles(**named), decimal=columns.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
-    # What `load` warns of in a frame is among the findings below.
+    # The findings below include what `load` warns of in a frame.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
         bags, y = bw.load(source, **columns)
     o.refuse_no_target(y)
@@ -194,48 +223,45 @@ def build(
     scores: str = "absolute",
     metric: str | None = None,
     work: Path | None = None,
-    **kind: str | None,
+    **changes: str | None,
 ):
-    """An unfitted method by its name (or name:preset), with intervals unless the level is None."""
+    """Return an unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
     from bagwise.methods.catalogue import find
 
     find(name)[0].refuse_missing_extra()
-    limited = name.partition(":")[0] == "auto"
     for given, text in (
-        (time_budget, f"--time-budget is for the method auto; {name} takes the time it takes"),
-        (metric, f"--metric is for the method auto; {name} has a loss of its own"),
-        (work, f"--work keeps the finished fits of the method auto; {name} is fitted in one go: leave it out"),
+        (time_budget, f"--time-budget is for the method auto, and {name} has no time limit; leave it out"),
+        (metric, f"--metric is for the method auto, and {name} has a loss of its own; leave it out"),
+        (work, f"--work keeps the finished fits of the method auto, and {name} is a single fit; leave it out"),
     ):
-        if given is not None and not limited:
+        if given is not None and not is_auto(name):
             raise ValueError(text)
-    options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if limited else {}
+    options = {"time_budget": time_budget or BUDGET, "metric": metric or "rmse"} if is_auto(name) else {}
     options |= {} if work is None else {"work": str(work)}
-    model = with_options(bw.method(name, random_state=seed, n_jobs=n_jobs, **options), name, kind)
+    model = with_options(bw.method(name, random_state=seed, n_jobs=n_jobs, **options), name, changes)
     if level is None:
         return model
     return bw.Intervals(model, level=level, scores=scores, random_state=seed, n_jobs=n_jobs)
 
 
-USED_BY = {
-    "aggregate": "--method aggregate-gp or --method additive",
-    "likelihood": "--method aggregate-gp",
-}
+# Options that change a parameter of some methods -> the methods.
+OPTIONS = {"aggregate": "--method aggregate-gp or --method additive", "likelihood": "--method aggregate-gp"}
 
 
-def with_options(model, name: str, kind: dict[str, str | None]):
-    """The model with the options that were given, wherever in it a parameter of that name is."""
-    for option, value in kind.items():
+def with_options(model, name: str, changes: dict[str, str | None]):
+    """Set the parameters that were given as options, wherever the model has a parameter of that name."""
+    for option, value in changes.items():
         if value is not None:
-            found = [key for key in model.get_params() if key.split("__")[-1] == option]
-            if not found:
-                raise ValueError(f"--{option} means nothing to {name}; use it with {USED_BY[option]}")
-            model.set_params(**dict.fromkeys(found, value))
+            parameters = [key for key in model.get_params() if key.split("__")[-1] == option]
+            if not parameters:
+                raise ValueError(f"--{option} means nothing to {name}; use it with {OPTIONS[option]}")
+            model.set_params(**dict.fromkeys(parameters, value))
     return model
 
 
 def save(model, out: Path, **header) -> None:
-    """Save the model; if its place is gone or full after a long fit, save it among temporary files."""
+    """Save the model; if its folder is gone or full after a long fit, save it in the temporary folder."""
     import bagwise as bw
 
     try:
@@ -246,11 +272,11 @@ def save(model, out: Path, **header) -> None:
             bw.save_model(model, place, **header)
         except OSError:
             raise error from None
-        raise OSError(f"{error}; the fitted model is in {place} instead: move it to where it can stay") from error
+        raise OSError(f"{error}; the fitted model is in {place} instead: move it from there") from error
     except ValueError as error:
         raise ValueError(
-            f"{error}. The fit is lost: fit another method (`bagwise methods`), or fit in Python, where bw.method(...) "
-            "stays in memory and joblib.dump keeps it for your own use"
+            f"{error}. The fit is lost: fit another method (`bagwise methods`), or fit in Python, where the model "
+            "stays in memory and joblib.dump stores it for your own use"
         ) from error
 
 
@@ -261,15 +287,15 @@ _SCORES = {
 
 
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
-    """Predictions of the training bags by models that never saw them, where they are known."""
+    """Return predictions of the training bags by models fitted without them; None if there are none."""
     if y.ndim == 2:
-        found = np.full(y.shape, np.nan)
+        predictions = np.full(y.shape, np.nan)
         for k, (one, column) in enumerate(zip(model.estimators_, y.T, strict=True)):
             values = held_out(one, column[~np.isnan(column)])
             if values is None:
                 return None
-            found[~np.isnan(column), k] = values
-        return found
+            predictions[~np.isnan(column), k] = values
+        return predictions
     if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
         return y[model.calibration_] - model.residuals_
     return getattr(model, "held_out_", None)
@@ -279,22 +305,22 @@ def summarise(model, name: str, bags, y: np.ndarray) -> dict:
     """Return held-out scores and the verdict, a paragraph for a paper, and the method's own summary if it has one."""
     from bagwise.metrics import mae, rmse
 
-    if y.ndim == 2:  # one for every target, and their texts below each other
+    if y.ndim == 2:  # a summary per target, and their texts below each other
         known = ~np.isnan(y)
         parts = zip(model.target_names_, model.estimators_, y.T, known.T, strict=True)
-        of = {target: summarise(one, name, bags[here], column[here]) for target, one, column, here in parts}
+        targets = {target: summarise(one, name, bags[here], column[here]) for target, one, column, here in parts}
         texts = {}
-        for what in ("paragraph", "summary"):
-            titled = [f"{target}: {one[what]}" for target, one in of.items() if what in one]
-            texts |= {what: "\n\n".join(titled)} if titled else {}
-        return {"method": name, "bags": len(y), "targets": of} | texts
+        for text in ("paragraph", "summary"):
+            titled = [f"{target}: {summary[text]}" for target, summary in targets.items() if text in summary]
+            texts |= {text: "\n\n".join(titled)} if titled else {}
+        return {"method": name, "bags": len(y), "targets": targets} | texts
     scores, predicted, inner = None, held_out(model, y), getattr(model, "method_", model)
     if predicted is not None:
         error, spread = rmse(y, predicted), float(np.std(y))
         r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
         scores = {"rmse": error, "mae": mae(y, predicted), "r2": r2, "rmse_of_mean": spread}
     found = summarise_scores(name, len(y), scores)
-    if hasattr(inner, "scores_"):  # auto compares with the mean of the targets without those of the fold
+    if hasattr(inner, "scores_"):  # of auto, whose mean target is that of the other folds
         scores = inner.scores_
         found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
         metric = scores["metric"]
@@ -344,7 +370,7 @@ def _typical(summary: dict) -> str:
 
 
 def with_interval_text(summary: dict, model) -> dict:
-    """The summary with the level of the intervals, and a sentence on them; None and none where there are none."""
+    """Add the level of the intervals (None without intervals) and a sentence on them to a summary."""
     if getattr(model, "lacking_", "no intervals at all") is not None:
         return summary | {"level": None}
     text = (
@@ -355,14 +381,17 @@ def with_interval_text(summary: dict, model) -> dict:
 
 
 def summarise_scores(name: str, n_bags: int, scores: dict | None) -> dict:
-    """The same, from the errors of held-out bags alone."""
+    """Return a summary made of the errors on held-out bags alone."""
     from bagwise import __version__
     from bagwise.methods.catalogue import find
 
-    text = f"The method {name} ({find(name)[0].cites}) was fitted to {n_bags:,} bags with bagwise {__version__}."
+    text = f"The method {name} ({find(name)[0].cites}) was fitted on {n_bags:,} bags with bagwise {__version__}."
     if scores is not None:
         text += (
             f" Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
             f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
         )
     return {"method": name, "bags": n_bags, "held_out": scores, "paragraph": text}
+
+
+VERBS = (fit,)

@@ -80,3 +80,6 @@ def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
             raise ValueError(f"--group {text} is not understood; write a name and its columns, as in angles=sza,vza")
         groups[name] = [column.strip() for column in columns.split(",")]
     return groups or None
+
+
+VERBS = (importance,)

@@ -1,7 +1,7 @@
-"""`bagwise methods`: the catalogue, in the terminal or as a page: one table, then a card per method.
+"""`bagwise methods`: print the catalogue of methods, in the terminal or as a page of documentation.
 
-The cards as text are in ``cards.json``, made from the catalogue by `bagwise methods --json`; a test compares the two.
-To import the catalogue itself means to import scikit-learn, a second and more, for a few sentences.
+The text of the cards is in ``cards.json``, written by `bagwise methods --json`, and a test compares it with the
+catalogue: importing the catalogue would import scikit-learn, which takes a second.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def methods(
     if name is not None:
         known, _, preset = name.partition(":")
         if known not in cards or (preset and preset not in cards[known]["presets"]):
-            known_methods(name)  # has the error, and the nearest name
+            known_methods(name)  # raises the error with the nearest name
         for what in TEXTS:
             console.print(f"[bold]{what:8}[/bold] {cards[known][what]}")
         console.print(f"[bold]presets [/bold] {', '.join(cards[known]['presets'])}")
@@ -52,7 +52,7 @@ def methods(
 
 
 def cards_text() -> str:
-    """The cards as JSON: what ``cards.json`` has to hold."""
+    """Return the cards as JSON, the content of ``cards.json``."""
     from bagwise.methods.catalogue import CATALOGUE
 
     cards = [
@@ -75,7 +75,7 @@ last step gives instance weights or contributions. What happens to values that t
 
 
 def methods_page() -> str:
-    """Markdown: the table of all methods, and every card."""
+    """Return a page in Markdown: a table of all methods, and a card per method."""
     from bagwise.methods.catalogue import CATALOGUE
 
     lines = [HEAD, "| method | assumes | cost | interval | which instance | GPU |", "|---|---|---|---|---|---|"]
@@ -114,3 +114,6 @@ def _card(card: Card) -> str:
 def _values(values: list) -> str:
     shown = [repr(value) for value in values[:3]]
     return ", ".join(shown) + (f", ... ({len(values)} values)" if len(values) > 3 else "")
+
+
+VERBS = (methods,)

@@ -312,3 +312,6 @@ def print_scores(scored: dict | None, *, several: bool, stderr: bool) -> None:
         text += f", CRPS {values['crps']:.4g}" if "crps" in values else ""
         text += f"; {values['coverage']:.0%} of them inside their intervals" if "coverage" in values else ""
         print_text(text, stderr=stderr)
+
+
+VERBS = (predict,)

@@ -157,3 +157,6 @@ def _ours(row: dict, protocol: str) -> str:
         return "-"
     spread = "" if error != error else f" ± {error:.2f}"  # of several repeats
     return f"{value:.2f}{spread}" + ("" if gap != gap else f" ({gap:+.1f})")
+
+
+VERBS = (reproduce,)

@@ -304,7 +304,7 @@ class Builder:
 
     def _tree(self, node):
         tree, state = type_of(node)(*self.value(node["arguments"])), self.value(node["content"])
-        tree.__setstate__(state if "values" in state else whole_tree(state, tree))
+        tree.__setstate__(whole_tree(state, tree))
         return tree
 
     def _object(self, node):

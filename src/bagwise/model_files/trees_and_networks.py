@@ -33,8 +33,8 @@ _COLUMNS = {"left_child": "left", "right_child": "right", "feature": "feature", 
 def short_tree(state: dict) -> dict:
     """Return the state of a tree of one output without impurities and counts, which no prediction needs."""
     nodes, values = state["nodes"], state["values"]
-    if values.shape[1:] != (1, 1) or not set(_COLUMNS) | {"threshold"} <= set(nodes.dtype.names):
-        return state
+    if values.shape[1:] != (1, 1):
+        raise Refused("a tree has more than one output; fit a model per target")
     short = np.empty(len(nodes), _SHORT)
     for name, column in _COLUMNS.items():
         short[column] = nodes[name]
