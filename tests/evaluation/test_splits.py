@@ -6,7 +6,6 @@ from datetime import date
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import KFold
 
 import bagwise as bw
 from bagwise.evaluation import Results, evaluate, make_splits
@@ -16,14 +15,31 @@ def bags_of(n, **options):
     return bw.from_arrays([np.zeros((2, 1))] * n, **options)
 
 
-def test_repeats_are_the_folds_of_the_paper():
-    splits = make_splits(bags_of(23), repeats=2)
+def test_repeats_are_the_random_folds_of_the_library():
+    bags = bags_of(23)
+    splits = make_splits(bags, repeats=2)
     for r in range(2):
-        expected = list(KFold(5, shuffle=True, random_state=r).split(np.arange(23)))
-        for split, (train, test) in zip(splits[5 * r : 5 * r + 5], expected, strict=True):
-            np.testing.assert_array_equal(split.train, train)
-            np.testing.assert_array_equal(split.test, test)
+        fold = bw.bags.bag_folds(bags, 5, random_state=r)
+        for split in splits[5 * r : 5 * r + 5]:
+            np.testing.assert_array_equal(split.test, np.flatnonzero(fold == split.fold))
+            np.testing.assert_array_equal(split.train, np.flatnonzero(fold != split.fold))
     assert [(s.repeat, s.fold) for s in splits] == [(r, k) for r in range(2) for k in range(5)]
+
+
+def test_forward_folds_train_on_earlier_bags_only(tmp_path):
+    """Also the baselines of the verdict; the first window is never scored."""
+    bags, y = bw.datasets.make_problem("mean", 60)
+    day = np.random.default_rng(0).permutation(60)
+    bags = bags.with_validation(bw.Validation(time=day))
+    splits = make_splits(bags, folds="forward")
+    assert len(splits) == 5 and all(day[split.train].max() < day[split.test].min() for split in splits)
+    results = evaluate(bags, y, ["aggregated"], folds="forward", out=tmp_path)
+    table = Results.load(tmp_path).table()
+    assert table["n_train"].tolist() == [len(split.train) for split in splits]
+    for train, test in results.folds("aggregated", 0).pairs():
+        assert day[train].max() < day[test].min()
+    declared = make_splits(bags.with_validation(bw.Validation("forward", folds=3, time=day)))
+    assert len(declared) == 5  # a number changes the number of windows
 
 
 def test_ten_repeats_by_default():
@@ -84,8 +100,7 @@ def test_refusals(options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"folds": "each"}, r"folds must be a whole number, not 'each'; len\(bags\) leaves out one at a time"),
-        ({"folds": 2.0}, "folds must be a whole number, not 2.0"),
+        ({"folds": 2.0}, "folds must be a whole number, 'auto' or 'each', not 2.0"),
         ({"repeats": 1.5}, "repeats must be a whole number, not 1.5"),
         ({"random_state": None}, "random_state must be a whole number, not None; repeat r has the seed random_state"),
         ({"random_state": True}, "random_state must be a whole number, not True"),

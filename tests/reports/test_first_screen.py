@@ -9,6 +9,7 @@ from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 from tests.helpers.page_reading import Report
 
 import bagwise as bw
+from bagwise.bags.folds import Folds
 from bagwise.io.table_output import percent, shown
 from bagwise.reports import write_model_report
 from bagwise.reports.charts import draw_predictions
@@ -107,7 +108,7 @@ def test_the_verdict_is_against_the_better_baseline():
     """A model that beats the mean and not a forest on bag means is not called worth using."""
     bags, y = bw.datasets.make_problem("mean", 80)
     fold = np.arange(80) % 5
-    forest = baseline_predictions(bags, y, fold)["bag means + forest"]
+    forest = baseline_predictions(bags, y, Folds(fold))["bag means + forest"]
     for k in range(5):  # a plain loop over folds
         means = np.array([bag.mean(axis=0) for bag in np.split(bags.instances, bags.offsets[1:-1])])
         model = ExtraTreesRegressor(100, max_features=1 / 3, random_state=0).fit(means[fold != k], y[fold != k])
@@ -123,7 +124,7 @@ def test_the_verdict_is_against_the_better_baseline():
 def test_bags_that_are_only_trained_on_are_in_the_baselines():
     bags, y = bw.datasets.make_problem("mean", 40)
     fold = np.where(np.arange(40) < 30, -1, 0)
-    found = baseline_predictions(bags, y, fold)
+    found = baseline_predictions(bags, y, Folds(fold))
     assert np.allclose(found["the mean target"][30:], y[:30].mean()) and np.isnan(found["the mean target"][:30]).all()
 
 

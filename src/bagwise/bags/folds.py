@@ -146,7 +146,7 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
     >>> split_bags(bags, "forward").test.tolist()
     [-1, 0, 1, 2, 3, 4]
     """
-    bags, declared = _resolve(bags, folds)
+    bags, declared = resolve(bags, folds)
     if declared.scheme == "forward":
         return _forward(bags, declared, inner)
     if declared.scheme == "given" and not (inner and _is_split(bags.fold)):
@@ -260,7 +260,7 @@ def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
     return fold
 
 
-def _resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
+def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     """Return the bags with the columns of a declaration, and the declaration."""
     if isinstance(folds, Validation):
         if not _are_pairs(folds.given):

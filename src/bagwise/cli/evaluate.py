@@ -198,7 +198,9 @@ def best_verdict(results, bags, y) -> str | None:
 
     best = results.best_method()
     held = None if best is None else held_out(results, best)
-    return None if held is None else verdict_line(best, worth(held.with_baselines(bags, y)))
+    if held is None:
+        return None
+    return verdict_line(best, worth(held.with_baselines(bags, y, results.folds(best, held.repeat))))
 
 
 def print_scores(results, console, verdict: str | None = None) -> list[str]:

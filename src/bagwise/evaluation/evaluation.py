@@ -140,7 +140,7 @@ def evaluate(
     methods=None,
     *,
     repeats: int | None = None,
-    folds: int = 5,
+    folds=5,
     fold=None,
     split=None,
     selection: str = "nested",
@@ -173,9 +173,9 @@ def evaluate(
         are not kept.
     methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
     repeats, folds, fold, split, random_state : the protocol, see `make_splits`
-        Default: 10 repeats of 5 folds. ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per
-        bag. Repeat r of a method has the seed ``random_state + r``; with fixed splits nothing else changes, and tables
-        take the mean over repeats first.
+        Default: 10 repeats of 5 folds. ``folds="forward"`` scores later bags by what was trained on earlier ones;
+        ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per bag. Repeat r of a method has the
+        seed ``random_state + r``; with fixed splits nothing else changes, and tables take the mean over repeats first.
     selection : {"nested", "paper"}
         How the settings of a method with a search space are chosen: inside the training bags; or the best on the
         scoring folds, as the paper did. The latter is optimistic, and every table marks these methods. A method

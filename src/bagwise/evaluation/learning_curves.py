@@ -38,7 +38,7 @@ def learning_curve(
     over: str = "bags",
     sizes=None,
     repeats: int = 5,
-    folds: int = 5,
+    folds=5,
     metric: str = "rmse",
     level: float = 0.9,
     out=None,

@@ -224,9 +224,17 @@ def make_plan(
         origin=origin,
         by=by,
         splits=digest(*[part for split in splits for part in (split.train, split.test)]),
+        trains=_trains(splits, len(bags)),
         cells=[cell.about for cell in cells],
     )
     return Plan(tuple(cells), record)
+
+
+def _trains(splits: list[Split], n_bags: int) -> dict[str, list] | None:
+    """Return the training bags of each split where they are not all other bags, as in forward folds; else None."""
+    if all(len(split.train) + len(split.test) == n_bags for split in splits):
+        return None
+    return {f"{split.repeat}/{split.fold}": split.train.tolist() for split in splits}
 
 
 def make_record(**facts) -> dict:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bagwise.bags.folds import Folds
 from bagwise.bags.frames import to_frame
 from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
 from bagwise.evaluation.plan import read_plan
@@ -166,6 +167,17 @@ class Results:
         if all(one is not None for one in own):
             uncertainty = Uncertainty.of_lists({key: sum((one[key] for one in own), []) for key in own[0]})
         return joined("bags"), joined("targets"), joined("predictions"), joined("std", False), uncertainty
+
+    def folds(self, method: str, repeat: int) -> Folds:
+        """Return the folds of one repeat, as far as a method has results."""
+        splits = [split for split in self.splits if split[0] == repeat and self.cell(method, split)]
+        test, trains = np.full(self.record["data"]["bags"], -1), self.record.get("trains")
+        for k, split in enumerate(splits):
+            test[self.cell(method, split)["bags"]] = k
+        if trains is None:
+            return Folds(test)
+        positions = np.arange(len(test))
+        return Folds(test, tuple(np.isin(positions, trains[f"{repeat}/{fold}"]) for _, fold in splits))
 
     # Tables -------------------------------------------------------------------------------------------------
 

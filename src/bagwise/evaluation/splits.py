@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import index
 
 import numpy as np
-from sklearn.model_selection import KFold
 
-from bagwise.bags import Bags, bag_folds
+from bagwise.bags import Bags
+from bagwise.bags.folds import Folds, Validation, resolve, split_bags
 from bagwise.bags.validation import absent, aligned, name_bags
 
 REPEATS = 10  # of the paper
@@ -26,19 +26,18 @@ class Split:
 
 
 def make_splits(
-    bags: Bags, *, repeats: int | None = None, folds: int = 5, fold=None, split=None, random_state: int = 0
+    bags: Bags, *, repeats: int | None = None, folds=5, fold=None, split=None, random_state: int = 0
 ) -> list[Split]:
-    """Make the splits of a protocol.
+    """Make the splits of a protocol; all folds come from `bagwise.bags.folds.split_bags`.
 
     Parameters
     ----------
     repeats : int, optional
-        Default 10 as in the paper; 1 when the folds are fixed, where a repeat changes nothing but the seed of the
-        methods.
-    folds : int
-        Repeat r splits the bags, in the order of their ids, by
-        ``KFold(folds, shuffle=True, random_state=seed + r)``, as the notebook of Uriot (2019) does: neither the order
-        of the bags nor the number of repeats matters. Bags that carry groups are split by group.
+        Default: 10 for random folds; 1 for others, where a repeat changes only the seed of the methods.
+    folds : int, "each", "forward", "given", Validation, or list of (train, test) pairs
+        A number keeps the scheme that the bags declare, which is random folds by default. Repeat r of random folds has
+        the seed ``random_state + r``; neither the order of the bags nor the number of repeats matters. With "forward",
+        each window of time is scored by what was trained on the bags before it.
     fold : one label per bag, optional
         Fixed folds; each is scored once by what was trained on the others.
     split : "train" or "test" for every bag, optional
@@ -52,18 +51,42 @@ def make_splits(
     """
     if fold is not None and split is not None:
         raise ValueError("give fold (fixed folds) or split (train and test), not both")
-    repeats = (REPEATS if fold is None and split is None else 1) if repeats is None else _whole(repeats, "repeats")
+    random_state = as_seed(random_state)
+    if fold is not None or split is not None:
+        folds = _declared(bags, fold, split)
+    bags, declared = resolve(bags, folds)
+    labels = None if declared.scheme != "given" or bags.fold is None else bags.fold
+    if labels is not None:
+        _warn_of_torn_groups(bags, labels)
+    repeats = (REPEATS if declared.scheme == "random" else 1) if repeats is None else _whole(repeats, "repeats")
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
-    folds, random_state = _whole(folds, "folds", "; len(bags) leaves out one at a time"), as_seed(random_state)
-    if split is not None:
-        train, test = _train_test(bags, split)
-        return [Split(r, "test", train, test) for r in range(repeats)]
-    if fold is not None:
-        labels, fold = _fixed_folds(bags, fold)
-        return [_one(r, labels[k], fold == k) for r in range(repeats) for k in range(len(labels))]
-    dealt = [_deal(bags, folds, random_state + r) for r in range(repeats)]
-    return [_one(r, k, dealt[r] == k) for r in range(repeats) for k in range(folds)]
+    splits = []
+    for r in range(repeats):
+        found = split_bags(bags, folds, random_state=random_state + r)
+        names = range(len(found)) if labels is None else _names(labels, found)
+        pairs = zip(names, found.pairs(), strict=True)
+        splits += [Split(r, name, train, test) for name, (train, test) in pairs]
+    return splits
+
+
+def _declared(bags: Bags, fold, split) -> Validation:
+    """Return the declaration of fixed folds, or of one split into train and test."""
+    if split is None:
+        labels = _plain(_one_per_bag(bags, fold, "fold"))
+        if len(set(labels.tolist())) < 2:
+            raise ValueError(f"every bag is in fold {labels[0]!s}; fixed folds need at least two")
+        return Validation("given", given=labels)
+    labels = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
+    found = sorted(set(labels.tolist()))
+    if found != ["test", "train"]:
+        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {found}")
+    return Validation("given", given=labels)
+
+
+def _names(labels: np.ndarray, found: Folds) -> list:
+    """Return the label of each fold; "test" for a split into train and test."""
+    return [_plain(labels[found.test == k][:1]).tolist()[0] for k in range(len(found))]
 
 
 def as_seed(random_state) -> int:
@@ -87,35 +110,6 @@ def _whole(number, what: str, why: str = "") -> int:
     return index(number)
 
 
-def _one(repeat: int, label, tested: np.ndarray) -> Split:
-    return Split(repeat, label, np.flatnonzero(~tested), np.flatnonzero(tested))
-
-
-def _deal(bags: Bags, folds: int, seed: int) -> np.ndarray:
-    order = _by_id(bags.ids)
-    if bags.groups is not None or order is None or not 2 <= folds <= len(bags):
-        return bag_folds(bags, folds, random_state=seed)  # it also refuses wrong `folds`
-    fold = np.empty(len(bags), dtype=np.int64)
-    for k, (_, test) in enumerate(KFold(folds, shuffle=True, random_state=seed).split(order)):
-        fold[order[test]] = k
-    return fold
-
-
-def _by_id(ids: np.ndarray) -> np.ndarray | None:
-    """Return positions in the order of the ids; None when ids repeat (a bootstrap), as such bags stay together."""
-    keys = ids.astype(str) if ids.dtype == object else ids
-    distinct, order = np.unique(keys, return_index=True)
-    return order if len(distinct) == len(ids) else None
-
-
-def _fixed_folds(bags: Bags, fold) -> tuple[list, np.ndarray]:
-    labels, codes = np.unique(_plain(_one_per_bag(bags, fold, "fold")), return_inverse=True)
-    if len(labels) < 2:
-        raise ValueError(f"every bag is in fold {labels[0]!s}; fixed folds need at least two")
-    _warn_of_torn_groups(bags, codes, "fold")
-    return labels.tolist(), codes
-
-
 def as_labels(bags: Bags, by) -> dict | None:
     """Return the labels that scores are split by, as plain values: a name, and a label per bag."""
     if by is None:
@@ -133,15 +127,6 @@ def as_labels(bags: Bags, by) -> dict | None:
         )
     ((name, labels),) = by.items()
     return {"name": str(name), "labels": _plain(_one_per_bag(bags, labels, "by")).tolist()}
-
-
-def _train_test(bags: Bags, split) -> tuple[np.ndarray, np.ndarray]:
-    split = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
-    found = sorted(set(split.tolist()))
-    if found != ["test", "train"]:
-        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {found}")
-    _warn_of_torn_groups(bags, split == "test", "split")
-    return np.flatnonzero(split == "train"), np.flatnonzero(split == "test")
 
 
 def _one_per_bag(bags: Bags, labels, what: str) -> np.ndarray:
@@ -166,14 +151,14 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     return labels if labels.dtype.kind in "biufU" else np.array([str(one) for one in labels])
 
 
-def _warn_of_torn_groups(bags: Bags, codes: np.ndarray, what: str) -> None:
+def _warn_of_torn_groups(bags: Bags, labels: np.ndarray) -> None:
     if bags.groups is None:
         return
-    pairs = {(group, code) for group, code in zip(bags.groups.tolist(), codes.tolist(), strict=True)}
+    pairs = set(zip(bags.groups.tolist(), labels.tolist(), strict=True))
     torn = len(pairs) - len(set(bags.groups.tolist()))
     if torn:
         warnings.warn(
-            f"the {what} column puts bags of one group on both sides of a split ({torn} times); scores may be too good",
+            f"the given folds put bags of one group on both sides of a split ({torn} times); scores may be too good",
             UserWarning,
             stacklevel=4,
         )

@@ -259,7 +259,7 @@ def write_report(
     why_not = why_not if explore else ""
     if held and bags is not None:
         first = next(iter(held))
-        held[first] = held[first].with_baselines(bags, y)
+        held[first] = held[first].with_baselines(bags, y, results.folds(first, held[first].repeat))
     content = _summarised(results, ranked, held)
     if held:
         best = next(iter(held.values()))

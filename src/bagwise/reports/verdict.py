@@ -13,8 +13,8 @@ import numpy as np
 from scipy.stats import binom, norm
 from sklearn.ensemble import ExtraTreesRegressor
 
-from bagwise.bags import Bags, bag_folds
-from bagwise.bags.folds import count_units, units_of
+from bagwise.bags import Bags
+from bagwise.bags.folds import Folds, count_units, split_bags, units_of
 from bagwise.bags.segments import segment_sum
 from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
@@ -126,19 +126,19 @@ class HeldOut:
             (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
         ]
 
-    def with_baselines(self, bags: Bags, y: np.ndarray, fold: np.ndarray | None = None) -> HeldOut:
+    def with_baselines(self, bags: Bags, y: np.ndarray, folds: Folds | None = None) -> HeldOut:
         """Return the same with `baseline_predictions`; ``bags`` and ``y`` are all of the data.
 
-        ``fold`` is the fold of each bag, -1 for those that were only trained on; default: that of these predictions.
+        ``folds`` are those of the predictions; default: the fold of each bag, trained on all others.
         """
         if self.in_sample:
             return self
-        if fold is None:
-            fold = np.full(len(bags), -1)
-            fold[self.bag] = numbered(self.fold)
-            if (fold == 0).all() or fold.max() >= MOST_FOLDS:  # nothing to train on, or too many fits
-                fold = bag_folds(bags, min(5, count_units(bags)))
-        predictions = baseline_predictions(bags, y, fold)
+        if folds is None:
+            folds = Folds(np.full(len(bags), -1))
+            folds.test[self.bag] = numbered(self.fold)
+            if len(folds) == 1 or len(folds) > MOST_FOLDS:  # nothing to train on, or too many fits
+                folds = split_bags(bags, min(5, count_units(bags)))
+        predictions = baseline_predictions(bags, y, folds)
         return replace(self, baselines={name: values[self.bag] for name, values in predictions.items()})
 
 
@@ -183,29 +183,27 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
     )
 
 
-def baseline_predictions(bags: Bags, y: np.ndarray, fold: np.ndarray) -> dict[str, np.ndarray]:
+def baseline_predictions(bags: Bags, y: np.ndarray, folds: Folds) -> dict[str, np.ndarray]:
     """Return held-out predictions of the two baselines: the mean of the targets, and a forest on bag means.
 
     Parameters
     ----------
     bags : Bags
-        With covariates, these are further columns. Missing values do not count in a mean.
+        Covariates are further columns. Missing values do not count in a mean.
     y : array (bags,)
-    fold : array (bags,)
-        Fold of each bag; -1 marks bags that are only trained on.
+    folds : Folds
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
     >>> bags, y = bw.datasets.make_problem("mean", 40)
-    >>> list(baseline_predictions(bags, y, np.arange(40) % 4))
+    >>> list(baseline_predictions(bags, y, Folds(np.arange(40) % 4)))
     ['the mean target', 'bag means + forest']
     """
     rows = _bag_means(bags)
     trees = int(np.clip(FOREST_VALUES / rows.size, *TREES))
     found = {name: np.full(len(y), np.nan) for name in (MEAN, FOREST)}
-    for k in np.unique(fold[fold >= 0]):
-        test, train = fold == k, fold != k
+    for train, test in folds.pairs():
         found[MEAN][test] = y[train].mean()
         forest = ExtraTreesRegressor(trees, max_features=1 / 3, random_state=0)
         found[FOREST][test] = forest.fit(rows[train], y[train]).predict(rows[test])
