@@ -7,12 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parent
 WITHOUT_TORCH = "needs torch; `make test-torch` installs it and runs these tests"
-TRAINED_BY_TORCH = [
-    "src/bagwise/regressors/additive.py",
-    *(f"src/bagwise/regressors/attention/{name}.py" for name in ("network", "attention_kme", "attention_regressor")),
-]
 MODULES_BY_LIBRARY = {  # modules whose doctests, or imports, need an optional library
-    "torch": ["src/bagwise/instances/networks/gpu.py", *TRAINED_BY_TORCH],
+    "torch": ["src/bagwise/instances/networks/gpu.py", "src/bagwise/regressors/attention/gpu.py"],
     "triton": ["src/bagwise/instances/networks/triton_kernels.py"],
     "anndata": ["src/bagwise/io/annotated_data.py"],
     "xarray": ["src/bagwise/io/cube.py"],

@@ -1,6 +1,5 @@
 """Presets, options by name, the race, the metric, the leaderboard."""
 
-import importlib.util
 from threading import Event, Thread
 
 import numpy as np
@@ -328,17 +327,6 @@ def test_until_workers_have_started_this_process_works():
     there.set()
     start.join()
     assert cv.workers == 2
-
-
-def test_a_machine_without_torch_skips_attention_and_says_so(monkeypatch):
-    bags, y = problem()
-    found = importlib.util.find_spec
-    monkeypatch.setattr("bagwise.auto.members.find_spec", lambda name: None if name == "torch" else found(name))
-    lacking = [member for member in plan(bags, "best") if member.lacks]
-    assert [member.name for member in lacking] == ["attention", "attention:moments"]
-    model = AutoRegressor([*TWO, *lacking], folds=3).fit(bags, y)
-    assert model.summary().count("skipped: needs torch: pip install 'bagwise[torch]'") == 2
-    assert model.weights_["attention"] == 0
 
 
 def test_a_model_of_an_earlier_file_tells_what_it_knows():

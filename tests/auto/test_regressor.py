@@ -8,7 +8,7 @@ from tests.helpers.toy_members import Broken, Column, Counting, Memory, Unsound,
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.members import FEW_BAGS, count_folds, members_of, plan
+from bagwise.auto.members import FEW_BAGS, count_folds, plan
 
 
 def problem(n=60, seed=0, noise=0.3, **options):
@@ -271,12 +271,6 @@ def test_no_member_at_all(monkeypatch):
     monkeypatch.setattr("bagwise.auto.members.MeanTarget", Broken)
     with pytest.raises(ValueError, match="no member could be fitted; mean failed: this member is broken"):
         AutoRegressor([("broken", Broken())], folds=3).fit(*problem(20))
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setattr("bagwise.methods.catalogue.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="attention needs torch"):
-        members_of(["attention"])
 
 
 @pytest.mark.slow

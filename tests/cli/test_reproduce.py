@@ -186,17 +186,6 @@ def test_a_stopped_run_says_what_is_kept_and_goes_on(folder, quick, monkeypatch)
 # Options ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_row_that_needs_torch_says_so(folder, quick, monkeypatch):
-    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
-    monkeypatch.setattr(table1, "find_spec", lambda name: None)
-    monkeypatch.setattr(table1, "read_row", lambda results, row, name: {"data": name, "row": row})
-    result, said = typed(folder, "--json", row=None)
-    assert result.exit_code == 0 and "attention-MIR needs torch: pip install 'bagwise[torch]'; it is left out" in said
-    assert [row["row"] for row in json.loads(result.stdout)] == [*table1.PUBLISHED][:5]
-    result, said = typed(folder, row="attention-MIR")
-    assert result.exit_code == 1 and said.endswith("attention-MIR needs torch: pip install 'bagwise[torch]'")
-
-
 @pytest.mark.parametrize(
     "words", [("--folds", 0), ("--folds", 1), ("--repeats", 0), ("--inner-folds", 1), ("--n-jobs", 0)]
 )

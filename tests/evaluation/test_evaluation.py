@@ -144,13 +144,6 @@ def test_refusals(methods, options, message):
         evaluate(BAGS, Y, methods, **options)
 
 
-def test_a_missing_extra_is_named(monkeypatch):
-    card = catalogue.Card("deep", "", "", "", "", {"default": TrainMean}, needs="no_such_library")
-    monkeypatch.setitem(catalogue.CATALOGUE, "deep", card)
-    with pytest.raises(ImportError, match=r"deep needs no_such_library: pip install 'bagwise\[no_such_library\]'"):
-        evaluate(BAGS, Y, "deep")
-
-
 def test_unknown_names_are_refused_by_results(tmp_path):
     results = evaluate(BAGS, Y, "aggregated", repeats=1)
     with pytest.raises(ValueError, match="there is no method 'x' here; there are aggregated"):

@@ -189,14 +189,6 @@ def test_an_unknown_row_is_refused(small):
         table1.reproduce("MISR1", *small, rows=["EM"])
 
 
-def test_rows_that_need_what_is_not_installed(monkeypatch):
-    monkeypatch.setattr(table1, "find_spec", lambda name: None)
-    with pytest.warns(UserWarning, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'; it is left out"):
-        assert table1.choose_rows() == list(table1.PUBLISHED)[:5]
-    with pytest.raises(ImportError, match=r"attention-MIR needs torch: pip install 'bagwise\[torch\]'"):
-        table1.choose_rows(["EM-MIR", "attention-MIR"])
-
-
 @pytest.mark.parametrize(
     ("protocol", "message"), [({"folds": 0}, "folds must be"), ({"repeats": 0}, "repeats must be at least 1, not 0")]
 )

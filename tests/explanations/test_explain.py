@@ -68,7 +68,7 @@ def test_a_contribution_is_what_the_instance_alone_predicts_over_size(name, pres
     np.testing.assert_allclose(explain(model, NEW).contributions, alone, rtol=1e-7, atol=1e-9)
 
 
-QUICK = [name for name in bw.method_names() if bw.method_card(name).needs is None and name not in ("auto", "bdr")]
+QUICK = [name for name in bw.method_names() if name not in ("auto", "bdr")]
 
 
 @pytest.mark.parametrize("name", QUICK)

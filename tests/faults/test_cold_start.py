@@ -59,8 +59,6 @@ def check_engine(engine, saved, tmp_path):
         one, other = started(tmp_path, "train")[0]
         assert_array_equal(one, other)
         return
-    if engine == "attention":
-        pytest.importorskip("torch")
     files, expected = saved(engine)
     for found in started(tmp_path, "predict", *files)[0]:
         assert_array_equal(found, expected)
@@ -136,26 +134,3 @@ def test_a_shared_setting_is_undone_when_all_have_left():
 
     together(stay, n=2)
     assert Setting.value == "usual"
-
-
-def test_attention_in_two_threads_leaves_the_threads_of_torch_as_they_were():
-    torch = pytest.importorskip("torch")
-    from bagwise.regressors.attention.network import one_order
-
-    before, inside, left = torch.get_num_threads(), threading.Event(), threading.Event()
-    torch.set_num_threads(2)
-
-    def stay(i):
-        if i == 1:
-            inside.wait(10)
-        with one_order():
-            inside.set()
-            left.wait(10) if i == 1 else threading.Event().wait(0.05)
-            assert torch.get_num_threads() == 1
-        left.set()
-
-    try:
-        together(stay, n=2)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)

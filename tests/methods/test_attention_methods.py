@@ -14,9 +14,6 @@ from bagwise.regressors import AttentionRegressor, AttentionWeighted, EmbeddingR
 from bagwise.regressors.attention.attention_kme import powered
 from bagwise.testing.contract_checks import sample
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.torch
-
 BAGS, Y = sample(30)
 NEW, _ = sample(9, random_state=1)
 ATTENTION = AttentionRegressor((4,), epochs=4, restarts=1, learning_rate=0.02)

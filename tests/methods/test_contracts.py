@@ -1,7 +1,5 @@
 """Every method of the catalogue keeps every promise of a bag estimator."""
 
-import importlib.util
-
 import pytest
 from tests.helpers.short_fits import brief, trained
 
@@ -37,16 +35,13 @@ COUNTS_INSTANCES: dict[str, str] = {
 
 def cases():
     for name in bw.method_names():
-        needs = bw.method_card(name).needs
-        absent = needs is not None and importlib.util.find_spec(needs) is None
-        skip = pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")
         short = trained(bw.method(name))  # the slow run trains in full
         for what, check in bag_estimator_checks(laws=() if name in COUNTS_INSTANCES else (REPEATS,)):
             rare = what in MINUTES or (name in COSTLY and what not in ALWAYS)
             if not rare:
-                yield pytest.param(name, check, True, marks=[skip], id=f"{name}-{what}")
+                yield pytest.param(name, check, True, id=f"{name}-{what}")
             if rare or short:
-                yield pytest.param(name, check, False, marks=[skip, pytest.mark.slow], id=f"{name}-{what}-in full")
+                yield pytest.param(name, check, False, marks=[pytest.mark.slow], id=f"{name}-{what}-in full")
 
 
 @pytest.mark.parametrize(("name", "check", "short"), list(cases()))

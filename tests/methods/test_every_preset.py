@@ -1,7 +1,5 @@
 """Every preset of the catalogue: missing values that are declared on loading, and instances far outside the range."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 from tests.helpers.short_fits import brief
@@ -37,11 +35,9 @@ def strange_bags() -> bw.Bags:
 def presets():
     for name in bw.method_names():
         card = bw.method_card(name)
-        absent = card.needs is not None and importlib.util.find_spec(card.needs) is None
         for preset in card.preset_names:
             text = f"{name}:{preset}"
-            marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {card.needs}")]
-            yield pytest.param(text, marks=marks + [pytest.mark.slow] * (text in SLOW))
+            yield pytest.param(text, marks=[pytest.mark.slow] * (text in SLOW))
 
 
 @pytest.mark.filterwarnings("ignore")  # of training cut short

@@ -1,6 +1,5 @@
 """Instance weights and covariates over the whole catalogue: honoured or refused, never overlooked."""
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -30,10 +29,7 @@ WEIGHTED = BAGS.with_weights(rng.uniform(0.01, 3.0, size=BAGS.n_instances))
 
 def catalogue():
     for name in bw.method_names():
-        needs = bw.method_card(name).needs
-        absent = needs is not None and importlib.util.find_spec(needs) is None
-        marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
-        yield pytest.param(name, marks=marks + [pytest.mark.slow] * (name in COSTLY))
+        yield pytest.param(name, marks=[pytest.mark.slow] * (name in COSTLY))
 
 
 @pytest.mark.parametrize("name", list(catalogue()))

@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import sys
 import zipfile
 from functools import partial
 
@@ -16,7 +15,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVR
-from tests.helpers.saved_files import file_of, small_file, small_model
+from tests.helpers.saved_files import small_file, small_model
 
 import bagwise as bw
 from bagwise.model_files import describe_training, load_model, read_header, save_model
@@ -168,17 +167,6 @@ def test_header_values_must_be_plain(tmp_path):
         save_model(model, tmp_path / "m", training={"mean": np.float32(1)})
     with pytest.raises(ValueError, match="y has 2 values for 24 bags"):
         describe_training(sample()[0], [1.0, 2.0])
-
-
-@pytest.mark.torch
-def test_without_torch_an_attention_model_says_what_it_needs(tmp_path, monkeypatch):
-    bags, y = sample()
-    model = bw.method("attention").set_params(epochs=1, restarts=1, read=(4,)).fit(bags, y)
-    (tmp_path / "m").write_bytes(file_of(model))
-    monkeypatch.delitem(sys.modules, "bagwise.regressors.attention.network", raising=False)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="this model needs torch; install it"):
-        load_model(tmp_path / "m")
 
 
 def test_the_contract_takes_a_refusal_only_from_others():

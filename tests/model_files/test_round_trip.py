@@ -1,6 +1,5 @@
 """What is saved predicts the same when opened: every preset, other heads, another process."""
 
-import importlib.util
 import subprocess
 import sys
 import warnings
@@ -41,11 +40,8 @@ COSTLY = {
 
 def presets():
     for name in bw.method_names():
-        needs = bw.method_card(name).needs
-        absent = needs is not None and importlib.util.find_spec(needs) is None
         for preset in bw.method_card(name).preset_names[1:]:
-            marks = [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
-            marks += (
+            marks = (
                 [pytest.mark.slow]
                 if name in COSTLY or preset in ("additive", "best", "ensemble", "forest", "second-kernel")
                 else []

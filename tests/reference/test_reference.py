@@ -3,8 +3,6 @@
 `write_reference.py` writes the files again, where a change is meant.
 """
 
-import importlib.util
-
 import pytest
 from reference_cases import (
     SIGNATURES,
@@ -21,8 +19,6 @@ from reference_cases import (
     tolerance,
 )
 
-import bagwise as bw
-
 # A second or so on the larger sets; the first set has them in every run.
 COSTLY = ("additive", "attention", "instance-kme-attention", "bdr", "shrinkage", "bmir:paper")
 KEPT = read(VALUES)
@@ -34,15 +30,7 @@ def cases():
             preset = ":" in case
             slow = case.startswith(COSTLY) and data != "equal" and (data != "beside" or preset)
             slow |= (preset and data != "equal") or (case == "auto:best" and data != "equal")
-            yield pytest.param(data, case, marks=[*marks(case), *[pytest.mark.slow] * slow])
-
-
-def marks(case: str) -> list:
-    """Skipped where the extra of the method is not installed."""
-    name = case.partition(":")[0]
-    needs = bw.method_card(name).needs if name in bw.method_names() else None
-    absent = needs is not None and importlib.util.find_spec(needs) is None
-    return [pytest.mark.skipif(absent, reason=f"{name} needs the extra {needs}")]
+            yield pytest.param(data, case, marks=[pytest.mark.slow] * slow)
 
 
 @pytest.mark.parametrize(("data", "case"), list(cases()))

@@ -56,7 +56,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     members : {"auto", "quick", "best", "additive"} or a list
-        "auto" chooses by the number of bags, instances and features, and by whether torch is installed; "quick" leaves
+        "auto" chooses by the number of bags, instances and features; "quick" leaves
         networks out; "best" tries more members, each of them on all folds; "additive" only those whose prediction of a
         bag is an exact sum over its instances (no transform of the targets then, and no limit to their range). A list
         has names ("statistics:forest") or pairs (name, unfitted estimator).

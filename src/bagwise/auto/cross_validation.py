@@ -379,12 +379,12 @@ class CrossValidation:
         return f"about {seconds:.0f} s, and {max(self.clock.left - reserve, 0.0):.0f} s were left"
 
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
-        """Why the member is not tried: it lacks a package, or does not fit into what is left of the budget.
+        """Why the member is not tried: it does not fit into what is left of the budget.
 
         ``each`` are the seconds of one fit. If they are not known, a fit to a few bags tells.
         """
-        if member.lacks or self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
-            return member.lacks
+        if self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
+            return ""
         if self.clock.left <= reserve:
             return "no time was left"
         if each is None and member.costly and self.clock.quickest_skipped < np.inf:

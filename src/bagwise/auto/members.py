@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -33,19 +32,12 @@ class Member(NamedMethod):
 
     A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
     whether the time budget allows it. ``make_first`` makes a cheaper estimator for that first fold (fewer networks to
-    average), where there is one. ``needs`` is a package without which it is skipped.
+    average), where there is one.
     """
 
     costly: bool = False
     always: bool = False
     make_first: Callable[[int], Any] | None = None
-    needs: str | None = None
-
-    @property
-    def lacks(self) -> str:
-        """Why it cannot be tried here, or nothing."""
-        missing = self.needs is not None and find_spec(self.needs) is None
-        return f"needs {self.needs}: pip install 'bagwise[{self.needs}]'" if missing else ""
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
@@ -178,8 +170,7 @@ class Menu:
 
     def more(self) -> list[Member]:
         """What `best` tries beside."""
-        found = {"quantile": None, "attention:moments": "torch"}
-        return [Member(name, self._by_networks(name), costly=True, needs=needs) for name, needs in found.items()]
+        return [Member(name, self._by_networks(name), costly=True) for name in ("quantile", "attention:moments")]
 
     def additive(self) -> list[Member]:
         found = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
@@ -199,7 +190,7 @@ class Menu:
                 method("attention", random_state=seed).set_params(restarts=FIRST_NETWORKS), seed
             )
 
-        return Member("attention", self._by_networks("attention"), costly=True, make_first=first, needs="torch")
+        return Member("attention", self._by_networks("attention"), costly=True, make_first=first)
 
     # The members ----------------------------------------------------------------------------------------------------
 

@@ -227,9 +227,7 @@ def build(
 ):
     """Return an unfitted method by its name (or name:preset), with intervals unless the level is None."""
     import bagwise as bw
-    from bagwise.methods.catalogue import find
 
-    find(name)[0].refuse_missing_extra()
     for given, text in (
         (time_budget, f"--time-budget is for the method auto, and {name} has no time limit; leave it out"),
         (metric, f"--metric is for the method auto, and {name} has a loss of its own; leave it out"),

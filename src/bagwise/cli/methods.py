@@ -101,8 +101,6 @@ def _card(card: Card) -> str:
 
     lines = [f"## {card.name}", "", card.idea, "", f"- Assumes: {card.assumes}.", f"- Source: {card.cites}."]
     lines.append(f"- Cost: {card.cost}.")
-    if card.needs:
-        lines.append(f"- Needs the extra `{card.needs}`: `pip install 'bagwise[{card.needs}]'`.")
     lines.append("- Presets:")
     lines += [f"  - `{name}`: {first_sentence(factory)}" for name, factory in card.presets.items()]
     if card.search_space:

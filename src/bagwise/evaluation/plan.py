@@ -110,7 +110,6 @@ def _entry(item, tune: bool) -> Entry:
         label, estimator, *space = item
         return Entry.of((label, estimator), settings=as_settings(space[0] if space else {}))
     found, preset = find(item)
-    found.refuse_missing_extra()
 
     def make(seed: int):
         return method(item, random_state=seed)

@@ -6,10 +6,8 @@ One is the paper's, the other chooses inside the training bags; the published nu
 from __future__ import annotations
 
 import pickle
-import warnings
 from dataclasses import dataclass
 from hashlib import sha1
-from importlib.util import find_spec
 from pathlib import Path
 
 import narwhals as nw
@@ -260,18 +258,11 @@ def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = 
 
 
 def choose_rows(rows: list[str] | None = None) -> list[str]:
-    """Return the requested rows if they can be run; or all that can, with a warning that names the others."""
+    """Check the names of rows of Table 1 and return them without repetition; all rows by default."""
     unknown = [row for row in rows or () if row not in PUBLISHED]
     if unknown:
         raise ValueError(f"there is no row {unknown[0]!r} in Table 1; there are {', '.join(PUBLISHED)}")
-    chosen = list(dict.fromkeys(PUBLISHED if rows is None else rows))
-    lacking = {row: needs for row in chosen if (needs := _lacks(row))}
-    for row, needs in lacking.items():
-        text = f"{row} needs {needs}: pip install 'bagwise[{needs}]'"
-        if rows is not None:
-            raise ImportError(text)
-        warnings.warn(f"{text}; it is left out", UserWarning, stacklevel=2)
-    return [row for row in chosen if row not in lacking]
+    return list(dict.fromkeys(PUBLISHED if rows is None else rows))
 
 
 def run_rows(
@@ -366,12 +357,6 @@ def _compare(values: np.ndarray, repeats: np.ndarray, published: float, protocol
 
 def _label(row: str) -> str:
     return row.split(" (")[0]
-
-
-def _lacks(row: str) -> str | None:
-    """Return the package that a row needs and that is not installed, or None."""
-    needs = CATALOGUE[_OTHERS[row]].needs if row in _OTHERS else None
-    return needs if needs is not None and find_spec(needs) is None else None
 
 
 def _other(label: str) -> Entry:

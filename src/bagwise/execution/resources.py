@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
-from importlib.util import find_spec
 from threading import Lock
 
 from threadpoolctl import ThreadpoolController
@@ -133,11 +132,15 @@ def settled(device: str, *, worth: bool) -> str:
         return "cuda" if worth and gpu() else "cpu"
     if not (isinstance(device, str) and device.partition(":")[0] == "cuda"):
         raise ValueError(f"device must be 'cpu', 'cuda' (or 'cuda:1' and so on) or 'auto', not {device!r}")
-    if find_spec("torch") is None:
-        raise ImportError(f"device={device!r} needs torch; install it with: pip install 'bagwise[torch]'")
+    if not _has_torch():
+        raise ImportError(
+            f"device={device!r} needs torch, which is not installed. Everything works on the CPU without it: use "
+            "device='cpu', or 'auto'. For a GPU install torch with: pip install 'bagwise[torch]'"
+        )
     if not gpu():
         raise ValueError(
-            f"device={device!r}, but torch sees no GPU here; use device='cpu', or 'auto' to take what is there"
+            f"device={device!r} needs a GPU, but torch finds none on this machine. Everything works on the CPU without "
+            "one: use device='cpu', or 'auto' to take a GPU where there is one."
         )
     return device
 
@@ -145,11 +148,19 @@ def settled(device: str, *, worth: bool) -> str:
 @once
 def gpu() -> bool:
     """Whether torch is installed and sees a GPU."""
-    if find_spec("torch") is None:
+    if not _has_torch():
         return False
     import torch
 
     return torch.cuda.is_available()
+
+
+def _has_torch() -> bool:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 @once

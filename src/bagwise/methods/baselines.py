@@ -128,7 +128,6 @@ register(
         },
         search_space={"hidden": [(32,), (64,), (64, 64)], "weight_decay": [1e-4, 1e-2]},
         gives=("contributions",),
-        needs="torch",
         gpu=True,
     ),
     Card(

@@ -9,7 +9,6 @@ import difflib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from typing import Any
 
 from sklearn.base import clone
@@ -35,7 +34,6 @@ class Card:
     searched : presets that set such parameters only to begin with, and are to be searched all the same
     gives : what the last step offers beside ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
         (``instance_weights(bags)``), "contributions" (``contributions(bags)``)
-    needs : the extra it needs installed, such as "torch"
     gpu : whether it uses a GPU where there is one
     """
 
@@ -48,17 +46,11 @@ class Card:
     search_space: dict[str, list] = field(default_factory=dict)
     searched: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
-    needs: str | None = None
     gpu: bool = False
 
     @property
     def preset_names(self) -> list[str]:
         return list(self.presets)
-
-    def refuse_missing_extra(self) -> None:
-        """Raise an error that names the extra if the method needs one that is not installed."""
-        if self.needs is not None and find_spec(self.needs) is None:
-            raise ImportError(f"{self.name} needs {self.needs}: pip install 'bagwise[{self.needs}]'")
 
 
 def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable[..., Any]:
@@ -197,7 +189,7 @@ class NamedMethod:
         An unknown name, preset or extra is refused now, and not in a fold.
         """
         if isinstance(item, str):
-            find(item)[0].refuse_missing_extra()
+            find(item)  # refuse an unknown name before anything is fitted
             return cls(item, lambda seed: method(item, random_state=seed), **more)
         name, estimator = item
         return cls(name, lambda seed: seeded(clone(estimator), seed), **more)

@@ -223,7 +223,6 @@ register(
         },
         search_space={"looks": [1, 2, 3, 4], "moments": [0, 1, 2, 3], "read": [(32,), (64,), (64, 64)]},
         gives=("weights",),
-        needs="torch",
         gpu=True,
     ),
     Card(
@@ -240,7 +239,6 @@ register(
             "embedding": variant("The same with the attention in the embedding alone.", weighted_kme, use="embedding"),
         },
         gives=("weights", "contributions"),
-        needs="torch",
         gpu=True,
     ),
 )

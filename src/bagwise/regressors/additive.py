@@ -11,7 +11,8 @@ from bagwise.bags import Bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.checks import check_options, within_range
 from bagwise.bags.segments import segment_sum
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
-from bagwise.regressors.attention.attention_regressor import Recipe, Scale, ensemble_engine
+from bagwise.regressors.attention.attention_regressor import Scale, checked_recipe
+from bagwise.regressors.attention.network import Data, Network, Split, train_members
 from bagwise.regressors.bayesian.aggregate_gp import ExposureMixin, exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import FittedDisplay
@@ -19,56 +20,65 @@ from bagwise.regressors.target_limits import TargetLimits
 
 
 class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""A network h of the instance, ŷ_i = Σ_l s_il h(x_il), trained on a blend of the losses of bags and of instances.
+    r"""Neural network h whose values, averaged or summed over the instances, are the prediction of a bag.
 
-    With s_il the share of instance l in bag i (1 / size, or by its weight), the loss of a bag is
+    The prediction is ŷ_i = Σ_l s_il h(x_il), with s_il the share of instance l in bag i (1 / size, or by its weight).
+    Training minimises a blend of the losses of bags and of instances,
 
         λ (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - y_i)²  =  (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - ŷ_i)².
 
-    λ = 1 asks only that the mean of the values be right: what the target means where it is an aggregate, and hard to
-    learn from few bags. λ = 0 gives every instance its bag's target, as `instance-mean` does: many rows, but the values
-    of the instances are drawn to their bag's mean. The right-hand side says that the loss of instances is that of bags
-    with a penalty on how much values vary within a bag; λ says how strong it is.
+    With λ = 1 only the mean of the values has to be right: correct where the target is an aggregate, and hard to learn
+    from few bags. With λ = 0 each instance has its bag's target, as in `instance-mean`: many rows, but the values of
+    the instances are pulled towards the mean of their bag. The right-hand side shows that the loss of instances is
+    that of bags plus a penalty on the variance of the values within a bag; λ sets its strength.
 
-    For every λ of ``blends`` and every fold of bags a network is trained without the fold and stopped early by it, all
-    of them as one job. The λ with the smallest error of held-out bags is chosen, and its networks are averaged.
+    A network is trained for each λ of ``blends`` and each fold of bags, without the fold, and stopped early by it. The
+    λ with the smallest error on held-out bags is chosen, and its networks are averaged.
 
     Parameters
     ----------
-    hidden : tuple of int
+    hidden : tuple of int, default=(64,)
         Units of the hidden layers of h; () is a linear h.
-    aggregate : {"mean", "sum"}
-        What the target is of the instances' values. For "sum", ŷ_i = Σ_l w_il h(x_il), with w the weights of the
-        instances (their exposure: population, area), or 1. h is then fitted to the rates y_i / Σ_l w_il, each bag with
-        the weight Σ_l w_il: the variance of a sum is taken to grow with what is summed.
-    blends : sequence of float from 0 to 1
+    aggregate : {"mean", "sum"}, default="mean"
+        Which aggregate of the instances' values the target is. For "sum", ŷ_i = Σ_l w_il h(x_il), with w the weights
+        of the instances (their exposure: population, area), or 1. h is then fitted to the rates y_i / Σ_l w_il, each
+        bag with the weight Σ_l w_il: the variance of a sum is assumed to grow with the total weight.
+    blends : sequence of float from 0 to 1, default=(1.0, 0.9, 0.5, 0.0)
         Candidates for λ, the weight of the loss of bags.
-    folds : int
-        Folds of bags, or as many as there are bags (groups) if those are fewer.
-    epochs : int
-        At most so many passes over the bags.
-    patience : int
-        A network is done after so many epochs without improvement on its held-out bags.
-    batch_size : int
+    folds : int, default=5
+        Number of folds, at most the number of bags (or groups).
+    epochs : int, default=200
+        Maximum number of passes over the bags.
+    patience : int, default=20
+        Training stops after this number of epochs without improvement on the held-out bags.
+    batch_size : int, default=16
         Bags per step of Adam; fewer where they are large.
-    learning_rate, weight_decay : float
-    device : str
-        "auto" is a GPU if there is one, else the CPU. Predictions are the CPU's in any case.
-    random_state : int, RandomState or None
+    learning_rate : float, default=0.01
+        Step size of Adam.
+    weight_decay : float, default=1e-4
+        Decoupled weight decay of Adam.
+    device : {"auto", "cpu", "cuda"}, default="auto"
+        Where networks are trained ("cuda:1" names one of several GPUs). "auto" takes a GPU if torch sees one and the
+        work is large enough to be faster there. Predictions are made on the CPU.
+    random_state : int, RandomState or None, default=0
+        Seed of the folds, the first weights and the batches.
     n_jobs : int, optional
-        Jobs at once, where bags are so large that training is several. The numbers do not depend on it.
+        Networks trained at once on a CPU. The numbers do not depend on it.
 
     Attributes
     ----------
-    blend_ : the λ chosen
-    errors_ : mean squared error of held-out bags for each of ``blends``, relative to that of predicting the mean
-    networks_ : NetworkEnsemble, a network for every fold
+    blend_ : float
+        The λ chosen.
+    errors_ : ndarray
+        Mean squared error of held-out bags for each of ``blends``, relative to that of predicting the mean.
+    networks_ : NetworkEnsemble
+        A network per fold.
     n_features_in_ : int
 
     Notes
     -----
-    The errors that choose λ are those at which the networks were stopped: a little too small, and for all λ alike.
-    Features beyond the range of training count as its nearest end.
+    The errors that choose λ are those at which the networks were stopped, so they are slightly too small, for all λ
+    alike. Features outside the training range are clipped to it.
 
     Examples
     --------
@@ -76,7 +86,7 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
     >>> from bagwise.regressors import AdditiveRegressor
     >>> rng = np.random.default_rng(0)
     >>> bags = bw.from_arrays(list(rng.normal(size=(60, 5, 2))))
-    >>> value = np.abs(bags.instances[:, 0])  # of every instance; only the means over bags are known
+    >>> value = np.abs(bags.instances[:, 0])  # per instance; only the means over bags are used
     >>> y = value.reshape(60, 5).mean(axis=1)
     >>> model = AdditiveRegressor((16,), blends=(0.5, 1.0), folds=2, epochs=40, learning_rate=0.02).fit(bags, y)
     >>> model.blend_
@@ -122,11 +132,9 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
 
     def fit(self, bags, y, sample_weight=None) -> AdditiveRegressor:
         self._check_choices()
-        engine, recipe = ensemble_engine("additive"), Recipe.of(self)
+        recipe = checked_recipe(self)
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
         weight = weights_or_ones(sample_weight, bags)
-        if not weight.any():
-            raise ValueError("no bag of weight above zero is left to learn from")
         if self.aggregate == "sum":
             total = exposures(bags)
             y, weight = y / total, weight * total
@@ -134,14 +142,13 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
         self.remember_targets(y, weight)
         fold = few_folds(bags, self.folds, recipe.seed)
         seen = weight > 0
-        splits = [engine.Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
+        splits = [Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
         scale = Scale.of(bags.instances)
-        shown = ((bags.instances - scale.centre) / scale.deviation, np.empty((len(bags), 0)), bags.shares())
-        network = engine.Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
+        rows = (bags.instances - scale.centre) / scale.deviation
+        data = Data(rows, np.empty((len(bags), 0)), bags.shares(), bags.offsets)
+        network = Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
         blends = np.array(self.blends, dtype=np.float64)
-        members = engine.train_members(
-            network, shown, bags.offsets, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends
-        )
+        members = train_members(network, data, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends)
         self.errors_ = np.array([member.error for member in members]).reshape(len(blends), -1).mean(axis=1)
         best = int(np.argmin(self.errors_))
         self.blend_ = float(blends[best])
@@ -154,11 +161,11 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
         return segment_sum(self.contributions(bags), bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
-        """h of every instance: what it is in a mean, or one unit of its weight in a sum."""
+        """Return h of each instance: its value in a mean, or the value per unit of weight in a sum."""
         return self._values(self._seen(bags))
 
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: h times its share in the bag, or in a sum its weight."""
+        """Return the part of each instance in its bag's prediction: h times its share, or in a sum its weight."""
         bags = self._seen(bags)
         scale = exposures(bags) if self.aggregate == "sum" else 1.0
         return self.limited_contributions(self._values(bags) * self._weights(bags), bags, scale)
@@ -174,7 +181,7 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
 
 
 def _joined(members: list, hidden, scale: Scale) -> NetworkEnsemble:
-    """The networks of an ensemble in training as one that predicts."""
+    """Return trained networks as an ensemble that predicts."""
     sizes = (len(scale.centre), *hidden, 1)
     plan = layout(sizes)
     parameters = np.zeros((len(members), plan[-1, BIAS_AT] + 1), dtype=np.float32)

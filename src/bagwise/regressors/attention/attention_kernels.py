@@ -1,34 +1,43 @@
-"""Compiled training of the attention network: one network, one core, in single precision.
+"""Compiled networks over bags: prediction, gradient and training of one network on one core.
 
-The network is the usual one: one layer that reads, set attention, a linear head (`network.compiled`). All others, and
-all on a GPU, are trained by torch with the same formulas. A step of torch on a few dozen small bags is a hundred
-operations of some microseconds each, which is most of its time; here it is one call.
+Importing this module imports numba; `network.attention_kernels` imports it when a network is first used. A network is a
+flat vector of parameters and a table ``plan`` (`network.Network.plan`): a row per dense layer with its inputs, outputs
+and position in the vector. The first ``n_read`` layers read an instance. The pooling layers follow, then the head.
 
-Importing this module imports numba; only `network.attention_kernels` does so. Parameters lie in one flat vector as
-`network.Network.shapes` lists them. Names of what a batch is turned into: ``shown`` are its rows X, ``read`` is
-relu(X W + b), ``states`` are [q_t, r_t] after each look t, ``gates`` those of the LSTM, made from the state before.
-Before the first look there is none: its gates are the biases, for all bags the same, and are computed once.
-
-numba's cache on disk watches this file alone: after a change of what is taken from `cpu`, touch it.
+Training uses single precision and prediction double precision, by the same code. Products of matrices are those of
+BLAS; everything that follows the bags, whose sizes differ, is a loop.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from numba import njit, types
+from numba.extending import intrinsic, overload
 
 from bagwise.instances.networks import cpu
 
 cpu.load_compiler()
 
-# --- functions of a number, written so that loops over them are vectorised
+MEAN, GATED, SET = range(3)  # ways of pooling
+ZERO, ONE = np.float32(0), np.float32(1)  # a float32 times a float32 stays one
+
+BLOCK = 512  # rows per product of matrices; what follows finds its results in the cache
+
+
+def part(function):
+    """Compile a function that is called by kernels, each of its calls as code of its own."""
+    return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **cpu._OPTIONS)(function)
+
+
+# Functions of a number ------------------------------------------------------------------------------------------------
 
 
 @intrinsic
 def from_bits(typing, bits):
-    """The single precision number of these bits."""
+    """Return the single precision number with these bits."""
 
     def generate(context, builder, signature, args):
         return builder.bitcast(args[0], ir.FloatType())
@@ -36,9 +45,11 @@ def from_bits(typing, bits):
     return types.float32(types.int32), generate
 
 
-@cpu.part
-def exponential(x):
-    """exp x = 2^n exp f with n whole and f within ± ln 2 / 2, by six terms of the series and a seventh; to 2e-7."""
+def single_exponential(x):
+    """Compute exp x = 2^n exp f, n whole and f within ± ln 2 / 2, by a series of seven terms; the error is 2e-7.
+
+    Unlike `math.exp`, loops over it are vectorised.
+    """
     x = min(max(x, np.float32(-87)), np.float32(87))
     n = np.int32(x * np.float32(1.44269504) + np.float32(127.5))  # 127: how the exponent of a number is stored
     whole = np.float32(n - np.int32(127))
@@ -54,223 +65,332 @@ def exponential(x):
     return p * from_bits(n << np.int32(23))
 
 
+def exponential(x):
+    """Compute exp x, in single precision by `single_exponential`."""
+
+
+@overload(exponential, jit_options={"forceinline": True, **cpu._OPTIONS})
+def _exponential(x):
+    return single_exponential if x == types.float32 else lambda x: math.exp(x)
+
+
 @cpu.part
 def sigmoid(x):
-    return np.float32(1) / (np.float32(1) + exponential(-x))
+    return ONE / (ONE + exponential(-x))
 
 
 @cpu.part
 def tanh(x):
-    return np.float32(2) * sigmoid(np.float32(2) * x) - np.float32(1)
+    return np.float32(2) * sigmoid(np.float32(2) * x) - ONE
 
 
-@cpu.part
-def inner(a, b):
-    total = np.float32(0)
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
+# Dense layers ---------------------------------------------------------------------------------------------------------
 
 
-@cpu.part
-def put(C, row, column, total):
-    cpu.store(C, row, column, total)
+@part
+def layer(vector, plan, l):
+    """Return weights and biases of layer l, or their gradients, as views of the flat vector."""
+    n, m, at = plan[l, 0], plan[l, 1], plan[l, 2]
+    return vector[at : at + n * m].reshape(n, m), vector[at + n * m : at + n * m + m]
 
 
-# --- where things lie
+@part
+def dense(vector, plan, l, values, positive):
+    """Compute the outputs of layer l; ``positive`` applies max(0, x)."""
+    W, b = layer(vector, plan, l)
+    outputs = np.empty((len(values), b.size), W.dtype)
+    for at in range(0, len(values), BLOCK):
+        block = outputs[at : at + BLOCK]
+        np.dot(values[at : at + BLOCK], W, block)
+        for i in range(len(block)):
+            for k in range(b.size):
+                x = block[i, k] + b[k]
+                block[i, k] = ZERO if positive and x <= 0 else x  # NaN stays, so that divergence is seen
+    return outputs
 
 
-@cpu.part
-def parts(flat, d, u):
-    """Views of a vector of parameters, or of their gradient: read, LSTM and head, weights and biases."""
-    a = d * u
-    b = a + u
-    c = b + 8 * u * u
-    e = c + 4 * u
-    return (
-        flat[:a].reshape(d, u),
-        flat[a:b].reshape(1, u),
-        flat[b:c].reshape(2 * u, 4 * u),
-        flat[c:e].reshape(1, 4 * u),
-        flat[e : flat.size - 1],
-        flat[flat.size - 1 :],
-    )
+@part
+def dense_backward(vector, gradient, plan, l, values, slope, onward):
+    """Add the gradient of layer l and return the slope of its inputs, if ``onward``."""
+    W, _ = layer(vector, plan, l)
+    dW, db = layer(gradient, plan, l)
+    below = np.empty((len(slope) if onward else 0, len(W)), W.dtype)
+    for at in range(0, len(slope), BLOCK):
+        block = slope[at : at + BLOCK]
+        dW += np.dot(values[at : at + BLOCK].T, block)
+        for i in range(len(block)):
+            for k in range(db.size):
+                db[k] += block[i, k]
+        if onward:
+            np.dot(block, W.T, below[at : at + BLOCK])
+    return below
 
 
-@cpu.part
-def gather(rows, offsets, positions, shown, starts):
-    """The rows of some bags beneath each other, and where each bag begins; their number."""
-    at = 0
-    for i in range(positions.size):
-        starts[i] = at
-        for row in range(offsets[positions[i]], offsets[positions[i] + 1]):
-            for a in range(rows.shape[1]):
-                shown[at, a] = rows[row, a]
-            at += 1
-    starts[positions.size] = at
-    return at
+@part
+def positive_layers(vector, plan, first, last, values):
+    """Return the inputs of layers ``first`` to ``last`` - 1, each with max(0, x), and the outputs of the last."""
+    outputs = [values]
+    for l in range(first, last):
+        outputs.append(dense(vector, plan, l, outputs[-1], True))
+    return outputs
 
 
-# --- forward
+@part
+def positive_layers_backward(vector, gradient, plan, first, last, values, slope, onward):
+    """Add the gradients of these layers and return the slope of their inputs, if ``onward``."""
+    for l in range(last - 1, first - 1, -1):
+        outputs = values[l + 1 - first]
+        for i in range(len(slope)):
+            for k in range(slope.shape[1]):
+                slope[i, k] = slope[i, k] if outputs[i, k] > 0 else ZERO
+        slope = dense_backward(vector, gradient, plan, l, values[l - first], slope, onward or l > first)
+    return slope
 
 
-@cpu.part
-def open_gates(gates, before, cell, curved, query):
-    """Gates of one bag, activated in place; cell, tanh(cell) and query that come of the cell before."""
-    u = cell.size
-    for k in range(3 * u):
-        gates[k] = sigmoid(gates[k])
-    for k in range(3 * u, 4 * u):
-        gates[k] = tanh(gates[k])
-    for k in range(u):
-        cell[k] = gates[k] * gates[3 * u + k] + gates[u + k] * before[k]
-        curved[k] = tanh(cell[k])
-        query[k] = gates[2 * u + k] * curved[k]
+# Attention over the instances of a bag --------------------------------------------------------------------------------
 
 
-@cpu.part
-def attend(read, query, attention, pooled):
-    """Attention of the rows of a bag under a query, and their sum by it."""
-    top = np.float32(-np.inf)
-    for l in range(attention.size):
-        attention[l] = inner(read[l], query)
-        top = max(top, attention[l])
-    total = np.float32(0)
-    for l in range(attention.size):
-        attention[l] = exponential(attention[l] - top)
-        total += attention[l]
-    pooled[:] = 0
-    for l in range(attention.size):
-        attention[l] /= total
-        for k in range(pooled.size):
-            pooled[k] += attention[l] * read[l, k]
-
-
-@cpu.part
-def forward(vector, d, u, shown, starts, n_bags, read, gates, cells, curves, states, attention):
-    """All that is computed of a batch before the head; gates, cells, curves and states have an axis of looks."""
-    n_rows, bags = starts[n_bags], cpu.padded(n_bags)
-    W, b, lstm, bias, _, _ = parts(vector, d, u)
-    cpu.multiply(shown, W, b, read, cpu.padded(n_rows), d, u, cpu.keep_positive)
-    none = np.zeros(u, np.float32)
-    for t in range(len(states)):
-        if t == 0:
-            gates[0, 0] = bias[0]
-            open_gates(gates[0, 0], none, cells[0, 0], curves[0, 0], states[0, 0, :u])
-            for i in range(1, n_bags):
-                states[0, i, :u] = states[0, 0, :u]
-        else:
-            cpu.multiply(states[t - 1], lstm, bias, gates[t], bags, 2 * u, 4 * u, put)
-            for i in range(n_bags):
-                before = cells[0, 0] if t == 1 else cells[t - 1, i]
-                open_gates(gates[t, i], before, cells[t, i], curves[t, i], states[t, i, :u])
-        for i in range(n_bags):
-            lo, hi = starts[i], starts[i + 1]
-            attend(read[lo:hi], states[t, i, :u], attention[t, lo:hi], states[t, i, u:])
-
-
-@cpu.part
-def predicted(vector, d, u, state, moments):
-    head, constant = parts(vector, d, u)[4:]
-    return inner(state, head[: 2 * u]) + inner(moments, head[2 * u :]) + constant[0]
-
-
-# --- backward
-
-
-@cpu.part
-def attend_backward(read, query, attention, slope, query_slope, read_slope, scores, new):
-    """From the slope of the sum to those of query (added to) and rows (written if ``new``, else added to)."""
-    level = np.float32(0)
-    for l in range(attention.size):
-        scores[l] = inner(slope, read[l])
-        level += attention[l] * scores[l]
-    for l in range(attention.size):
-        a = attention[l]
-        s = a * (scores[l] - level)
+@part
+def score(read, query, lo, hi, scores):
+    """Write the inner products of rows ``lo`` to ``hi`` with a vector."""
+    for l in range(lo, hi):
+        total = ZERO * query[0]
         for k in range(query.size):
-            query_slope[k] += s * read[l, k]
-        if new:
-            for k in range(query.size):
-                read_slope[l, k] = a * slope[k] + s * query[k]
+            total += read[l, k] * query[k]
+        scores[l] = total
+
+
+@part
+def pool(read, lo, hi, attention, pooled):
+    """Turn the scores in ``attention`` into weights that sum to one, and add up the instances by them."""
+    top = attention[lo:hi].max()
+    for l in range(lo, hi):
+        attention[l] = exponential(attention[l] - top)
+    total = attention[lo:hi].sum()
+    pooled[:] = 0
+    for l in range(lo, hi):
+        a = attention[l] / total
+        attention[l] = a
+        for k in range(pooled.size):
+            pooled[k] += a * read[l, k]
+
+
+@part
+def pool_backward(read, lo, hi, attention, slope, scores):
+    """Write the slopes of the scores, from the slope of the sum."""
+    score(read, slope, lo, hi, scores)
+    level = ZERO * slope[0]
+    for l in range(lo, hi):
+        level += attention[l] * scores[l]
+    for l in range(lo, hi):
+        scores[l] = attention[l] * (scores[l] - level)
+
+
+@part
+def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, attention):
+    """Look at each bag several times; arrays have an axis of looks, ``states`` are [q_t, r_t]."""
+    n_bags, u = states.shape[1], read.shape[1]
+    none = np.zeros(u, read.dtype)
+    for t in range(len(states)):
+        if t > 0:
+            gates[t] = dense(vector, plan, at, states[t - 1], False)
         else:
-            for k in range(query.size):
-                read_slope[l, k] += a * slope[k] + s * query[k]
+            gates[t] = layer(vector, plan, at)[1]  # the first input and state are zero
+        for i in range(n_bags):
+            before = cells[t - 1, i] if t > 0 else none
+            gate, cell, curve, query = gates[t, i], cells[t, i], curves[t, i], states[t, i, :u]
+            for k in range(3 * u):
+                gate[k] = sigmoid(gate[k])
+            for k in range(3 * u, 4 * u):
+                gate[k] = tanh(gate[k])
+            for k in range(u):
+                cell[k] = gate[k] * gate[3 * u + k] + gate[u + k] * before[k]
+                curve[k] = tanh(cell[k])
+                query[k] = gate[2 * u + k] * curve[k]
+            score(read, query, starts[i], starts[i + 1], attention[t])
+            pool(read, starts[i], starts[i + 1], attention[t], states[t, i, u:])
 
 
-@cpu.part
-def gates_backward(gates, curved, before, query_slope, cell_slope):
-    """The gates are overwritten by their slopes before activation; the slope of the cell by that of the cell before."""
-    u = curved.size
-    one = np.float32(1)
+@part
+def look_backward(read, lo, hi, attention, state, slope, read_slope, scores):
+    """Add to the slopes of the query and of the instances, from the slope of a state."""
+    u = read.shape[1]
+    query_slope, pooled_slope = slope[:u], slope[u:]
+    pool_backward(read, lo, hi, attention, pooled_slope, scores)
+    for l in range(lo, hi):
+        a, s = attention[l], scores[l]
+        for k in range(u):
+            query_slope[k] += s * read[l, k]
+        for k in range(u):
+            read_slope[l, k] += a * pooled_slope[k] + s * state[k]
+
+
+@part
+def gates_backward(gate, before, curve, query_slope, cell_slope):
+    """Replace the gates by their slopes before activation, and the slope of the cell by that of the cell before."""
+    u = curve.size
     for k in range(u):
-        i, f, o, g = gates[k], gates[u + k], gates[2 * u + k], gates[3 * u + k]
-        c = cell_slope[k] + query_slope[k] * o * (one - curved[k] * curved[k])
-        gates[k] = c * g * i * (one - i)
-        gates[u + k] = c * before[k] * f * (one - f)
-        gates[2 * u + k] = query_slope[k] * curved[k] * o * (one - o)
-        gates[3 * u + k] = c * i * (one - g * g)
+        a, f, o, g = gate[k], gate[u + k], gate[2 * u + k], gate[3 * u + k]
+        c = cell_slope[k] + query_slope[k] * o * (ONE - curve[k] * curve[k])
+        gate[k] = c * g * a * (ONE - a)
+        gate[u + k] = c * before[k] * f * (ONE - f)
+        gate[2 * u + k] = query_slope[k] * curve[k] * o * (ONE - o)
+        gate[3 * u + k] = c * a * (ONE - g * g)
         cell_slope[k] = c * f
 
 
-@cpu.part
-def backward(
-    vector, gradient, d, u, shown, starts, n_bags, read, gates, cells, curves, states, attention, moments, errors, space
+@part
+def set_attention_backward(
+    vector, gradient, plan, at, read, starts, gates, cells, curves, states, attention, slope, read_slope
 ):
-    """Add the gradient of the sum of errors times predictions, the errors being fixed; gates are used up."""
-    slopes, cell_slopes, read_slopes, scores, turned, first, zeros = space
-    n_rows, bags, looks = starts[n_bags], cpu.padded(n_bags), len(states)
-    _, _, lstm, _, head, _ = parts(vector, d, u)
-    dW, db, dlstm, dbias, dhead, dconstant = parts(gradient, d, u)
-    for i in range(n_bags):
-        e = errors[i]
-        dconstant[0] += e
-        for k in range(2 * u):
-            dhead[k] += e * states[looks - 1, i, k]
-            slopes[i, k] = e * head[k]
-        for k in range(moments.shape[1]):
-            dhead[2 * u + k] += e * moments[i, k]
-        cell_slopes[i] = 0
-    if looks > 1:
-        cpu.transpose(lstm, turned)
-    none = np.zeros(u, np.float32)
-    for t in range(looks - 1, -1, -1):
+    """Add to the slopes of the instances, from the slope of the last state; ``gates`` are used up."""
+    n_bags, u = states.shape[1], read.shape[1]
+    none = np.zeros(u, read.dtype)
+    cell_slopes, scores = np.zeros((n_bags, u), read.dtype), np.empty(len(read), read.dtype)
+    for t in range(len(states) - 1, -1, -1):
         for i in range(n_bags):
             lo, hi = starts[i], starts[i + 1]
-            attend_backward(
-                read[lo:hi], states[t, i, :u], attention[t, lo:hi], slopes[i, u:], slopes[i, :u], read_slopes[lo:hi],
-                scores, t == looks - 1,
-            )  # fmt: skip
+            look_backward(read, lo, hi, attention[t], states[t, i], slope[i], read_slope, scores)
+            before = cells[t - 1, i] if t > 0 else none
+            gates_backward(gates[t, i], before, curves[t, i], slope[i], cell_slopes[i])
         if t > 0:
+            slope = dense_backward(vector, gradient, plan, at, states[t - 1], gates[t], True)
+        else:
+            db = layer(gradient, plan, at)[1]
             for i in range(n_bags):
-                before = cells[0, 0] if t == 1 else cells[t - 1, i]
-                gates_backward(gates[t, i], curves[t, i], before, slopes[i, :u], cell_slopes[i])
                 for k in range(4 * u):
-                    dbias[0, k] += gates[t, i, k]
-            cpu.multiply(states[t - 1].T, gates[t], zeros, dlstm, 2 * u, n_bags, 4 * u, cpu.add_to)
-            cpu.multiply(gates[t], turned, zeros, slopes, bags, 4 * u, 2 * u, put)
-    for i in range(1, n_bags):  # the first gates are those of no bag
-        for k in range(u):
-            slopes[0, k] += slopes[i, k]
-            cell_slopes[0, k] += cell_slopes[i, k]
-    gates_backward(gates[0, 0], curves[0, 0], none, slopes[0, :u], cell_slopes[0])
-    for k in range(4 * u):
-        dbias[0, k] += gates[0, 0, k]
-    for l in range(n_rows):
-        for k in range(u):
-            read_slopes[l, k] = read_slopes[l, k] if read[l, k] > 0 else np.float32(0)
-    read_slopes[n_rows : cpu.padded(n_rows)] = 0
-    first[:] = 0
-    cpu.multiply(shown.T, read_slopes, zeros, first, cpu.padded(d), n_rows, u, cpu.add_to)
-    for a in range(d):
-        for k in range(u):
-            dW[a, k] += first[a, k]
-    cpu.add_column_sums(read_slopes, db, cpu.padded(n_rows))
+                    db[k] += gates[0, i, k]
 
 
-@cpu.part
+@part
+def gated_attention(vector, plan, at, read, starts, gates, states, attention):
+    """Look at each bag once; ``gates`` holds tanh(V m), σ(U m) and their product."""
+    for j in range(2):
+        gates[j] = dense(vector, plan, at + j, read, False)
+    for l in range(len(read)):
+        for k in range(read.shape[1]):
+            gates[0, l, k], gates[1, l, k] = tanh(gates[0, l, k]), sigmoid(gates[1, l, k])
+            gates[2, l, k] = gates[0, l, k] * gates[1, l, k]
+    attention[0] = dense(vector, plan, at + 2, gates[2], False)[:, 0]
+    for i in range(states.shape[1]):
+        pool(read, starts[i], starts[i + 1], attention[0], states[0, i])
+
+
+@part
+def gated_attention_backward(vector, gradient, plan, at, read, starts, gates, states, attention, slope, read_slope):
+    """Add to the slopes of the instances, from the slope of their sum; ``gates`` are used up."""
+    scores = np.empty(len(read), read.dtype)
+    for i in range(states.shape[1]):
+        pool_backward(read, starts[i], starts[i + 1], attention[0], slope[i], scores)
+        for l in range(starts[i], starts[i + 1]):
+            a = attention[0, l]
+            for k in range(read.shape[1]):
+                read_slope[l, k] += a * slope[i, k]
+    slopes = dense_backward(vector, gradient, plan, at + 2, gates[2], scores.reshape(-1, 1), True)
+    for l in range(len(read)):
+        for k in range(read.shape[1]):
+            s, a, b = slopes[l, k], gates[0, l, k], gates[1, l, k]
+            gates[0, l, k] = s * b * (ONE - a * a)
+            gates[1, l, k] = s * a * b * (ONE - b)
+    for j in range(2):
+        read_slope += dense_backward(vector, gradient, plan, at + j, read, gates[j], True)
+
+
+# Networks -------------------------------------------------------------------------------------------------------------
+
+
+@part
+def forward(vector, plan, pooling, n_read, looks, rows, moments, share, starts):
+    """Return all values of a batch: those of the reading layers, of attention and of the head.
+
+    The last entry of the head holds a number per bag, or per instance with ``MEAN``; `predictions` gives bags.
+    """
+    n_rows, n_bags, u = len(rows), len(starts) - 1, plan[n_read, 0] if pooling != SET else plan[n_read, 0] // 2
+    read = positive_layers(vector, plan, 0, n_read, rows)
+    gates = np.empty((looks, n_bags, 4 * u) if pooling == SET else (3, n_rows, u), rows.dtype)
+    cells = np.empty((looks, n_bags, u), rows.dtype)
+    curves = np.empty((looks, n_bags, u), rows.dtype)
+    states = np.empty((looks, n_bags, 2 * u if pooling == SET else u), rows.dtype)
+    attention = np.empty((looks, n_rows), rows.dtype)
+    first = n_read
+    if pooling == SET:
+        set_attention(vector, plan, n_read, read[-1], starts, gates, cells, curves, states, attention)
+        first = n_read + 1
+    elif pooling == GATED:
+        gated_attention(vector, plan, n_read, read[-1], starts, gates, states, attention)
+        first = n_read + 3
+    pooled = read[-1] if pooling == MEAN else np.concatenate((states[-1], moments), axis=1)
+    head = positive_layers(vector, plan, first, len(plan) - 1, pooled)
+    outputs = dense(vector, plan, len(plan) - 1, head[-1], False)[:, 0].copy()
+    predictions = outputs
+    if pooling == MEAN:
+        predictions = np.zeros(n_bags, rows.dtype)
+        for i in range(n_bags):
+            for l in range(starts[i], starts[i + 1]):
+                predictions[i] += share[l] * outputs[l]
+        attention[0] = outputs
+    return predictions, read, gates, cells, curves, states, attention, head
+
+
+@part
+def backward(vector, gradient, plan, pooling, n_read, values, starts, slope):
+    """Add the gradient, given the slopes of the last layer's outputs, (bags or rows, 1); ``values`` are used up."""
+    _, read, gates, cells, curves, states, attention, head = values
+    last = len(plan) - 1
+    first = last + 1 - len(head)
+    slope = dense_backward(vector, gradient, plan, last, head[-1], slope, True)
+    slope = positive_layers_backward(vector, gradient, plan, first, last, head, slope, True)
+    if pooling == MEAN:
+        read_slope = slope
+    else:
+        read_slope = np.zeros(read[-1].shape, slope.dtype)
+        slope = slope[:, : states.shape[2]].copy()
+        if pooling == SET:
+            set_attention_backward(
+                vector, gradient, plan, n_read, read[-1], starts, gates, cells, curves, states, attention, slope,
+                read_slope,
+            )  # fmt: skip
+        else:
+            gated_attention_backward(
+                vector, gradient, plan, n_read, read[-1], starts, gates, states, attention, slope, read_slope
+            )
+    positive_layers_backward(vector, gradient, plan, 0, n_read, read, read_slope, False)
+
+
+@part
+def gather(rows, shares, offsets, positions):
+    """Return the rows of some bags and their shares one after the other, and where each bag begins."""
+    starts = np.zeros(positions.size + 1, np.int64)
+    for i in range(positions.size):
+        starts[i + 1] = starts[i] + offsets[positions[i] + 1] - offsets[positions[i]]
+    gathered, share = np.empty((starts[-1], rows.shape[1]), rows.dtype), np.empty(starts[-1], rows.dtype)
+    for i in range(positions.size):
+        lo, hi = offsets[positions[i]], offsets[positions[i] + 1]
+        gathered[starts[i] : starts[i + 1]] = rows[lo:hi]
+        share[starts[i] : starts[i + 1]] = shares[lo:hi]
+    return gathered, share, starts
+
+
+@part
+def loss_slope(values, share, starts, scale, targets, blend, pooling):
+    """Return the slopes of the last layer's outputs, of the loss of bags (or its blend with that of instances)."""
+    predictions, outputs = values[0], values[6]
+    n = len(predictions)
+    slope = np.empty((starts[-1] if pooling == MEAN else n, 1), predictions.dtype)
+    for i in range(n):
+        miss = predictions[i] - targets[i]
+        if pooling == MEAN:
+            for l in range(starts[i], starts[i + 1]):
+                within = (ONE - blend) * (outputs[0, l] - predictions[i])
+                slope[l, 0] = scale[i] * share[l] * (miss + within)
+        else:
+            slope[i, 0] = scale[i] * miss
+    return slope
+
+
+@part
 def adam(w, g, m, v, rate, decay, steps):
-    """A step of Adam with decoupled weight decay along the gradient, which is then set to zero."""
+    """Make a step of Adam with decoupled weight decay along the gradient, then set the gradient to zero."""
     kept = np.float32(1 - rate * decay)
     step, share = np.float32(rate / (1 - 0.9**steps)), np.float32(1 / (1 - 0.999**steps))
     for i in range(w.size):
@@ -280,98 +400,50 @@ def adam(w, g, m, v, rate, decay, steps):
         g[i] = 0
 
 
-# --- what Python calls
-
-
-@cpu.part
-def made(d, u, looks, most_bags, most_rows):
-    """Memory for a forward pass over so many bags and rows."""
-    bags, rows = cpu.padded(most_bags), cpu.padded(most_rows)
-    single = np.float32
-    return (
-        np.zeros((rows, cpu.padded(d)), single),
-        np.zeros(most_bags + 1, np.int64),
-        np.zeros((rows, u), single),
-        np.zeros((looks, bags, 4 * u), single),
-        np.zeros((looks, bags, u), single),
-        np.zeros((looks, bags, u), single),
-        np.zeros((looks, bags, 2 * u), single),
-        np.zeros((looks, rows), single),
-    )
-
-
-@cpu.part
-def largest(offsets, order, cuts):
-    """The most bags and the most rows of a batch."""
-    bags = rows = np.int64(0)
-    for c in range(cuts.size - 1):
-        here = np.int64(0)
-        for i in order[cuts[c] : cuts[c + 1]]:
-            here += offsets[i + 1] - offsets[i]
-        bags, rows = max(bags, cuts[c + 1] - cuts[c]), max(rows, here)
-    return bags, rows
-
-
 @cpu.kernel
-def train_epoch(rows, moments, offsets, order, cuts, targets, learn, looks, u, vector, memory, rate, decay, steps):
-    """One pass over the bags in ``order``, in batches between ``cuts``; bags of no weight are passed over.
+def train_epoch(data, shape, plan, order, cuts, targets, learn, blend, vector, memory, rate, decay, steps):
+    """Make one pass over the bags in ``order``, in batches between ``cuts``; bags without weight are left out.
 
     ``memory`` (3, parameters) is the gradient, zero between calls, and Adam's moments; ``steps`` were made before.
     """
-    d, n_moments, g = rows.shape[1], moments.shape[1], memory[0]
-    most_bags, most_rows = largest(offsets, order, cuts)
-    memories = made(d, u, looks, most_bags, most_rows)
-    shown, starts, read, gates, cells, curves, states, attention = memories
-    single = np.float32
-    space = (
-        np.zeros((cpu.padded(most_bags), 2 * u), single),
-        np.zeros((cpu.padded(most_bags), u), single),
-        np.zeros((cpu.padded(most_rows), u), single),
-        np.zeros(most_rows, single),
-        np.zeros((4 * u, 2 * u), single),
-        np.zeros((cpu.padded(d), u), single),
-        np.zeros((1, 4 * u), single),
-    )
-    positions, errors = np.zeros(most_bags, np.int64), np.zeros(most_bags, single)
-    about = np.zeros((most_bags, n_moments), single)
+    rows, moments, shares, offsets = data
+    pooling, n_read, looks = shape
     for c in range(cuts.size - 1):
-        n = 0
-        for i in order[cuts[c] : cuts[c + 1]]:
-            if learn[i] != 0:
-                positions[n] = i
-                about[n] = moments[i]
-                n += 1
-        if n > 0:
-            gather(rows, offsets, positions[:n], shown, starts)
-            forward(vector, d, u, shown, starts, n, read, gates, cells, curves, states, attention)
-            share = single(2) / single(cuts[c + 1] - cuts[c])
-            for i in range(n):
-                miss = predicted(vector, d, u, states[looks - 1, i], about[i]) - targets[positions[i]]
-                errors[i] = share * learn[positions[i]] * miss
-            backward(
-                vector, g, d, u, shown, starts, n, read, gates, cells, curves, states, attention, about, errors, space
-            )
+        batch = order[cuts[c] : cuts[c + 1]]
+        positions = batch[learn[batch] > 0]
+        if positions.size > 0:
+            shown, share, starts = gather(rows, shares, offsets, positions)
+            values = forward(vector, plan, pooling, n_read, looks, shown, moments[positions], share, starts)
+            scale = learn[positions] * (np.float32(2) / np.float32(batch.size))
+            slope = loss_slope(values, share, starts, scale, targets[positions], blend, pooling)
+            backward(vector, memory[0], plan, pooling, n_read, values, starts, slope)
         steps += 1
-        adam(vector, g, memory[1], memory[2], rate, decay, steps)
+        adam(vector, memory[0], memory[1], memory[2], rate, decay, steps)
 
 
 @cpu.kernel
-def predict(rows, moments, offsets, order, cuts, looks, u, vector, predictions):
-    """What the network says of the bags in ``order``."""
-    d = rows.shape[1]
-    most_bags, most_rows = largest(offsets, order, cuts)
-    shown, starts, read, gates, cells, curves, states, attention = made(d, u, looks, most_bags, most_rows)
+def predict(data, shape, plan, order, cuts, vector, predictions, weights):
+    """Write the predictions of the bags in ``order`` and the attention of their instances, averaged over looks."""
+    rows, moments, shares, offsets = data
+    pooling, n_read, looks = shape
     for c in range(cuts.size - 1):
         positions = order[cuts[c] : cuts[c + 1]]
-        gather(rows, offsets, positions, shown, starts)
-        forward(vector, d, u, shown, starts, positions.size, read, gates, cells, curves, states, attention)
+        shown, share, starts = gather(rows, shares, offsets, positions)
+        values = forward(vector, plan, pooling, n_read, looks, shown, moments[positions], share, starts)
+        predictions[cuts[c] : cuts[c + 1]] = values[0]
         for i in range(positions.size):
-            predictions[cuts[c] + i] = predicted(vector, d, u, states[looks - 1, i], moments[positions[i]])
+            for l in range(starts[i + 1] - starts[i]):
+                weights[offsets[positions[i]] + l] = values[6][:, starts[i] + l].mean()
 
 
 def compile_all() -> None:
     """Compile the kernels, or load them from numba's cache on disk."""
     whole, real, single = types.int64, types.float64, types.float32
-    data = (single[:, ::1], single[:, ::1], whole[::1], whole[::1], whole[::1])
-    train_epoch.compile((*data, single[::1], single[::1], whole, whole, single[::1], single[:, ::1], real, real, whole))
-    predict.compile((*data, whole, whole, single[::1], single[::1]))
+    shape, table, lists = types.UniTuple(whole, 3), whole[:, ::1], (whole[::1], whole[::1])
+
+    def data(number):
+        return types.Tuple((number[:, ::1], number[:, ::1], number[::1], whole[::1]))
+
+    state = (single[::1], single[:, ::1], real, real, whole)
+    train_epoch.compile((data(single), shape, table, *lists, single[::1], single[::1], single, *state))
+    predict.compile((data(real), shape, table, *lists, real[::1], real[::1], real[::1]))
