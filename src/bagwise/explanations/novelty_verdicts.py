@@ -11,6 +11,7 @@ from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import FEWEST, TrainingProfile, refuse_other_names
 from bagwise.bags.frames import to_frame
 from bagwise.bags.validation import label
+from bagwise.explanations.drift import Drift, detect_drift
 
 VERDICTS = ("inside", "edge", "outside")
 
@@ -31,6 +32,8 @@ class Novelty:
         The same, column by column.
     columns : names of the columns: the features, then the covariates
     distance : array (bags,), of the bag to its nearest training bags, of which ``percentile`` is the rank
+    drift : Drift or None
+        The sequential test over the bags in order of time, if ``by_time`` was asked for.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Novelty:
     outside: np.ndarray
     columns: tuple[str, ...]
     distance: np.ndarray
+    drift: Drift | None = None
 
     def table(self):
         """Return a data frame, a row per bag; ``column_outside`` has most instances outside its range.
@@ -90,7 +94,9 @@ class Novelty:
         return self.summary()
 
 
-def novelty(model, bags, *, edge: float = 0.95, outside: float = 0.99) -> Novelty:
+def novelty(
+    model, bags, *, edge: float = 0.95, outside: float = 0.99, by_time: bool = False, level: float = 0.01
+) -> Novelty:
     r"""Judge whether bags are like those that a model was fitted on.
 
     Every method keeps a profile of its training bags (`TrainingProfile`, about 10 kB in a model file): the range of
@@ -115,6 +121,12 @@ def novelty(model, bags, *, edge: float = 0.95, outside: float = 0.99) -> Novelt
         Missing values are never outside a range. Instances count by their weights.
     edge, outside : float
         The shares of training bags beyond which a bag is at the edge, and outside.
+    by_time : bool, default False
+        Whether to test the bags as a sequence, too: in the order of ``bags.time``, or as they come without times. The
+        result is the attribute ``drift``. A single verdict is wrong for a few percent of all bags, so in a long
+        sequence some bag is always outside; this test raises a false alarm in at most ``level`` of all sequences.
+    level : float, default 0.01
+        The probability of a false alarm in a sequence of any length.
 
     Returns
     -------
@@ -157,7 +169,11 @@ def novelty(model, bags, *, edge: float = 0.95, outside: float = 0.99) -> Novelt
     n = len(profile.distances)
     needed = [min(n, int(np.ceil(level * (n + 1) - 1e-9))) for level in (edge, outside)]
     verdict = np.array(VERDICTS)[np.sum([rank >= one for one in needed], axis=0)]
-    return Novelty(bags.ids, verdict, 100.0 * by_distance / n, share, by_column, names, distance)
+    drift = None
+    if by_time:
+        order = np.arange(len(bags)) if bags.time is None else np.argsort(bags.time, kind="stable")
+        drift = detect_drift(profile.distances, distance[order], bags.ids[order], level)
+    return Novelty(bags.ids, verdict, 100.0 * by_distance / n, share, by_column, names, distance, drift)
 
 
 def why_not_judged(model) -> str | None:
