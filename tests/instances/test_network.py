@@ -388,6 +388,14 @@ def test_compiling_is_announced_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_compiling_without_a_folder_for_the_cache_names_the_variable_that_sets_one(tmp_path):
+    code = "from numba.core.caching import CacheImpl; CacheImpl._locator_classes = []\n"
+    code += "from bagwise.instances import NetworkRegressor as N; N(epochs=1).fit([[0.0], [1.0]], [0.0, 1.0])"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.count("in each process: set NUMBA_CACHE_DIR to a writable folder") == 1
+
+
+@pytest.mark.slow
 def test_processes_give_the_same_numbers():
     X, y, bags = problem()
     fits = Parallel(n_jobs=2)(delayed(small(n_jobs=2).cross_fit)(X, y, bags % 3) for _ in range(2))
