@@ -107,12 +107,12 @@ def test_posteriors_integrate_to_one_and_stay_inside():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match="s5 is a percentage of the bags, from 0 to 50, or None .* not 51"):
+    with pytest.raises(ValueError, match="s5 must be .* from 0 to 50, or None .* not 51"):
         make_law(23, s5=51)
     with pytest.raises(ValueError, match="there is no part 'valid'; the parts are train, estop, val, test"):
         make_law(23, parts=["valid"])
     for noise in (-1, 0.1):
-        with pytest.raises(ValueError, match=f"noise is a standard deviation, 0 or at least 0.2 .* not {noise}"):
+        with pytest.raises(ValueError, match=f"noise must be .* 0 or at least 0.2 .* not {noise}"):
             law_bayes_optimal(Bags(np.ones((2, 5)), [0, 2]), noise=noise)
     with pytest.raises(ValueError, match=r"bag 1 has values that are not above zero.* pass noise=1.0"):
         law_bayes_optimal(Bags([[1.0], [-1.0]], [0, 1, 2]))

@@ -273,11 +273,11 @@ class AddsUpFinely(Honest):
 
 
 def test_names_that_do_not_exist_are_refused():
-    with pytest.raises(ValueError, match="'ordr': give a list of checks, of parameters, "):
+    with pytest.raises(ValueError, match="'ordr' is unknown: give a list of checks, of parameters, "):
         check_bag_estimator(Honest(), skip=["ordr"])
     with pytest.raises(ValueError, match="give a list of optional laws, of repeated_instances_change_nothing"):
         bag_estimator_checks(laws=REPEATS)
-    with pytest.raises(ValueError, match="'pickles': give a list of optional laws"):
+    with pytest.raises(ValueError, match="'pickles' is unknown: give a list of optional laws"):
         bag_estimator_checks(laws=["pickles"])
 
 

@@ -1,11 +1,11 @@
-"""Simulations of published papers.
+"""Simulations from published papers.
 
 - `make_gaussian`, `make_outlier2` (Wang et al. 2012): scalars around a hidden value, without and with outliers.
-- `make_bmir` (Park et al. 2020): one instance of every bag carries the target, the others are noise.
+- `make_bmir` (Park et al. 2020): the target depends on one instance of each bag, the others are noise.
 - `make_modes` (as in Meunier et al. 2022), `make_entropy` (as in Szabó et al. 2015): the target is a property of the
-  distribution that the bag is a sample of.
+  distribution from which the bag is sampled.
 - `make_law` (Law et al. 2018): the degrees of freedom behind bags of scaled chi-square draws, bit for bit as
-  published; `law_bayes_optimal` gives the posterior of the target given the bag, whose mean no method can beat.
+  published; `law_bayes_optimal` returns the posterior of the target given the bag, whose mean is the best prediction.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHAPES = {"linear": lambda x: x, "nonlinear": lambda x: x**2}
 def make_gaussian(
     n_bags: int = 100, *, instances: int = 20, shape: str = "linear", random_state=0
 ) -> tuple[Bags, np.ndarray]:
-    r"""Noisy copies of a hidden value, and the value itself: the set "Gaussian" of Wang et al.
+    r"""Simulate bags of noisy copies of a hidden value: the data set "Gaussian" of Wang et al.
 
     .. math::
 
@@ -70,7 +70,7 @@ def make_outlier2(
     label_noise_bags: int = 20,
     random_state=0,
 ) -> tuple[Bags, np.ndarray]:
-    r"""Up to half of a bag is biased and far more noisy: the set "Outlier2" of Wang et al.
+    r"""Simulate bags of which up to half is biased and noisier: the data set "Outlier2" of Wang et al.
 
     Hidden value and target as in `make_gaussian`. Every bag has a bias :math:`b_i \sim U(-0.25, 0.25)` and a share
     :math:`t_i \sim U(0, 0.5)` of outliers: round(instances (1 - t_i)) instances are :math:`x_i + N(0, 0.1^2)`, the
@@ -84,7 +84,7 @@ def make_outlier2(
         Instances of every bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
     shape : {"linear", "nonlinear"}
     label_noise_bags : int
-        How many targets are spoiled; use 0 for a test set.
+        Number of targets with additional noise; use 0 for a test set.
     random_state : int, Generator or None
 
     References
@@ -117,7 +117,7 @@ def _draw_hidden(rng, n_bags: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shuffled(rng, values: np.ndarray) -> Bags:
-    """Bags of scalars from a table (bags, instances), every bag in random order."""
+    """Return bags of scalars from an array (bags, instances), each bag in random order."""
     n_bags, instances = values.shape
     return Bags(rng.permuted(values, axis=1).reshape(-1, 1), instances * np.arange(n_bags + 1))
 
@@ -125,13 +125,13 @@ def _shuffled(rng, values: np.ndarray) -> Bags:
 def make_bmir(
     n_bags: int = 200, *, instances: int = 5, features: int = 5, noise: float = 1.0, random_state=0
 ) -> tuple[Bags, np.ndarray]:
-    r"""The toy example of Bayesian multiple instance regression: a primary instance hidden among wider ones.
+    r"""Simulate the toy example of Bayesian multiple instance regression, with one primary instance per bag.
 
     The features of the primary instance are :math:`U(-5, 5)`, those of all others :math:`U(-10, 10)`, and
 
     .. math:: y_i = 2 + 2 \sum_j x_{ij}^{\text{primary}} + N(0, \text{noise}^2).
 
-    Half of the 200 bags are meant for training. Equal in distribution to the authors' example, which draws with R.
+    Use half of the 200 bags for training. Equal in distribution to the authors' example, which is drawn in R.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def make_bmir(
 def make_modes(
     n_bags: int = 100, *, instances: int = 50, max_modes: int = 2, features: int = 2, random_state=0
 ) -> tuple[Bags, np.ndarray]:
-    r"""How many components has the mixture of Gaussians behind the bag?
+    r"""Simulate samples of Gaussian mixtures; the target is the number of components.
 
     The target is :math:`p \sim U\{1, \dots, \text{max\_modes}\}`. The p components have equal weights, means
     :math:`U([-5, 5]^r)` and covariances :math:`a A A^\top + B` with :math:`a \sim U(1, 4)`, the entries of the square A
@@ -191,7 +191,7 @@ def make_modes(
     """
     rng = np.random.default_rng(random_state)
     modes = rng.integers(1, max_modes + 1, n_bags)
-    shape = (n_bags, max_modes, features)  # components past the bag's own number are drawn and never used
+    shape = (n_bags, max_modes, features)  # components beyond the number of the bag are drawn but not used
     means = rng.uniform(-5, 5, shape)
     scale = np.sqrt(rng.uniform(1, 4, (n_bags, max_modes)))
     mix = rng.uniform(-1, 1, (*shape, features)) * scale[..., None, None]
@@ -205,9 +205,9 @@ def make_modes(
 
 
 def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> tuple[Bags, np.ndarray]:
-    r"""The entropy of the first coordinate of a rotated Gaussian.
+    r"""Simulate samples of rotated Gaussians; the target is the entropy of the first coordinate.
 
-    One 2 x 2 matrix A with entries :math:`U(0, 1)` serves all bags. Bag u is a sample of
+    All bags share one 2 x 2 matrix A with entries :math:`U(0, 1)`. Bag u is a sample of
     :math:`N(0, \Sigma_u)`, :math:`\Sigma_u = R(\alpha_u) A A^\top R(\alpha_u)^\top`, turned by an angle
     :math:`\alpha_u \sim U(0, \pi)`; the target is :math:`\tfrac12 \ln(2 \pi e\, \Sigma_{u,11})`.
 
@@ -249,17 +249,17 @@ PART_SIZES = {"train": 1000, "estop": 500, "val": 500, "test": 1000}
 def make_law(
     data_seed: int = 23, *, s5: float | None = None, parts: Sequence[str] = tuple(PART_SIZES)
 ) -> dict[str, tuple[Bags, np.ndarray]]:
-    """The chi-square benchmark of Law et al., equal bit for bit to the data behind the published numbers.
+    """Generate the chi-square benchmark of Law et al., bit for bit the data of the published results.
 
-    The target is a number of degrees of freedom, ``y ~ U(4, 8)``, and every one of the five features of every
-    instance is an independent ``x = chi2(y) / y + noise * N(0, 1)``. The mean of x is 1 whatever y is: only the
-    shape of the bag tells.
+    The target is a number of degrees of freedom, ``y ~ U(4, 8)``, and each of the five features of each instance is
+    an independent ``x = chi2(y) / y + noise * N(0, 1)``. The mean of x is 1 for every y, so only the shape of the
+    distribution carries information.
 
-    * Fixed size (``s5=None``): 1,000 instances in every bag and noise 1. The published runs have ``data_seed``
+    * Fixed size (``s5=None``): 1,000 instances in each bag and noise 1. The published runs have ``data_seed``
       23 to 32.
     * Varying size: ``s5`` percent of the bags have 5 instances, 25 percent have 20, 25 percent have 100, the others
-      1,000; no noise. The published runs have ``data_seed`` 23 and ``s5`` in 0, 5, ..., 50. A good method knows how
-      little a small bag says.
+      1,000; no noise. The published runs have ``data_seed`` 23 and ``s5`` in 0, 5, ..., 50. A good method
+      accounts for the uncertainty of small bags.
 
     Parameters
     ----------
@@ -273,11 +273,11 @@ def make_law(
     Returns
     -------
     dict of (Bags, array)
-        Bags and targets of every part asked for.
+        Bags and targets of each requested part.
 
     See Also
     --------
-    law_bayes_optimal : The best possible answer.
+    law_bayes_optimal : The posterior of the target, whose mean has the smallest expected error.
 
     References
     ----------
@@ -294,7 +294,9 @@ def make_law(
     array([6.4667, 7.2887, 6.2159])
     """
     if s5 is not None and not 0 <= s5 <= 50:
-        raise ValueError(f"s5 is a percentage of the bags, from 0 to 50, or None for bags of one size; not {s5!r}")
+        raise ValueError(
+            f"s5 must be a percentage of the bags, from 0 to 50, or None for bags of equal size, not {s5!r}"
+        )
     unknown = [part for part in parts if part not in PART_SIZES]
     if unknown:
         raise ValueError(f"there is no part {unknown[0]!r}; the parts are {', '.join(PART_SIZES)}")
@@ -307,7 +309,7 @@ def make_law(
 
 
 def _draw_part(seed: int, n_bags: int, shares, noise: float) -> tuple[Bags, np.ndarray]:
-    """One part. The legacy generator and the order of its calls are what makes the bits equal."""
+    """Draw one part; the legacy generator and the order of its calls make the data equal bit for bit."""
     rng = np.random.RandomState(seed)
     counts = [int(n_bags * share) for share in shares]
     sizes = np.repeat([5, 20, 100, 1000], [*counts, n_bags - sum(counts)])
@@ -318,13 +320,15 @@ def _draw_part(seed: int, n_bags: int, shares, noise: float) -> tuple[Bags, np.n
     for start, stop, degrees in zip(offsets[:-1], offsets[1:], y, strict=True):
         shape = (stop - start, N_FEATURES)
         instances[start:stop] = rng.chisquare(degrees, size=shape) / degrees
-        instances[start:stop] += rng.normal(scale=noise, size=shape)  # drawn even without noise: it moves the state
+        instances[start:stop] += rng.normal(
+            scale=noise, size=shape
+        )  # drawn even without noise, to advance the generator
     return Bags(instances, offsets), y
 
 
 @dataclass(frozen=True)
 class LawPosterior:
-    """Posterior density of the target of every bag, on a grid.
+    """Posterior density of the target of each bag, on a grid.
 
     Attributes
     ----------
@@ -338,23 +342,23 @@ class LawPosterior:
 
     @property
     def mean(self) -> np.ndarray:
-        """Posterior mean of every bag: no prediction has a smaller expected squared error."""
+        """Return the posterior mean of each bag, the prediction of least expected squared error."""
         return np.exp(self.log_density) @ (self.grid * _trapezoid(self.grid))
 
     @property
     def sd(self) -> np.ndarray:
-        """Posterior standard deviation of every bag."""
+        """Return the posterior standard deviation of each bag."""
         density = np.exp(self.log_density) * _trapezoid(self.grid)
         return np.sqrt(np.einsum("bg,bg->b", density, (self.grid - self.mean[:, None]) ** 2))
 
     def negative_log_likelihood(self, y) -> np.ndarray:
-        """-log p(y | bag) of every bag, interpolated on the grid."""
+        """Return -log p(y | bag) per bag, interpolated on the grid."""
         pairs = zip(np.asarray(y), self.log_density, strict=True)
         return np.array([-np.interp(target, self.grid, row) for target, row in pairs])
 
 
 def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> LawPosterior:
-    r"""Posterior of the target, given the bag and the way `make_law` draws it: the floor under every method's error.
+    r"""Compute the posterior of the target given a bag of `make_law`; its mean has the smallest expected error.
 
     With :math:`y \sim U(4, 8)` the posterior is the likelihood, normalised. Without noise the entries x of a bag
     are Gamma variables,
@@ -386,7 +390,9 @@ def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> 
     0.35
     """
     if noise != 0 and noise < 0.2:  # the numerical integral would need too many nodes
-        raise ValueError(f"noise is a standard deviation, 0 or at least 0.2 (the benchmark has 0 and 1), not {noise!r}")
+        raise ValueError(
+            f"noise must be a standard deviation, 0 or at least 0.2 (the benchmark has 0 and 1), not {noise!r}"
+        )
     grid = np.linspace(LOWEST, HIGHEST, n_grid)
     likelihood = _noisy_likelihood(bags, grid, noise) if noise > 0 else _gamma_likelihood(bags, grid)
     likelihood -= likelihood.max(axis=1, keepdims=True)  # so that exp neither overflows nor vanishes
@@ -394,7 +400,7 @@ def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> 
 
 
 def _gamma_likelihood(bags: Bags, grid: np.ndarray) -> np.ndarray:
-    """(bags, grid): a bag enters through the sums of x and of log x alone."""
+    """Return the log likelihood (bags, grid), which depends on a bag through the sums of x and of log x."""
     from scipy.special import gammaln
 
     lowest = segment_min(bags.instances, bags.offsets).min(axis=1)
@@ -412,8 +418,9 @@ def _gamma_likelihood(bags: Bags, grid: np.ndarray) -> np.ndarray:
 
 
 def _noisy_likelihood(bags: Bags, grid: np.ndarray, noise: float) -> np.ndarray:
-    """(bags, grid): interpolating log p(x | y) linearly between knots makes its sum over a bag a product of matrices,
-    (how much of the bag falls on every knot) @ (log p at the knots).
+    """Return the log likelihood (bags, grid), by linear interpolation of log p(x | y) between knots.
+
+    The sum over a bag is then a matrix product: (weight of the bag on each knot) @ (log p at the knots).
     """
     values = bags.instances
     knots = np.arange(values.min(), values.max() + 0.01 * noise, 0.005 * noise)
@@ -427,8 +434,8 @@ def _noisy_likelihood(bags: Bags, grid: np.ndarray, noise: float) -> np.ndarray:
 
 
 def _log_noisy_density(knots: np.ndarray, grid: np.ndarray, noise: float) -> np.ndarray:
-    """(knots, grid): log of the integral over z > 0 of the Gamma density of z times the normal density of x - z."""
-    from scipy.stats import gamma  # takes longer to import than the other simulations to run
+    """Return log of ∫ gamma(z) normal(x - z) dz over z > 0, for each knot x and target: (knots, grid)."""
+    from scipy.stats import gamma  # imported here because it is slow to import
 
     furthest = max(knots[-1], 0) + 10.0
     # With z = u**2 the integrand is smooth at zero, so that Gauss-Legendre nodes converge fast.
@@ -440,7 +447,7 @@ def _log_noisy_density(knots: np.ndarray, grid: np.ndarray, noise: float) -> np.
 
 
 def _trapezoid(grid: np.ndarray) -> np.ndarray:
-    """Weights of the trapezoidal rule on an equally spaced grid."""
+    """Return the weights of the trapezoidal rule on an equally spaced grid."""
     weights = np.full(len(grid), grid[1] - grid[0])
     weights[[0, -1]] /= 2
     return weights

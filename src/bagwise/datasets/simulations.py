@@ -1,9 +1,9 @@
-"""Simulations of bagwise's own, and all simulations by name, for `bagwise datasets`.
+"""Simulations designed for bagwise, and all simulations by name, for `bagwise datasets`.
 
-- `make_aerosol`: satellite pixels around a ground station, a small physical model in the spirit of the MISR data sets.
-- `make_problem`: four kinds of problem, each won by another family of methods.
-- `make_districts`: people of whom only the share of supporters in a district is known, as in ecological inference.
-- `make_instance_map`: the target is an aggregate of instance values that are known, to measure maps of instances on.
+- `make_aerosol`: satellite pixels around a ground station, a small physical model similar to the MISR data sets.
+- `make_problem`: four kinds of problem, each suited to a different family of methods.
+- `make_districts`: people with only the share of supporters per district known, as in ecological inference.
+- `make_instance_map`: targets that aggregate known instance values, to measure the error of predicted instance values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, m
 
 BANDS = np.array([0.446, 0.558, 0.672, 0.867])  # micrometres: blue, green, red and near infrared of MISR
 RAYLEIGH = 0.008569 * BANDS**-4 * (1 + 0.0113 * BANDS**-2 + 0.00013 * BANDS**-4)  # optical depth of pure air
-ASYMMETRY = 0.55  # of aerosol: it scatters forward (a little less than real: one such p has too faint a back)
+ASYMMETRY = 0.55  # of aerosol: mostly forward, but less than measured, because this p underestimates backscatter
 VEGETATION = np.array([0.02, 0.05, 0.03, 0.35])  # reflectance of the two pure surfaces in the four bands
 SOIL = np.array([0.06, 0.11, 0.16, 0.25])
 MOST_CLOUDY = 0.6  # a scene with more cloud than this would not be used
@@ -41,7 +41,7 @@ def make_aerosol(
     units: str = "reflectance",
     random_state=0,
 ) -> tuple[Bags, np.ndarray]:
-    r"""Aerosol optical depth from satellite pixels, some of them cloudy: the problem this library grew up with.
+    r"""Simulate aerosol optical depth from satellite pixels, some of them cloudy.
 
     A bag is a scene around a ground station, an instance a pixel, the target the aerosol optical depth (AOD) at
     0.55 micrometres that the station measures. As in MISR1 a pixel has 12 reflectances (three cameras, four bands
@@ -61,8 +61,8 @@ def make_aerosol(
         p(\Theta) &= (1 - g^2) / (1 + g^2 - 2 g \cos\Theta)^{3/2}, \quad
         \ell_b = \left(1 - \omega \tfrac{1+g}{2}\right) \tau_b + \tfrac12 r_b
 
-    where :math:`\ell_b` leaves out what is scattered forwards, since that light still arrives. A pixel of which a
-    cloud covers the share c shows :math:`(1 - c) \rho_{bc} + c \rho_\mathrm{cloud}`, bright and the same in every
+    where :math:`\ell_b` excludes forward-scattered light, which still arrives. A pixel with cloud
+    cover c shows :math:`(1 - c) \rho_{bc} + c \rho_\mathrm{cloud}`, bright and the same in every
     band, and every reflectance is multiplied by 1 + noise * N(0, 1). The target is lognormal, median 0.18, at most 2;
     the surface a mixture of soil and vegetation that differs between pixels; the exponent :math:`\alpha` and the
     albedo :math:`\omega` of the aerosol differ between bags and are not observed. Pixels lie uniformly in a disc; one
@@ -76,22 +76,22 @@ def make_aerosol(
     ----------
     n_bags : int
     instances : int
-        Pixels of a bag.
+        Number of pixels per bag.
     ragged : bool
-        Drop the pixels that a cloud mask would flag (more than half covered) and those outside the satellite's swath,
-        which sees 20 to 100 percent of a scene. The pixels that stay are those of the same seed without this option.
+        Drop pixels that are more than half covered by cloud, and those outside the satellite's swath, which covers 20
+        to 100 percent of a scene. The remaining pixels equal those of the same seed without this option.
     cloud_fraction : float or {"clear", "mixed", "cloudy"}
-        Mean share of the pixels touched by cloud, from 0 to below 0.6; or by name 0.1, 0.4, 0.55: how difficult it is.
+        Mean share of the pixels touched by cloud, from 0 to below 0.6; the names stand for 0.1, 0.4 and 0.55.
     noise : float
-        Relative standard deviation of a reflectance: the sensor, and cameras that do not see quite the same ground.
+        Relative standard deviation of a reflectance, for the sensor and the misalignment of cameras.
     stations : int, optional
-        Number of ground stations. The bags of a station share its kind of surface, and `Bags.groups` names it. By
-        default every bag has a place of its own and there are no groups.
+        Number of ground stations. Bags of one station share its surface, and `Bags.groups` holds the station. By
+        default each bag has a separate surface and there are no groups.
     units : {"reflectance", "sensor"}
-        Reflectances from 0 to 1 and the angles above; or what the 740 pixels of MISR1 that are published without labels
-        look like: reflectances as whole numbers, their medians about 150 to 425 (there 152 to 415), and four angles,
-        the zenith of the sun and the angles by which light turns on its way to the three cameras (fore, nadir, aft),
-        with medians near 35, 76, 145 and 123 degrees.
+        "reflectance": reflectances from 0 to 1 and the angles above. "sensor": values similar to the 740 unlabelled
+        pixels published for MISR1, with integer reflectances of medians 150 to 425 (there 152 to 415) and four angles,
+        the zenith of the sun and the scattering angles of the three cameras (fore, nadir, aft), with medians near 35,
+        76, 145 and 123 degrees.
     random_state : int, Generator or None
 
     Returns
@@ -101,10 +101,10 @@ def make_aerosol(
 
     Notes
     -----
-    Physics: single scattering by air and aerosol, the way through the haze, the spectra of air, soil and vegetation;
-    so neighbouring visible bands are correlated by 0.98, red and near infrared by 0.6. Guesses: how targets, greenness
-    and clouds are distributed, the gain of the sensor (one for all bands), and which four angles the published file
-    holds (there, the third has a median of 133).
+    Physical: single scattering by air and aerosol, the slant path, the spectra of air, soil and vegetation; adjacent
+    visible bands have a correlation of 0.98, red and near infrared of 0.6. Assumed: the distributions of targets,
+    greenness and clouds, the gain of the sensor (one for all bands), and which four angles the published file contains
+    (there, the third has a median of 133).
 
     References
     ----------
@@ -130,7 +130,7 @@ def make_aerosol(
     if not 0 <= cloud_fraction < MOST_CLOUDY:
         raise ValueError(f"cloud_fraction must be a share from 0 to below {MOST_CLOUDY}, not {cloud_fraction!r}")
     if noise < 0:
-        raise ValueError(f"noise is a relative standard deviation, zero or more, not {noise!r}")
+        raise ValueError(f"noise must be a relative standard deviation of at least 0, not {noise!r}")
     if stations is not None and not 1 <= stations <= n_bags:
         raise ValueError(f"stations must be from 1 to the number of bags ({n_bags}), not {stations!r}")
     rng = np.random.default_rng(random_state)
@@ -157,9 +157,7 @@ def make_aerosol(
 
 
 def _draw_angles(rng, n_bags: int, units: str) -> np.ndarray:
-    """(bags, 4), degrees; an azimuth of 0 looks towards the sun, and the two oblique cameras look in about opposite
-    directions.
-    """
+    """Return angles in degrees, (bags, 4); azimuth 0 is towards the sun, the oblique cameras are about opposite."""
     if units == "sensor":
         ends = np.array([[20, 50], [68, 73], [5, 35], [100, 140]])
         return rng.uniform(*ends.T, (n_bags, 4))
@@ -171,7 +169,7 @@ def _draw_angles(rng, n_bags: int, units: str) -> np.ndarray:
 
 
 def _draw_surface(rng, place: np.ndarray, instances: int) -> np.ndarray:
-    """(bags, pixels, bands): a mean greenness and brightness for every place, varied from pixel to pixel."""
+    """Return surface reflectances (bags, pixels, bands): greenness and brightness of the place, varied per pixel."""
     shape = (len(place), instances)
     green, bright = rng.beta(6, 6, place.max() + 1), rng.lognormal(0, 0.1, place.max() + 1)
     green = np.clip(green[place, None] + rng.normal(0, 0.2, shape), 0, 1)[..., None]
@@ -180,7 +178,7 @@ def _draw_surface(rng, place: np.ndarray, instances: int) -> np.ndarray:
 
 
 def _draw_air(rng, aod: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Path reflectance and two-way transmission, (bags, cameras, bands) each; cosines of the scattering angles."""
+    """Return path reflectance and two-way transmission, (bags, cameras, bands), and cosines of scattering angles."""
     exponent = rng.uniform(0.9, 1.5, len(aod))[:, None, None]
     albedo = rng.uniform(0.92, 0.97, len(aod))[:, None, None]
     depth = aod[:, None, None] * (BANDS / 0.55) ** -exponent
@@ -202,7 +200,7 @@ def _draw_air(rng, aod: np.ndarray, angles: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _draw_clouds(rng, shape: tuple[int, int], cloud_fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Cover and reflectance of the cloud in every pixel, (bags, pixels) each."""
+    """Return cover and reflectance of the cloud in each pixel, (bags, pixels) each."""
     n_bags = shape[0]
     mean = max(cloud_fraction, 1e-9) / MOST_CLOUDY  # a beta distribution needs parameters above zero
     share = MOST_CLOUDY * rng.beta(2 * mean, 2 * (1 - mean), (n_bags, 1))
@@ -213,7 +211,7 @@ def _draw_clouds(rng, shape: tuple[int, int], cloud_fraction: float) -> tuple[np
 
 
 def _draw_kept(rng, cover: np.ndarray) -> np.ndarray:
-    """Which pixels pass the cloud mask and lie inside the swath; the clearest of every bag in any case."""
+    """Return which pixels are inside the swath and pass the cloud mask; the clearest pixel of each bag always does."""
     inside = rng.uniform(size=cover.shape) < rng.uniform(0.2, 1, (len(cover), 1))
     kept = inside & (cover <= 0.5)
     kept[np.arange(len(cover)), cover.argmin(axis=1)] = True  # a bag cannot be empty
@@ -226,7 +224,7 @@ DIRECTION = np.array([1.0, -1.0, 2.0, 0.5, -0.5, 1.5, -2.0, 1.0]) / np.sqrt(13.7
 
 
 def make_problem(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags, np.ndarray]:
-    r"""Bags of 5 to 55 instances and 8 features, in which the target hides in one of four ways.
+    r"""Simulate bags of 5 to 55 instances and 8 features, with one of four relations to the target.
 
     =======  ======================================================================================================
     kind     how the bag is drawn (u is a fixed unit vector, all noise is normal)
@@ -301,7 +299,9 @@ KINDS = {"noisy": _noisy, "mean": _mean, "shape": _shape, "prime": _prime}
 
 
 def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -> tuple[Bags, np.ndarray]:
-    r"""Districts of 60 to 200 people with age, sex (1 or 2) and income; y is the share of them that support a motion.
+    r"""Simulate districts of 60 to 200 people; the target is the share that supports a motion.
+
+    The features are age, sex (1 or 2) and income.
 
     A person supports it with probability
 
@@ -347,7 +347,7 @@ def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -
 
 
 def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags, np.ndarray, np.ndarray]:
-    r"""Bags, targets, and the value of every instance, of which only the aggregates over bags are told.
+    r"""Simulate bags whose targets aggregate a value of each instance; return bags, targets and these values.
 
     ==========  ===================================================================================================
     kind        how the bag is drawn
@@ -403,7 +403,7 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
 
 
 def _points(rng, n_bags: int, *, corner: tuple[float, float], deviation: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points in the unit square and the offsets of their bags."""
+    """Return points in the unit square and the offsets of their bags."""
     sizes = rng.integers(20, 61, n_bags)
     centres = np.repeat(rng.beta(*corner, size=(n_bags, 2)), sizes, axis=0)
     points = np.abs(centres + deviation * rng.standard_normal(centres.shape))
@@ -472,7 +472,7 @@ SIMULATIONS = {
 
 
 def simulate(name: str, n_bags: int = 200, *, random_state=0):
-    """Bags and targets of a simulation, by its name.
+    """Return bags and targets of the simulation ``name``.
 
     Examples
     --------
@@ -482,12 +482,12 @@ def simulate(name: str, n_bags: int = 200, *, random_state=0):
     """
     make = simulation(name)
     if n_bags < 1:
-        raise ValueError(f"a data set needs at least one bag, not {n_bags}")
+        raise ValueError(f"n_bags must be at least 1, not {n_bags}")
     return make(n_bags, random_state=random_state)
 
 
 def simulation(name: str):
-    """The function that makes the simulation of this name."""
+    """Return the function that makes the simulation ``name``."""
     if name not in SIMULATIONS:
         close = difflib.get_close_matches(name, SIMULATIONS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."

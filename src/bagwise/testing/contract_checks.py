@@ -1,8 +1,8 @@
-"""The checks behind `check_bag_estimator`, one function each; an AssertionError says what is broken.
+"""Contract checks for bag estimators, awkward bags, and naive reference implementations.
 
-Parameters, seeds, errors, weights and copies; the laws, that is what must not change a prediction; and extreme inputs:
-tiny, huge, constant, and arrays of every kind. `zoo` has awkward bags to try. At the end are naive references: slow,
-short, and read off the formula.
+`check_bag_estimator` runs one function per check; each raises an AssertionError that names the broken promise. The
+checks cover parameters, seeds, errors, weights and copies, the invariances of a prediction, and extreme inputs. `zoo`
+returns awkward bags. The references at the end are slow, short and written directly from the formula.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bagwise.bags.checks import compared
 
 
 def sample(n_bags: int = 24, *, n_features: int = 3, random_state: int = 0, **options) -> tuple[Bags, np.ndarray]:
-    """A small learnable problem with ragged bags."""
+    """Return a small learnable problem with bags of different sizes."""
     rng = np.random.default_rng(random_state)
     centres = rng.normal(size=(n_bags, n_features))
     arrays = [c + 0.3 * rng.normal(size=(rng.integers(1, 9), n_features)) for c in centres]
@@ -29,28 +29,28 @@ def sample(n_bags: int = 24, *, n_features: int = 3, random_state: int = 0, **op
 
 
 def expect_finite(values, when: str = "") -> None:
-    """No prediction is NaN or infinite."""
+    """Assert that no prediction is NaN or infinite."""
     assert np.isfinite(values).all(), f"predictions are not finite{when and f' for {when}'}"
 
 
 def expect_bounded(values, y, when: str) -> None:
-    """Predictions are finite, and spread no more than a thousand times as far as the targets."""
+    """Assert that predictions are finite and that their range is below 1,000 times the range of the targets."""
     expect_finite(values, when)
     assert np.ptp(values) < 1e3 * np.ptp(y), f"predictions explode for {when}"
 
 
 def expect_same(got, expected, broken: str) -> None:
-    """Equal to the last bit."""
+    """Assert equality to the last bit."""
     np.testing.assert_array_equal(got, expected, err_msg=broken)
 
 
 def expect_close(got, expected, y, broken: str) -> None:
-    """Equal up to rounding: the same sums, taken in another order."""
+    """Assert equality up to rounding, for sums in a different order."""
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6 * np.std(y), err_msg=broken)
 
 
 def expect_refusal(call, words: str) -> None:
-    """The call raises a ValueError that says these words."""
+    """Assert that the call raises a ValueError whose message contains ``words``."""
     try:
         call()
     except ValueError as error:
@@ -60,7 +60,7 @@ def expect_refusal(call, words: str) -> None:
 
 
 def check_parameters(estimator):
-    """Clone copies every parameter, set_params takes what get_params gave and no other name; fit changes none."""
+    """Check that clone, get_params and set_params agree, and that fit changes no parameter."""
     before = _shown_parameters(estimator)
     assert _shown_parameters(clone(estimator)) == before, "clone differs"
     same = clone(estimator).set_params(**estimator.get_params(deep=False))
@@ -71,12 +71,12 @@ def check_parameters(estimator):
 
 
 def _shown_parameters(estimator) -> dict[str, str]:
-    # unfitted: the steps of a pipeline are fitted where they are, and a fitted method prints in another way
+    # Cloned, because the steps of a pipeline are fitted in place and a fitted estimator has a different repr.
     return {name: repr(clone(value, safe=False)) for name, value in estimator.get_params().items()}
 
 
 def check_one_finite_number_per_bag(estimator):
-    """``fit`` returns the estimator, ``predict`` an array with a finite number per bag."""
+    """Check that ``fit`` returns the estimator, and ``predict`` an array with one finite number per bag."""
     bags, y = sample()
     assert estimator.fit(bags, y) is estimator, "fit must return self"
     got = estimator.predict(bags)
@@ -85,7 +85,7 @@ def check_one_finite_number_per_bag(estimator):
 
 
 def check_same_seed_same_answer(estimator):
-    """Two fits agree to the last bit, and so does a refit: what a first fit left behind does not matter."""
+    """Check that two fits, and a refit after other data, agree to the last bit."""
     bags, y = sample()
     first, again = clone(estimator).fit(bags, y).predict(bags), clone(estimator).fit(bags, y).predict(bags)
     expect_same(again, first, "two fits with the same seed differ")
@@ -94,7 +94,7 @@ def check_same_seed_same_answer(estimator):
 
 
 def check_n_jobs_changes_nothing(estimator):
-    """One process or two: the same numbers to the last bit."""
+    """Check that one and two jobs give the same numbers to the last bit."""
     names = [name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")]
     bags, y = sample()
     one, two = (clone(estimator).set_params(**dict.fromkeys(names, n)).fit(bags, y).predict(bags) for n in (1, 2))
@@ -102,7 +102,7 @@ def check_n_jobs_changes_nothing(estimator):
 
 
 def check_input_is_left_alone(estimator):
-    """Neither ``fit`` nor ``predict`` writes to the bags, the targets or arrays of the caller."""
+    """Check that ``fit`` and ``predict`` do not write to the bags, targets or arrays of the caller."""
     bags, y = sample()
     arrays = [np.array(bag) for bag in bags]
     before, targets = pickle.dumps((bags, arrays)), y.copy()
@@ -113,7 +113,7 @@ def check_input_is_left_alone(estimator):
 
 
 def check_wrong_features_are_refused(estimator):
-    """Another number of features than in ``fit``, other names, or another order of them."""
+    """Check that ``predict`` refuses features whose number, names or order differ from those in ``fit``."""
     bags, y = sample()
     estimator.fit(bags, y)
     for n_features in (2, 4):
@@ -125,7 +125,7 @@ def check_wrong_features_are_refused(estimator):
 
 
 def check_wrong_targets_are_refused(estimator):
-    """Too few targets, a missing one, a single bag."""
+    """Check that ``fit`` refuses too few targets, a missing target, and a single bag."""
     bags, y = sample()
     expect_refusal(lambda: estimator.fit(bags, y[1:]), "y has 23 values for 24 bags")
     unknown = np.where(np.arange(24) == 3, np.nan, y)
@@ -134,9 +134,9 @@ def check_wrong_targets_are_refused(estimator):
 
 
 def check_bag_weights(estimator):
-    """Only ratios of weights count; the target of a bag of weight zero has no influence; wrong weights are refused.
+    """Check that only ratios of weights count, that weight zero removes a target, and that bad weights are refused.
 
-    An estimator whose ``fit`` takes no ``sample_weight`` promises nothing.
+    Estimators whose ``fit`` has no ``sample_weight`` pass.
     """
     if not has_fit_parameter(estimator, "sample_weight"):
         return
@@ -157,7 +157,7 @@ def check_bag_weights(estimator):
 
 
 def check_unfitted_predict_is_refused(estimator):
-    """``predict`` before ``fit`` raises NotFittedError."""
+    """Check that ``predict`` before ``fit`` raises NotFittedError."""
     try:
         estimator.predict(sample()[0])
     except NotFittedError:
@@ -166,14 +166,14 @@ def check_unfitted_predict_is_refused(estimator):
 
 
 def check_pickles(estimator):
-    """A pickled copy predicts the same, to the last bit."""
+    """Check that a pickled copy predicts the same to the last bit."""
     bags, y = sample()
     expected = estimator.fit(bags, y).predict(bags)
     expect_same(pickle.loads(pickle.dumps(estimator)).predict(bags), expected, "a pickled copy predicts otherwise")
 
 
 def check_saves(estimator):
-    """A saved model predicts the same; one with parts that a model file cannot hold is refused when it is saved."""
+    """Check that a saved model predicts the same, or that saving refuses parts that a model file cannot hold."""
     from bagwise.model_files import load_model, save_model
 
     bags, y = sample()
@@ -189,7 +189,7 @@ def check_saves(estimator):
 
 
 def check_order_of_bags_permutes_the_output(estimator):
-    """Shuffled bags give the same predictions, shuffled."""
+    """Check that a permutation of the bags permutes the predictions."""
     bags, y = sample()
     order = np.random.default_rng(0).permutation(len(bags))
     estimator.fit(bags, y)
@@ -198,7 +198,7 @@ def check_order_of_bags_permutes_the_output(estimator):
 
 
 def check_order_of_instances_never_matters(estimator):
-    """A bag read backwards has the same prediction."""
+    """Check that reversing the instances of a bag does not change its prediction."""
     bags, y = sample()
     estimator.fit(bags, y)
     turned = from_arrays([bag[::-1] for bag in bags])
@@ -206,21 +206,21 @@ def check_order_of_instances_never_matters(estimator):
 
 
 def check_company_never_matters(estimator):
-    """A bag's prediction is the same alone or among others, a far-off one included."""
+    """Check that a prediction does not depend on the other bags in the call, an outlying one included."""
     bags, y = sample()
     estimator.fit(bags, y)
     together = estimator.predict(bags)
     alone = np.concatenate([estimator.predict(bags[[i]]) for i in range(len(bags))])
     expect_close(alone, together, y, "a prediction depends on the other bags in the call")
-    crowd = compared(from_arrays([*bags, np.full((50, bags.n_features), 1e3)]))  # without a warning of it
+    crowd = compared(from_arrays([*bags, np.full((50, bags.n_features), 1e3)]))  # suppresses the range warning
     expect_close(estimator.predict(crowd)[:-1], together, y, "a prediction depends on a far-off bag in the call")
 
 
 def check_repeated_instances_change_nothing(estimator):
-    """A bag whose instances all come twice has the same prediction.
+    """Check that repeating every instance of a bag does not change its prediction.
 
-    So it is when the prediction is a function of the bag's distribution. Where the number of instances itself counts
-    (a feature of its own, a prior that fewer instances leave stronger, a sum) it is not, and need not be.
+    This holds if the prediction is a function of the bag's distribution. It need not hold if the number of instances
+    matters: as a feature, through a prior that dominates small bags, or in a sum.
     """
     bags, y = sample()
     estimator.fit(bags, y)
@@ -233,13 +233,13 @@ SCALES = (1e-12, 1e12)
 
 
 def check_tiny_data(estimator):
-    """Two bags of one instance each."""
+    """Check that a fit on two bags of one instance each gives finite predictions."""
     bags = from_arrays([np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])])
     expect_finite(estimator.fit(bags, [0.0, 1.0]).predict(bags), "two bags of one instance")
 
 
 def check_scales_of_the_target(estimator):
-    """Targets of 1e-12 and of 1e12."""
+    """Check that targets of scale 1e-12 and 1e12 give bounded predictions."""
     bags, y = sample()
     for scale in SCALES:
         got = clone(estimator).fit(bags, scale * y).predict(bags)
@@ -247,7 +247,7 @@ def check_scales_of_the_target(estimator):
 
 
 def check_scales_of_the_features(estimator):
-    """Features of 1e-12 and of 1e12, and both side by side."""
+    """Check that features of scale 1e-12 and 1e12, and both together, give bounded predictions."""
     bags, y = sample()
     for scale in (*SCALES, [1e-12, 1.0, 1e12]):
         scaled = bags.replace(bags.instances * scale)
@@ -256,7 +256,7 @@ def check_scales_of_the_features(estimator):
 
 
 def check_constant_features_and_targets(estimator):
-    """One feature without variation, none with it, and targets that are all the same."""
+    """Check one constant feature, all features constant, and a constant target."""
     bags, y = sample()
     stuck = bags.replace(np.column_stack([bags.instances[:, :2], np.full(bags.n_instances, 7.0)]))
     expect_finite(clone(estimator).fit(stuck, y).predict(stuck), "a constant feature")
@@ -267,12 +267,12 @@ def check_constant_features_and_targets(estimator):
 
 
 def check_one_large_bag_among_small(estimator):
-    """3,000 instances in one bag, one in each of the others."""
+    """Check one bag of 3,000 instances among bags of one instance."""
     _one_among_singles(estimator, 3000)
 
 
 def check_one_huge_bag_among_single_instances(estimator):
-    """100,000 instances in one bag, one in each of the others; the most costly check by far."""
+    """Check one bag of 100,000 instances among bags of one instance; the slowest check."""
     _one_among_singles(estimator, 100_000)
 
 
@@ -283,7 +283,7 @@ def _one_among_singles(estimator, size: int) -> None:
 
 
 def check_number_types(estimator):
-    """Single precision, whole numbers, lists."""
+    """Check float32, integers and lists as input."""
     bags, y = sample()
     single = bags.replace(bags.instances.astype(np.float32))
     expect_finite(clone(estimator).fit(single, y.astype(np.float32)).predict(single), "float32")
@@ -294,7 +294,7 @@ def check_number_types(estimator):
 
 
 def check_layouts_of_arrays(estimator):
-    """Fortran order, strided, read backwards, read-only: the same numbers, so the same predictions, to the last bit."""
+    """Check that the memory layout of arrays does not change a prediction, to the last bit."""
     bags, y = sample()
     expected = clone(estimator).fit(bags, y).predict(bags)
     for name, laid_out in LAYOUTS.items():
@@ -320,21 +320,21 @@ LAYOUTS = {
 CHECKS: dict[str, Callable] = {
     name.removeprefix("check_"): check for name, check in list(globals().items()) if name.startswith("check_")
 }
-# Laws that a good estimator may break, because its prediction is meant to: they are asked for.
+# Laws that a correct estimator may break by design; they run only if named in ``laws``.
 OPTIONAL = ("repeated_instances_change_nothing",)
 
 
 def check_bag_estimator(estimator, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> None:
-    """Run every contract check on an unfitted bag regressor; the first broken one raises AssertionError.
+    """Run the contract checks on an unfitted bag regressor; the first broken promise raises AssertionError.
 
     Parameters
     ----------
     estimator : unfitted, with ``fit(bags, y)`` and ``predict(bags)``
     laws : names of optional checks that this estimator promises to pass
-        There is one so far, ``"repeated_instances_change_nothing"``: a bag whose instances all come twice has the same
-        prediction, as it should where the prediction is a function of the bag's distribution.
+        Only ``"repeated_instances_change_nothing"``: repeating every instance of a bag does not change its prediction,
+        which holds if the prediction is a function of the bag's distribution.
     skip : names of checks to leave out (see `bag_estimator_checks`)
-        The most costly one is ``"one_huge_bag_among_single_instances"``, a bag of 100,000.
+        The slowest is ``"one_huge_bag_among_single_instances"``, with a bag of 100,000 instances.
 
     Examples
     --------
@@ -350,7 +350,7 @@ def check_bag_estimator(estimator, *, laws: tuple[str, ...] = (), skip: tuple[st
 
 
 def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> list[tuple[str, Callable]]:
-    """(name, check) for every check: for ``pytest.mark.parametrize``.
+    """Return the pairs (name, check), for ``pytest.mark.parametrize``.
 
     Parameters
     ----------
@@ -369,16 +369,16 @@ def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = 
 
 
 def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()):
-    """A pytest decorator: a test with the arguments ``estimator`` and ``check``, for every pair of the two.
+    """Parametrize a pytest test over ``estimator`` and ``check``, one case for each pair.
 
     Parameters
     ----------
-    estimators : list of unfitted estimators, or dict of them by the name that pytest shows
+    estimators : list of unfitted estimators, or dict from the name that pytest shows to the estimator
     laws, skip : as in `check_bag_estimator`
 
     Examples
     --------
-    In a test file of yours:
+    In your test file:
 
     >>> import bagwise as bw
     >>> from bagwise.testing import parametrize_with_checks
@@ -386,7 +386,7 @@ def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tup
     ... def test_contract(estimator, check):
     ...     check(estimator)
 
-    A dict names them, so that pytest says ``test_contract[ours-company_never_matters]``:
+    With a dict, pytest shows its keys: ``test_contract[ours-company_never_matters]``:
 
     >>> decorator = parametrize_with_checks({"ours": bw.method("aggregated")})
     >>> decorator.args[1][0].id
@@ -397,7 +397,7 @@ def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tup
     named = estimators.items() if isinstance(estimators, dict) else [(_shown(one), one) for one in estimators]
     checks = bag_estimator_checks(laws=laws, skip=skip)
     cases = [
-        pytest.param(clone(estimator), check, id=f"{label}-{name}")  # its own copy: a check fits what it is given
+        pytest.param(clone(estimator), check, id=f"{label}-{name}")  # cloned, because a check fits its estimator
         for label, estimator in named
         for name, check in checks
     ]
@@ -405,7 +405,7 @@ def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tup
 
 
 def _shown(estimator) -> str:
-    """As it was written, if that fits on a line, else its class."""
+    """Return the repr if it has at most 60 characters, else the name of the class."""
     text = "".join(repr(estimator).split())
     return text if len(text) <= 60 else type(estimator).__name__
 
@@ -413,11 +413,11 @@ def _shown(estimator) -> str:
 def _refuse_unknown(names, known, what: str) -> None:
     wrong = [names] if isinstance(names, str) else [name for name in names if name not in known]
     if wrong:
-        raise ValueError(f"{wrong[0]!r}: give a list of {what}, of {', '.join(known)}")
+        raise ValueError(f"{wrong[0]!r} is unknown: give a list of {what}, of {', '.join(known)}")
 
 
 def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> dict[str, Bags]:
-    """Named sets of bags that break careless code: sizes 1 and huge, repeated values, no variation, far outliers."""
+    """Return awkward bags by name: sizes from 1 to 5,000, repeated and constant values, outliers."""
     rng = np.random.default_rng(random_state)
 
     def draw(*sizes):
@@ -445,7 +445,7 @@ def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> di
 
 
 def mean_gram(kernel, left, right=None) -> np.ndarray:
-    """K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), by double loops over bags and instances."""
+    """Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm) by double loops over bags and instances."""
     right = left if right is None else right
     gram = np.zeros((len(left), len(right)))
     for i, a in enumerate(left):
@@ -455,12 +455,15 @@ def mean_gram(kernel, left, right=None) -> np.ndarray:
 
 
 def kernel_ridge(K, y, penalty, K_new) -> np.ndarray:
-    """y (K + penalty I)⁻¹ K_new, as printed in Uriot (2019), equation 7."""
+    """Compute y (K + penalty I)⁻¹ K_new, equation 7 of Uriot (2019)."""
     return K_new @ np.linalg.solve(K + penalty * np.eye(len(y)), y)
 
 
 def left_out_residuals(fit_predict, n, groups=None) -> np.ndarray:
-    """y_i minus its prediction by a refit without bag i (its group); fit_predict(train, test) gives those of test."""
+    """Return y_i minus its prediction by a refit without bag i or its group.
+
+    ``fit_predict(train, test)`` must return the residuals of the bags ``test`` after a fit on the bags ``train``.
+    """
     groups = np.arange(n) if groups is None else np.asarray(groups)
     residuals = np.empty(n)
     for group in np.unique(groups):

@@ -570,7 +570,9 @@ def announced():
         def on_start(self, _):
             if not self.said:
                 cached = type(train_epoch._cache).__name__ != "NullCache"
-                often = "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
+                often = (
+                    "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
+                )
                 print(f"bagwise: compiling the network kernels (about 10 s), {often} ...", file=sys.stderr, flush=True)
             self.said = True
 
