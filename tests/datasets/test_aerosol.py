@@ -119,7 +119,7 @@ def test_clouds_make_the_median_better_than_the_mean():
     ("options", "message"),
     [
         ({"cloud_fraction": 0.6}, "cloud_fraction must be a share from 0 to below 0.6, not 0.6"),
-        ({"noise": -1}, "noise is a relative standard deviation, zero or more, not -1"),
+        ({"noise": -1}, "noise must be .* at least 0, not -1"),
         ({"stations": 0}, r"stations must be from 1 to the number of bags \(5\), not 0"),
         ({"stations": 6}, r"stations must be from 1 to the number of bags \(5\), not 6"),
     ],

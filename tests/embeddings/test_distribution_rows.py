@@ -177,7 +177,7 @@ def test_awkward_bags_have_finite_rows(embedding, name):
 
 def test_refusals():
     bags = ZOO["ragged"]
-    with pytest.raises(ValueError, match="QuantileRows is for one feature, not 2; use SlicedQuantiles"):
+    with pytest.raises(ValueError, match="QuantileRows needs one feature, and there are 2; use SlicedQuantiles"):
         QuantileRows().fit(bags)
     with pytest.raises(ValueError, match="n must be a whole number above zero, not 0"):
         QuantileRows(0).fit(SCALARS["ragged"])

@@ -22,11 +22,11 @@ from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
 from bagwise.kernels.formulas import FourierFeatures, kernel_matrices, row_keys
 
-ROWS_PER_CENTRE = 20  # k-means looks at no more rows than this per centre
+ROWS_PER_CENTRE = 20  # maximum number of rows per centre that k-means uses
 
 
 def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_state: int = 0) -> np.ndarray:
-    """At most ``n`` distinct rows ("random"), or the centres of ``n`` clusters of them ("k-means").
+    """Return at most ``n`` distinct rows ("random"), or the centres of ``n`` clusters ("k-means").
 
     Rows are drawn by a hash of their content and the seed, so that neither the order of the bags nor that of their
     instances changes what is picked; all distinct rows are taken when there are no more than ``n``.
@@ -40,7 +40,9 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     one_of(pick, ("random", "k-means"), "pick")
     whole_number(n, "the number of prototypes")
     with np.errstate(over="ignore"):
-        rounded = rows.astype(np.float32)  # the last digits depend on the order of earlier sums; the pick must not
+        rounded = rows.astype(
+            np.float32
+        )  # rounded, because the last digits depend on the order of earlier sums and the choice must not
     distinct = rows[np.unique(row_keys(rounded, random_state), return_index=True)[1]]
     if len(distinct) <= n or pick == "random":
         return distinct[:n].astype(np.float64)
@@ -49,19 +51,19 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
 
 
 def whitening(gram: np.ndarray) -> np.ndarray:
-    """W with W Wᵀ the (pseudo-)inverse of a Gram matrix; directions that rounding has swallowed are left out."""
+    """Return W with W Wᵀ the pseudo-inverse of a Gram matrix, without directions lost to rounding."""
     values, vectors = np.linalg.eigh(gram)
     keep = values > values[-1] * len(gram) * np.finfo(float).eps
     return vectors[:, keep] / np.sqrt(values[keep])
 
 
-BLOCK_ROWS = 2048  # instances at a time: a block of 500 features stays near the cache
-LANDMARKS = (100, 500)  # the fewest and the most that are taken unasked
-PAIRS = 10**8  # of instance and landmark, a few seconds' work: above it landmarks get fewer
+BLOCK_ROWS = 2048  # instances per block; 500 features of a block fit into the cache
+LANDMARKS = (100, 500)  # minimum and maximum of the default number
+PAIRS = 10**8  # pairs of instance and landmark (a few seconds), above which the default number is reduced
 
 
 class FeatureMean(Embedding):
-    r"""The mean over a bag of any feature map of its instances, z_i = 1/L_i Σ_l φ(x_il).
+    r"""Bag mean of a feature map of the instances, z_i = 1/L_i Σ_l φ(x_il).
 
     With random Fourier features, φ(x)·φ(x') ≈ k(x, x') and z_i·z_j ≈ 1/(L_i L_j) ΣΣ k(x_il, x_jm): the kernel mean in
     linear time. Instances pass through the map in blocks, so memory does not grow with their number.
@@ -100,7 +102,7 @@ class FeatureMean(Embedding):
         return self
 
     def fresh_features(self):
-        """The unfitted map."""
+        """Return the unfitted map."""
         return FourierFeatures(linear=False) if self.features is None else clone(self.features)
 
     def transform(self, bags) -> np.ndarray:
@@ -109,7 +111,7 @@ class FeatureMean(Embedding):
 
 
 class NystroemMean(Embedding):
-    r"""The kernel mean seen from m landmarks: rows for any positive definite kernel, in O(N m).
+    r"""Kernel mean projected on m landmarks, for any positive definite kernel, in O(N m).
 
     With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) C^{-1/2}. The inner product z_i·z_j is that
     of the embeddings projected onto the span of k(·, u), and *equals* the double sum of `KernelMean` when every
@@ -177,7 +179,7 @@ class NystroemMean(Embedding):
         self.whitening_ = whitening(self.kernel_(self.landmarks_, self.landmarks_))
 
     def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
-        """As `Embedding.fit_grid`; settings that differ in the kernel alone share landmarks and distances."""
+        """Fit a copy per setting, as `Embedding.fit_grid`; settings of the kernel share landmarks and distances."""
         settings = list(settings)
         unfitted = [clone(self).set_params(**setting) for setting in settings]
         if any(
@@ -198,7 +200,7 @@ class NystroemMean(Embedding):
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        # The mean first, then C^{-1/2}: once per bag instead of once per instance.
+        # The mean before C^{-1/2}, so that the product is per bag and not per instance.
         return mean_of_features(self._similarities, bags) @ self.whitening_
 
     @property
@@ -217,12 +219,12 @@ class NystroemMean(Embedding):
 
 
 def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -> np.ndarray:
-    """1/L_i Σ_l φ(x_il) for every bag, the instances in blocks; with weights Σ_l w_il φ(x_il) / Σ_l w_il."""
+    """Compute 1/L_i Σ_l φ(x_il) per bag, in blocks; with weights Σ_l w_il φ(x_il) / Σ_l w_il."""
     return means_of_features(lambda rows: [features(rows)], bags)[0]
 
 
 def means_of_features(features: Callable[[np.ndarray], Iterable[np.ndarray]], bags: Bags) -> list[np.ndarray]:
-    """Return what `mean_of_features` does for several maps at once: ``features`` gives the rows in each of them."""
+    """Compute `mean_of_features` for several maps at once: ``features`` returns the rows of each map."""
     sums: dict[int, np.ndarray] = {}
     share = None if bags.weights is None else bags.shares()[:, None]
     for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
@@ -236,7 +238,7 @@ def means_of_features(features: Callable[[np.ndarray], Iterable[np.ndarray]], ba
 
 
 class PhaseMean(Embedding):
-    r"""The direction, without the length, of the characteristic function of a bag at random frequencies.
+    r"""Phase of the characteristic function of a bag at random frequencies, without its modulus.
 
     With c = mean cos(ω·x) and s = mean sin(ω·x) over the instances of a bag, the features of frequency ω are
 
@@ -296,13 +298,13 @@ class PhaseMean(Embedding):
         bags = check_bags(bags, fitted=self, allow_weights=True)
         means = mean_of_features(self.fourier_.transform, bags)
         length = np.hypot(*np.hsplit(means, 2))
-        # Where the length is nothing but rounding there is no direction.
+        # A modulus within rounding has no phase.
         length = np.where(length > 1e-12, length, np.inf)
         return means / np.hstack([length, length]) * np.sqrt(2.0 / means.shape[1])
 
 
 class MinusDistance(Kernel):
-    r"""s(a, b) = -‖a - b‖, so that the largest similarity is the smallest distance; it has no bandwidth.
+    r"""Similarity s(a, b) = -‖a - b‖, the negative distance, without a bandwidth.
 
     Examples
     --------
@@ -327,7 +329,7 @@ class MinusDistance(Kernel):
 
 
 class Similarity(Embedding):
-    r"""s(c_k, bag) = max_l k(x_l, c_k): how close the nearest instance of a bag comes to each of P prototypes c_k.
+    r"""Similarity of each bag to P prototypes c_k by its nearest instance, s(c_k, bag) = max_l k(x_l, c_k).
 
     A linear model on these columns reads "the target is high when some instance looks like c_k", which a mean cannot
     say. The maximum over more instances is larger by chance, so large bags look more similar to everything;
@@ -374,7 +376,7 @@ class Similarity(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Whether the row of a bag is the mean of those that its instances have alone."""
+        """Return whether the row of a bag is the mean of the rows of its instances."""
         return self.pool == "mean"
 
     def fit(self, bags, y=None) -> Similarity:

@@ -1,4 +1,4 @@
-"""The kernel mean embedding of every bag; of scalars in linear time, by a Chebyshev series of the kernel.
+"""Kernel mean embeddings of bags; for scalars in linear time, by a Chebyshev series of the kernel.
 
 `mean_gram` sums the kernel between bags exactly over all pairs of instances, in blocks of bounded memory; on a GPU the
 sums over bags are made there too, and torch is imported only for that.
@@ -28,13 +28,13 @@ from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.kernels import Gaussian, with_bandwidth
 
-BLOCK = 2048  # rows of either side at a time: 32 MB of kernel values
-DEVICE_BLOCK = 8192  # the same on a GPU: half a gigabyte of kernel values in double precision
-WORTH = 1e9  # pairs of instances from which a GPU is worth waking: about ten seconds of one core
+BLOCK = 2048  # rows per block on each side: 32 MB of kernel values
+DEVICE_BLOCK = 8192  # rows per block on a GPU: 0.5 GB of kernel values in float64
+WORTH = 1e9  # pairs of instances above which a GPU is used by default: about ten seconds of one core
 
 
 def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
-    r"""K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), for bags of any sizes; symmetric when ``right`` is left out.
+    r"""Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm); symmetric if ``right`` is omitted.
 
     With instance weights, of either side, the means are weighted: Σ_l Σ_m w_il w_jm k(x_il, x_jm) / Σ_l w_il Σ_m w_jm.
 
@@ -69,20 +69,20 @@ def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", pr
 
 
 def mean_gram_on(device: str, kernel, left: Bags, right: Bags | None = None, *, precision="float64") -> np.ndarray:
-    """`mean_gram` on a device, with kernel values in ``precision`` and the sums over blocks in double."""
+    """Compute `mean_gram` on a device, with kernel values in ``precision`` and sums over blocks in float64."""
     with lock:
         import torch
 
     def uploaded(values):
         return torch.from_numpy(np.asarray(values, dtype=np.float64)).to(device=device, dtype=getattr(torch, precision))
 
-    def over_bags(values, offsets):  # along the first axis, always in the same order
+    def over_bags(values, offsets):  # along the first axis, in a fixed order
         lengths = torch.from_numpy(np.diff(offsets)).to(values.device)
         return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
 
     symmetric = right is None
     right = left if right is None else right
-    # About their middle if the kernel knows distances only, so that float32 loses little.
+    # Centred if the kernel depends on distances only, to limit the rounding of float32.
     middle = left.instances.mean(axis=0, dtype=np.float64) if hasattr(kernel, "_of_squared_distance") else 0.0
     A, B = (uploaded(np.asarray(bags.instances, dtype=np.float64) - middle) for bags in (left, right))
     share, other_share = (uploaded(bags.shares()) for bags in (left, right))
@@ -100,24 +100,24 @@ def mean_gram_on(device: str, kernel, left: Bags, right: Bags | None = None, *, 
 
 
 def squared_norms(kernel, bags: Bags) -> np.ndarray:
-    r"""1/L_i² Σ_l Σ_m k(x_il, x_im), the squared length of the embedding of every bag; weighted as `mean_gram`."""
+    r"""Compute 1/L_i² Σ_l Σ_m k(x_il, x_im), the squared norm of each embedding, weighted as `mean_gram`."""
     return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])
 
 
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
-PADDING = 0.1  # of the range, on both sides, so that most new values still fall inside
-CHECKED = 129  # points at which kernel and series are compared
-ROWS = 2048  # rows at a time: the block of basis values stays in the core's cache
+PADDING = 0.1  # share of the range added on both sides, so that most new values are inside
+CHECKED = 129  # number of points at which kernel and series are compared
+ROWS = 2048  # rows per block, so that the basis values stay in the cache
 ROUNDING = 64 * np.finfo(float).eps
 LEAST_TOLERANCE = 1e-6
 
 
 class NarrowKernelError(ValueError):
-    """A kernel that no short series of polynomials follows."""
+    """Kernel too narrow for a short polynomial series."""
 
 
 class KernelMean(Embedding):
-    r"""The mean of k(·, x) over the instances x of a bag, as a row of numbers.
+    r"""Kernel mean embedding: the mean of k(·, x) over the instances x of a bag, as one row per bag.
 
     Rows z_i are such that z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags
     i and j, so that ridge regression on them is kernel ridge regression on the embeddings, and no Gram matrix is
@@ -211,9 +211,9 @@ class KernelMean(Embedding):
         return self._training_rows(scaled)
 
     def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
-        """As `Embedding.fit_grid`; kernels on the same interval share the polynomial means of the longest series."""
+        """Fit a copy per setting, as `Embedding.fit_grid`, sharing polynomial means between kernels on one interval."""
         bags = check_bags(bags, allow_weights=True)
-        looked: dict[tuple, tuple[KernelMean, Bags]] = {}  # what the range, and so the interval, depends on
+        looked: dict[tuple, tuple[KernelMean, Bags]] = {}  # keyed by what determines the interval
         grid = []
         for setting in settings:
             key = setting.get("units", self.units), setting.get("reach", self.reach)
@@ -221,7 +221,7 @@ class KernelMean(Embedding):
                 first = copy(self).set_params(units=key[0], reach=key[1])
                 looked[key] = first, first._look(bags)
             one = copy(looked[key][0])
-            one.kernel = clone(self.kernel, safe=False)  # its own: a setting may be one of its bandwidth
+            one.kernel = clone(self.kernel, safe=False)  # cloned, because a setting may change its bandwidth
             one.set_params(**setting)._fit_kernel(looked[key][1])
             grid.append((key, setting, one))
         means = {}
@@ -240,7 +240,7 @@ class KernelMean(Embedding):
         return gram if self.columns == "gram" else gram @ self.to_features_
 
     def _new(self, bags) -> Bags:
-        """New bags as the kernel sees them."""
+        """Return new bags with the scaling that the kernel uses."""
         scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
         return self._clipped(scaled) if self.beyond == "clip" or self.reach is not None else scaled
 
@@ -248,7 +248,7 @@ class KernelMean(Embedding):
         return scaled.replace(np.clip(scaled.instances, *self.range_))
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
-        """``transform(bags) @ coef``, which for a series is the mean over a bag of one function of its values."""
+        """Compute ``transform(bags) @ coef``; with a series, the bag mean of one function of the values."""
         if getattr(self, "map_", None) != "chebyshev":
             return super().project(bags, coef)
         scaled = self._new(bags)
@@ -261,7 +261,7 @@ class KernelMean(Embedding):
         return segment_mean(function, scaled.offsets, scaled.weights)
 
     def squared_norms(self, bags) -> np.ndarray:
-        """‖μ_i‖² of every bag; the row of a new bag is shorter where it is a projection (``map_`` "exact")."""
+        """Compute ‖μ_i‖² per bag; the row of a new bag has a smaller norm if it is a projection (``map_`` "exact")."""
         return squared_norms(self.kernel_, self._scaled(check_bags(bags, fitted=self, allow_weights=True)))
 
     # Fitting --------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class KernelMean(Embedding):
         return Gaussian() if self.kernel is None else self.kernel
 
     def _look(self, bags: Bags) -> Bags:
-        """Learn columns, spread and range; the training bags as the kernel sees them."""
+        """Learn columns, spread and range; return the scaled training bags."""
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)
@@ -286,7 +286,7 @@ class KernelMean(Embedding):
             self.map_ = "exact"
 
     def _training_rows(self, scaled: Bags, means: np.ndarray | None = None) -> np.ndarray:
-        """Rows of the training bags, by the means of at least ``length_`` polynomials if known; completes the fit."""
+        """Complete the fit and return the rows of the training bags, reusing polynomial means if given."""
         if self.map_ == "exact":
             return self._fit_exact(scaled)
         means = self.interpolant_.means(scaled) if means is None else means[:, : self.length_]
@@ -323,7 +323,7 @@ class KernelMean(Embedding):
 
     def rows_of(self, polynomial_means: np.ndarray) -> np.ndarray:
         """The rows of bags, by the means of at least as many Chebyshev polynomials as ``interpolant_`` is long."""
-        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        # einsum instead of BLAS, so that a row does not depend on the number of rows.
         return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
 
     def _check(self) -> None:
@@ -372,7 +372,7 @@ class KernelMean(Embedding):
         return True
 
     def _from_series(self, bags: Bags) -> np.ndarray:
-        """Bag means of the basis times the root of the kernel on the nodes; values outside by the kernel itself."""
+        """Return bag means of the basis times the root of the kernel on the nodes; values outside use the kernel."""
         values = bags.instances[:, 0]
         rows = self.rows_of(self.interpolant_.means(bags))
         outside = np.flatnonzero(~self.interpolant_.inside(values))
@@ -395,14 +395,14 @@ class KernelMean(Embedding):
 
 
 def spread_of(instances: np.ndarray) -> float:
-    """Root of the total variance; 1 when nothing varies."""
+    """Return the root of the total variance, or 1 if all values are equal."""
     spread = float(np.sqrt(instances.var(axis=0, dtype=np.float64).sum()))
     return spread if np.isfinite(spread) and spread > 0 else 1.0
 
 
 @dataclass(frozen=True)
 class Interpolant:
-    """r Chebyshev nodes on [low, high], with Lagrange basis l: k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b)."""
+    """Chebyshev nodes t on [low, high] with Lagrange basis l: k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b)."""
 
     low: float
     high: float
@@ -418,7 +418,7 @@ class Interpolant:
 
     @property
     def to_lagrange(self) -> np.ndarray:
-        """Matrix from Chebyshev polynomials T_j to the Lagrange basis l_u."""
+        """Return the matrix from Chebyshev polynomials T_j to the Lagrange basis l_u."""
         j = np.arange(self.length)
         matrix = (2.0 / self.length) * np.cos(np.outer(j, self.angles))
         matrix[0] /= 2
@@ -428,7 +428,7 @@ class Interpolant:
         return (values >= self.low) & (values <= self.high)
 
     def means(self, bags: Bags) -> np.ndarray:
-        """(Weighted) mean of T_0 .. T_{r-1} over every bag of scalars, (bags, r); values outside count as zeros."""
+        """Return the (weighted) mean of T_0 .. T_{r-1} per bag of scalars, (bags, r); values outside count as zeros."""
         values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
         sums = np.zeros((len(bags), self.length))
         for rows, touched, own in row_blocks(bags.offsets, ROWS):
@@ -439,7 +439,7 @@ class Interpolant:
         return sums / bags.sizes[:, None] if share is None else sums
 
     def evaluate(self, series: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Σ_j series_j T_j of every value inside, by Clenshaw's recurrence; zero outside."""
+        """Evaluate Σ_j series_j T_j for values inside by Clenshaw's recurrence; return zero outside."""
         out, live = np.empty(len(values)), self.inside(values)
         for start in range(0, len(values), ROWS):
             block = slice(start, start + ROWS)
@@ -447,9 +447,9 @@ class Interpolant:
         return np.where(live, out, 0.0)
 
     def polynomials(self, values: np.ndarray) -> np.ndarray:
-        """T_j(x) for every value, (r, values), by the three-term recurrence."""
+        """Evaluate T_j(x) for each value, (r, values), by the three-term recurrence."""
         live = self.inside(values)
-        # the ends of the interval may round to just beyond one
+        # clipped, because the ends of the interval may round to above one
         x = np.where(live, np.clip(self._to_unit(values), -1.0, 1.0), 0.0)
         T = np.empty((self.length, len(x)))
         T[0] = live
@@ -468,7 +468,7 @@ class Interpolant:
 
 
 def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
-    """The shortest series that agrees with the kernel to the tolerance (relative to its largest value), and its error.
+    """Return the shortest series within the tolerance, relative to the largest value of the kernel, and its error.
 
     None when even the longest does not: the kernel is too narrow for the range. Far from zero, values are known to
     fewer digits than the tolerance asks for, and so is the kernel.
@@ -489,13 +489,13 @@ def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[
 
 
 def interpolation_error(kernel, interpolant: Interpolant, exact: np.ndarray) -> float:
-    """Largest difference of kernel and series, between the nodes and at the ends, relative to the kernel."""
+    """Return the largest relative difference of kernel and series, between the nodes and at the ends."""
     basis, nodes = _checked_basis(interpolant.length), interpolant.nodes
     return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())
 
 
 @cache
 def _checked_basis(length: int) -> np.ndarray:
-    """The Lagrange basis at the points where kernel and series are compared: the same on every interval."""
+    """Return the Lagrange basis at the points where kernel and series are compared, the same for each interval."""
     unit = Interpolant(-1.0, 1.0, length)
     return unit.polynomials(np.cos(np.linspace(0.0, np.pi, CHECKED))).T @ unit.to_lagrange

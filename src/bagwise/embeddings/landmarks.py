@@ -1,4 +1,4 @@
-"""The mean similarity of a bag's instances to a few landmarks, and how much that mean wobbles."""
+"""Mean similarity of the instances of a bag to landmarks, and the sampling variance of that mean."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from bagwise.kernels import Gaussian, MedianDistance, with_bandwidth
 from bagwise.kernels.bandwidths import draw_instances
 from bagwise.kernels.formulas import sample_rows, varies
 
-BLOCK = 8192  # rows at a time: 4 MB of similarities to 60 landmarks
-DRAWN = 5000  # instances from which landmarks are made
+BLOCK = 8192  # rows per block: 4 MB of similarities to 60 landmarks
+DRAWN = 5000  # number of sampled instances from which landmarks are computed
 
 
 class LandmarkMean(Embedding):
-    r"""μ̂_i = mean over the instances x of bag i of φ(x) = [k(x, u_1) .. k(x, u_s)].
+    r"""Bag means μ̂_i of φ(x) = [k(x, u_1) .. k(x, u_s)] over the instances x of bag i, for landmarks u.
 
     The features are standardised and divided by sqrt(median squared distance / 2) before the kernel sees them, so that
     a bandwidth of 1 is the usual rule and units matter only to which rows are drawn. Instances are read in blocks:
@@ -116,7 +116,7 @@ class LandmarkMean(Embedding):
         return DRAWN, self.random_state
 
     def similarities(self, X: np.ndarray) -> np.ndarray:
-        """φ of every row."""
+        """Return φ of each row."""
         return self.kernel_((X - self.centre_) / self.scale_, self.landmarks_)
 
     def keep_noise(self, means: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> None:
@@ -138,7 +138,7 @@ class LandmarkMean(Embedding):
             raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
 
     def _place(self, drawn: np.ndarray, scaling: np.ndarray | None = None) -> None:
-        """Scale by the columns of ``scaling``, by default those drawn, and choose kernel and landmarks."""
+        """Scale by the columns of ``scaling``, by default those sampled, and choose kernel and landmarks."""
         self.centre_, scale = _moments(drawn if scaling is None else scaling)
         drawn = (drawn - self.centre_) / scale
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
@@ -159,7 +159,7 @@ class LandmarkMean(Embedding):
         return k_means_centres(drawn, self.landmarks, rng)
 
     def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
+        """Return bag means of φ and, if weights are given, Σ over instances of weight(bag) share φφᵀ."""
         s, share = len(self.landmarks_), bags.shares()
         means, second = np.zeros((len(bags), s)), np.zeros((s, s))
         for rows, own_bags, own in row_blocks(bags.offsets, BLOCK):
@@ -171,15 +171,17 @@ class LandmarkMean(Embedding):
 
 
 def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState, *, starts: int = 1) -> np.ndarray:
-    """The centres of n clusters of the rows, by k-means from `_distant_rows`: the best of some starts, or the first."""
-    with one_thread():  # sums over threads round differently from run to run
+    """Return the centres of n clusters of the rows, by k-means from `_distant_rows`: the first of the best starts."""
+    with one_thread():  # sums over several threads round differently from run to run
         runs = [KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X) for _ in range(starts)]
     least = min(run.inertia_ for run in runs)
-    return next(run.cluster_centers_ for run in runs if run.inertia_ <= least * (1 + 1e-9))  # not the luck of rounding
+    return next(
+        run.cluster_centers_ for run in runs if run.inertia_ <= least * (1 + 1e-9)
+    )  # so that rounding does not decide
 
 
 def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int]:
-    """Indices of n rows by k-means++: each the best of a few drawn by their squared distance to those before.
+    """Return indices of n rows by k-means++: each is the best of a few, drawn by squared distance to those before.
 
     Best is the smallest sum of squared distances that is left. Of two rows that are nearest to one another, either
     leaves the same sum, so that rounding would decide between them, differently on every CPU: of equals, the one that
@@ -200,13 +202,13 @@ def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int
 
 
 def unbiasing(sizes: np.ndarray) -> np.ndarray:
-    """N / (N - 1) for every bag of (effective) size N, by which Σ w φφᵀ - μ̂μ̂ᵀ (shares w) becomes unbiased; 0 for 1."""
+    """Return N / (N - 1) per bag of (effective) size N, the factor that makes Σ w φφᵀ - μ̂μ̂ᵀ unbiased; 0 if N is 1."""
     several = sizes > 1 + 1e-9
     return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
 
 
 def _moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, in blocks; infinite where nothing but rounding varies.
+    """Return mean and standard deviation per column, in blocks; infinite for columns that vary by rounding only.
 
     Divided by infinity, a constant column stays out of all distances.
     """

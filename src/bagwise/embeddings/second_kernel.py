@@ -1,4 +1,4 @@
-"""A kernel between embeddings: similarity of bags by the distance of their rows."""
+"""Kernels between embeddings: similarity of bags by the distance of their rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def _of_embedding(setting: dict) -> dict:
     return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
 
 
-SPREAD_BAGS = 200  # bags whose mean distance is the unit of "l1": their pairs are many, and not for free
+SPREAD_BAGS = 200  # number of bags whose mean distance is the unit of "l1", to limit the number of pairs
 
 
 class SecondKernel(Embedding):
-    r"""K_ij = κ(μ_i, μ_j): a second kernel κ on the embeddings μ of the bags, instead of their inner product.
+    r"""Gram matrix K_ij = κ(μ_i, μ_j) of a second kernel κ on the embeddings μ of the bags.
 
     The rows of the first embedding have the distances of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
     kernel of `bagwise.kernels` applied to them. (Of `NystroemMean` the rows are projections on the span of its
@@ -99,7 +99,7 @@ class SecondKernel(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Whether a linear function of the row of a bag is the mean of those of its instances alone."""
+        """Return whether a linear function of the row of a bag is the mean of those of its instances."""
         linear = isinstance(self.kernel, Linear) and self.distance == "l2"
         return linear and getattr(self.embedding_, "is_mean", False)
 
@@ -113,7 +113,7 @@ class SecondKernel(Embedding):
         return self.fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
 
     def fit_grid(self, bags, y, settings):
-        """As `Embedding.fit_grid`; neighbouring settings that differ in the second kernel alone share the rows."""
+        """Fit a copy per setting, as `Embedding.fit_grid`; adjacent settings with equal embeddings share its rows."""
         bags = check_bags(bags, allow_weights=True, apart=True)
         runs = [(own, list(run)) for own, run in groupby(settings, _of_embedding)]
         if any("embedding" in own for own, _ in runs):  # another embedding, not a setting of this one
@@ -135,19 +135,18 @@ class SecondKernel(Embedding):
                 yield from ((setting, *one) for setting, one in zip(run, each, strict=True))
 
     def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit to the rows that a fitted first embedding has for the bags, and return the columns.
-
-        Of the bags only the covariates count then.
-        """
+        """Fit on the rows of a fitted first embedding and return the columns; of the bags only covariates are used."""
         ((fitted, columns),) = self._fit_kernels(self._fit_units(bags, embedding, rows), [self.kernel])
         self.whitening_: np.ndarray | None = fitted.whitening_
         return columns
 
     def _fit_units(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit all that does not depend on the kernel; return the rows in its units."""
+        """Fit everything that does not depend on the kernel; return the scaled rows."""
         check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
-            raise ValueError(f"{type(embedding).__name__} gives a Gram matrix, not rows; use columns='features'")
+            raise ValueError(
+                f"{type(embedding).__name__} returns a Gram matrix, but rows are needed; use columns='features'"
+            )
         self.embedding_ = embedding
         remember_columns(self, bags)
         self.beside_ = None if bags.covariates is None else CovariatesBeside.of(bags.covariates, rows, gram=False)
@@ -171,13 +170,13 @@ class SecondKernel(Embedding):
         rows = self.embedding_.transform(bags.without_covariates())
         beyond = np.zeros(len(rows))
         if getattr(self.embedding_, "map_", None) == "exact":  # a KernelMean over pairs of instances
-            # Where rows are projections onto the span of the training bags, what lies beyond it is distance as well.
+            # Rows are projections onto the span of the training bags; the residual norm is part of the distance.
             norms = self.embedding_.squared_norms(bags.without_covariates())
             beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
         return self._columns_of(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
 
     def columns_of(self, bags: Bags, rows: np.ndarray) -> np.ndarray:
-        """As `transform`, of bags whose rows in the first embedding are known; it has no pairs of instances."""
+        """Transform bags whose rows in the first embedding are known, without pairs of instances."""
         return self._columns_of(self._in_units(self._joined(rows, bags)))
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
@@ -206,7 +205,7 @@ class SecondKernel(Embedding):
             (similarities,) = self._each_kernel([self.kernel], rows)
             return similarities
         kernel = Gaussian() if self.kernel is None else self.kernel
-        # One coordinate more, in which the training bags are zero.
+        # One additional coordinate, in which the training bags are zero.
         return kernel(np.column_stack([rows, beyond]), np.pad(self.rows_, ((0, 0), (0, 1))))
 
     def _each_kernel(self, kernels: list, rows: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,4 +1,4 @@
-"""What every embedding has (`Embedding`), and the plainest ones: summary statistics of a bag as its row.
+"""The base class `Embedding`, and embeddings by summary statistics of a bag.
 
 `CovariatesBeside` puts the covariates of bags beside the rows of any embedding.
 
@@ -31,7 +31,7 @@ from bagwise.bags.segments import (
 
 
 class Embedding(BaseEstimator):
-    """Bags in, one row per bag out: ``fit(bags, y=None)`` and ``transform(bags)``.
+    """Base class of embeddings, which turn bags into one row per bag: ``fit(bags, y=None)``, ``transform(bags)``.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class Embedding(BaseEstimator):
         return self.fit(bags, y).transform(bags)
 
     def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
-        """For every setting of the parameters: the setting, a fitted copy, and the rows of the training bags."""
+        """Yield, for each setting of the parameters, the setting, a fitted copy, and the rows of the training bags."""
         for setting in settings:
             fitted = clone(self).set_params(**setting)
             yield setting, fitted, fitted.fit_transform(bags, y)
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
-        """``transform(bags) @ coef``: what a linear head asks for. Where it takes no rows, an embedding says so."""
-        # A dot product per row: BLAS may round a row differently in different company.
+        """Compute ``transform(bags) @ coef`` for a linear head; subclasses may do so without the rows."""
+        # One dot product per row, because BLAS may round a row differently beside other rows.
         return np.einsum("ij,j->i", self.transform(bags), coef)
 
 
 @dataclass(frozen=True)
 class CovariatesBeside:
-    r"""Covariates c standardised over the training bags and multiplied by one factor a, beside the embedding's rows.
+    r"""Covariates c, standardised over the training bags and multiplied by a factor a, as additional columns.
 
     Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
     covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
@@ -91,17 +91,17 @@ class CovariatesBeside:
 
     @classmethod
     def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
-        """The same for features, from moments of the covariates and Σ var(z) of the rows."""
+        """Fit for features from moments of the covariates and Σ var(z) of the rows."""
         varies = deviation > 1e-12 * largest
         factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
         return cls(mean, np.where(varies, deviation, np.inf), factor, None)
 
     def join(self, rows: np.ndarray, covariates) -> np.ndarray:
-        """Rows of the embedding, with the covariates of the same bags."""
+        """Return the rows of the embedding with the covariates of the same bags as additional columns."""
         scaled = self._scaled(covariates)
         if self.training is None:
             return np.hstack([rows, scaled])
-        # einsum, not BLAS: a row must not depend on how many other rows there are.
+        # einsum instead of BLAS, so that a row does not depend on the number of rows.
         return rows + np.einsum("ij,kj->ik", scaled, self.training)
 
     def _scaled(self, covariates: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ WHOLE = {"mean": segment_mean, "median": segment_median, "min": segment_min, "ma
 
 
 class Pool(Embedding):
-    """Statistics of every feature over the instances of a bag, side by side.
+    """Statistics of each feature over the instances of a bag.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class Pool(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Whether the row of a bag is the mean of those that its instances have alone."""
+        """Return whether the row of a bag is the mean of the rows of its instances."""
         return tuple(self.statistics) == ("mean",)
 
     def fit(self, bags, y=None) -> Pool:
@@ -186,8 +186,8 @@ def _moment(name: str, bags) -> np.ndarray:
 
 
 def shape(power: int, moment: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Skewness (power 3) or kurtosis (4) from the central moment, the deviation and the mean of |x|."""
-    # A feature that is constant in a bag has a deviation of rounding size, and no shape.
+    """Return skewness (power 3) or kurtosis (4) from the central moment, the deviation and the mean of |x|."""
+    # A feature that is constant in a bag has a deviation within rounding, so its shape is set to zero.
     flat = deviation <= 1e-9 * np.maximum(size, 1e-300)
     standardised = moment / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
     return np.where(flat, 0.0, standardised)
@@ -197,7 +197,7 @@ STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
 
 
 class Statistics(Pool):
-    """Mean, deviation, quantiles, extremes and size of a bag, then its covariates; columns constant in training go.
+    """Mean, deviation, quantiles, extremes and size of a bag, and its covariates, without constant columns.
 
     Sparse data (words in sentences) have a thousand columns whose quartiles are all zero: dropping them halves the
     work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
@@ -238,9 +238,6 @@ class Statistics(Pool):
     [[0.33, 0.67, 9.0, 3.0], [1.0, 0.0, 5.0, 5.0]]
     """
 
-    by: str | tuple[str, ...] = ()  # as in files that were written before there was one
-    missing: str = "refuse"
-
     def __init__(self, statistics=STATISTICS, *, quantiles=(0.25, 0.5, 0.75), by=(), missing="refuse"):
         super().__init__(statistics, quantiles=quantiles)
         self.by = by
@@ -269,7 +266,7 @@ class Statistics(Pool):
         super()._check()
 
     def remember_levels(self, bags) -> None:
-        """Learn the columns, and which of them stand for levels of a category."""
+        """Learn the columns, and which of them are levels of a category."""
         self._check()
         remember_columns(self, bags)
         names = {name: j for j, name in enumerate(bags.feature_names or ())}
@@ -291,9 +288,9 @@ class Statistics(Pool):
         return [known[name] for name in wanted]
 
     def keep_varying(self, rows: np.ndarray) -> np.ndarray:
-        """Learn which columns vary over the training bags, and keep those."""
+        """Learn which columns vary over the training bags."""
         unknown = np.isnan(rows)
-        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # of what is known
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # ignores NaN
         self.varies_ = (high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0))
         self.varies_[0] |= not self.varies_.any()
         return rows[:, self.varies_]
@@ -302,13 +299,12 @@ class Statistics(Pool):
         return self.all_columns(bags)[:, self.varies_]
 
     def all_columns(self, bags) -> np.ndarray:
-        """As `transform`, with the columns that did not vary in training."""
+        """Compute all columns, those that are constant in training included."""
         options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
         return self._rows(check_bags(bags, fitted=self, **options))
 
     def _rows(self, bags) -> np.ndarray:
-        levels = getattr(self, "levels_", None)  # not in files of an earlier version
-        levels = np.zeros(bags.n_features, dtype=bool) if levels is None else levels
+        levels = self.levels_
         plain = bags if not levels.any() else _columns(bags, ~levels)
         parts = []
         for name in self.statistics:
@@ -317,11 +313,11 @@ class Statistics(Pool):
                 parts.append(self._one(name, of) if name == "size" or not of.has_missing else self._known(name, of))
         if levels.any() and "mean" not in self.statistics:
             parts.append(self._one("mean", _columns(bags, levels)))
-        parts += [_mean_where(plain, bags.instances[:, j] > above) for j, above in getattr(self, "by_", ())]
+        parts += [_mean_where(plain, bags.instances[:, j] > above) for j, above in self.by_]
         return np.column_stack(parts if bags.covariates is None else [*parts, bags.covariates])
 
     def _known(self, name: str, bags) -> np.ndarray:
-        """A statistic of the values that are known, column by column; NaN for a bag that has none."""
+        """Compute a statistic of the values that are not missing, per column; NaN for a bag without values."""
         columns = []
         for j in range(bags.n_features):
             known = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
@@ -333,17 +329,17 @@ class Statistics(Pool):
                 some = bags._with(instances=bags.instances[known, j : j + 1], offsets=offsets, weights=weights)
                 column[counts > 0] = self._one(name, some)
             columns.append(column)
-        # in the order of complete bags: all columns for the first quantile, then for the second
+        # ordered as for complete bags: all columns for the first quantile, then for the second
         return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
 
 
 def _columns(bags, chosen: np.ndarray):
-    """The bags with some of their features."""
+    """Return the bags with a subset of their features."""
     return bags._with(instances=bags.instances[:, chosen], feature_names=None)
 
 
 def _mean_where(bags, chosen: np.ndarray) -> np.ndarray:
-    """The mean of every feature over the chosen instances of a bag; over all where none is chosen, or none is known."""
+    """Return the mean of each feature over the chosen instances of a bag, or over all if none is chosen or observed."""
 
     def mean(shares):
         weights = np.where(np.isnan(bags.instances), 0.0, shares[:, None])
@@ -356,12 +352,12 @@ def _mean_where(bags, chosen: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(of_level), mean(shares), of_level)
 
 
-ROUNDING = 1e-9  # of the weight of a bag: a sum that should meet a probability meets it
-BLOCK_VALUES = 2**22  # projections held at a time: 32 MB
+ROUNDING = 1e-9  # tolerance, relative to the weight of a bag, when a sum of weights is compared with a probability
+BLOCK_VALUES = 2**22  # projections per block: 32 MB
 
 
 class QuantileRows(Embedding):
-    r"""The quantiles of a bag of scalars: ‖z_i - z_j‖² is the squared Wasserstein distance W_2² of bags i and j.
+    r"""Quantiles of a bag of scalars; ‖z_i - z_j‖² is the squared Wasserstein distance W_2² of bags i and j.
 
     On the line, W_2² = ∫ (Q_i(p) - Q_j(p))² dp with Q the quantile function. It is taken at n midpoints,
 
@@ -395,7 +391,7 @@ class QuantileRows(Embedding):
         bags = check_bags(bags, fitting=self, allow_weights=True)
         whole_number(self.n, "n")
         if bags.n_features != 1:
-            raise ValueError(f"QuantileRows is for one feature, not {bags.n_features}; use SlicedQuantiles")
+            raise ValueError(f"QuantileRows needs one feature, and there are {bags.n_features}; use SlicedQuantiles")
         remember_columns(self, bags)
         return self
 
@@ -405,7 +401,7 @@ class QuantileRows(Embedding):
 
 
 class SlicedQuantiles(Embedding):
-    r"""Quantiles of the instances projected onto random directions: distances are sliced Wasserstein distances.
+    r"""Quantiles of instances projected on random directions; distances are sliced Wasserstein distances.
 
     With M directions θ on the unit sphere and N quantiles each, SW_2² = 1/M Σ_θ W_2²(θ·P, θ·Q) = ‖z_P - z_Q‖². A
     second kernel on the rows, ``SecondKernel(SlicedQuantiles(), Gaussian(b))``, is exp(-γ SW_2²); with
@@ -462,7 +458,7 @@ class SlicedQuantiles(Embedding):
 
 
 def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
-    """Q((k + 1/2) / n) of every bag, for several lines of values (lines, instances): (bags, lines, n).
+    """Return the quantiles (k + 1/2) / n of each bag for several projections (lines, instances): (bags, lines, n).
 
     Q(p) is the smallest value with at least p of the (weight of the) bag at or below it. Without weights bags of one
     size are sorted together, as one array.
@@ -479,7 +475,7 @@ def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
     for size in np.unique(bags.sizes):
         which = np.flatnonzero(bags.sizes == size)
         ordered = np.sort(values[:, bags.offsets[which][:, None] + np.arange(size)], axis=-1)
-        # the smallest value with at least (k + 1/2)/n of the bag at or below it, in whole numbers
+        # the smallest value with at least (k + 1/2)/n of the bag at or below it, in integer arithmetic
         at = -(-(2 * np.arange(n) + 1) * size // (2 * n)) - 1
         out[which] = ordered[:, :, at].swapaxes(0, 1)
     return out

@@ -1,4 +1,4 @@
-"""Bandwidth rules: from instances to a length, so that a kernel needs no number: ``Gaussian(MedianDistance())``.
+"""Bandwidth rules, which compute the bandwidth of a kernel from instances: ``Gaussian(MedianDistance())``.
 
 Rules look at a few instances, drawn alike whatever the order of bags and instances and the units of features.
 """
@@ -17,7 +17,7 @@ from bagwise.kernels.formulas import Gaussian, squared_distances
 
 
 def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
-    """At most ``n`` rows of `Bags` or of an array, drawn without replacement; every bag weighs the same.
+    """Sample at most ``n`` rows of `Bags` or an array without replacement, with equal weight per bag.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
 
 
 def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``n`` rows, at most ``per_bag`` from a bag, bag after bag, and a number for the bag of each.
+    """Sample at most ``n`` rows and ``per_bag`` rows per bag; return the rows and the bag number of each.
 
     An array is one bag, drawn from without the second limit.
     """
@@ -43,7 +43,7 @@ def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.nda
     X, bag, order, lot = _lots(X, random_state)
     order = order[np.argsort(lot)]
     _, first, which = np.unique(bag[order], return_index=True, return_inverse=True)
-    turn = first[which]  # bags come in the order of their first lot
+    turn = first[which]  # bags are ordered by their first random key
     grouped = np.argsort(turn, kind="stable")
     order, turn = order[grouped], turn[grouped]
     starts = np.flatnonzero(np.diff(turn, prepend=-1))
@@ -53,7 +53,7 @@ def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.nda
 
 
 def _lots(X, random_state: int):
-    """Rows, the bag of each, the rows in order of value, and a lot for each of those.
+    """Return rows, the bag of each row, the order of the rows by value, and a random key per row in that order.
 
     Ordering by value first makes the draw independent of the order of bags and instances; and multiplying or shifting
     a feature leaves that order as it is. Exponential lots times the size of the bag, the smallest first, are a draw
@@ -64,14 +64,14 @@ def _lots(X, random_state: int):
     sizes = np.array([len(X)]) if sizes is None else sizes
     bag = np.repeat(np.arange(len(sizes)), sizes)
     order = np.argsort(X[:, 0], kind="stable")
-    if not np.diff(X[order, 0]).all():  # ties: let the other columns, then the size of the bag, decide
+    if not np.diff(X[order, 0]).all():  # ties are broken by the other columns, then by the size of the bag
         order = np.lexsort((sizes[bag], *X.T[::-1]))
     lot = np.random.default_rng(random_state).exponential(size=len(X)) * sizes[bag[order]]
     return X, bag, order, lot
 
 
 def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
-    r"""r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), k Gaussian of bandwidth θ and ν = N(0, width² I).
+    r"""Compute r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt) for a Gaussian k of bandwidth θ and ν = N(0, width² I).
 
     = (1 + 2 width²/θ²)^(-d/2) exp(-‖z_i - z_j‖² / (4θ²)) exp(-‖z_i + z_j‖² / (8 (θ²/2 + width²))).
     """
@@ -82,7 +82,7 @@ def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
 
 
 class Features:
-    """What the log density needs of the features of bags at d landmarks z (d columns), for one bandwidth.
+    """Statistics of the features of bags at d landmarks z that determine the log density, for one bandwidth.
 
     With R = Q Λ Qᵀ every bag is diagonal, so that a density costs O(bags · d) for each noise τ².
     """
@@ -100,7 +100,7 @@ class Features:
         self.jacobian = -squared_distances(rows, z).sum() / (2 * bandwidth**2) - 2 * phi.size * np.log(bandwidth)
 
     def log_density(self, noise: float) -> float:
-        """Up to Σ log |det(z - x)|, which depends on no parameter."""
+        """Return the log density without Σ log |det(z - x)|, which is constant in the parameters."""
         at = self.prior + noise
         quadratic = self.scatter / noise + (self.weight / at).sum()
         determinant = self.spare * np.log(noise) + np.log(at).sum()
@@ -108,7 +108,7 @@ class Features:
 
 
 def largest_density(several: list[Features]) -> tuple[float, float]:
-    """The largest average log density over the noise τ² that they share, and that τ²."""
+    """Return the maximum of the average log density over the common noise τ², and that τ²."""
 
     def cost(log_noise: float) -> float:
         return -sum(features.log_density(np.exp(log_noise)) for features in several) / len(several)
@@ -117,7 +117,7 @@ def largest_density(several: list[Features]) -> tuple[float, float]:
     return -float(found.fun), float(np.exp(found.x))
 
 
-PER_BAG = 20  # of a bag, for the pseudolikelihood: enough to see how it scatters, few enough to see many bags
+PER_BAG = 20  # rows per bag for the pseudolikelihood: enough for its spread, few enough to use many bags
 
 
 class MedianDistance(BaseEstimator):
@@ -148,19 +148,19 @@ class MedianDistance(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X) -> float:
-        """The bandwidth for these instances, an array or `Bags`; ``scale`` when nothing varies."""
+        """Return the bandwidth for an array of instances or `Bags`; ``scale`` if all instances are equal."""
         rows = draw_instances(X, self.points, random_state=self.random_state)
         rows = rows - rows.mean(axis=0)
-        size = np.abs(rows).max() or 1.0  # divided out first: the squares of 1e-200 would vanish
+        size = np.abs(rows).max() or 1.0  # divided out first, because squares of 1e-200 underflow
         squares = pdist(rows / size, "sqeuclidean")
-        # Where most pairs are equal (few distinct values) the median is zero; the others still have a distance.
+        # With few distinct values most pairs are equal and the median is zero, so only unequal pairs count.
         apart = squares if len(squares) and np.median(squares) > 0 else squares[squares > 0]
         self.bandwidth_ = float(self.scale * (size * np.sqrt(np.median(apart) / 2) if len(apart) else 1.0))
         return self.bandwidth_
 
 
 class MarginalPseudolikelihood(BaseEstimator):
-    r"""The bandwidth of the Gaussian kernel under which the instances are most likely; no target is looked at.
+    r"""Bandwidth of the Gaussian kernel that maximises the likelihood of the instances, without the targets.
 
     The embedding μ of a bag has a Gaussian process prior, and the features φ(x) = [k(x, z_1) .. k(x, z_m)] of its n
     instances scatter about it: μ(z) ~ N(0, R), φ(x_l) | μ ~ N(μ(z), τ² I). With μ integrated out, the log density of
@@ -213,7 +213,7 @@ class MarginalPseudolikelihood(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X) -> float:
-        """The bandwidth for these instances, an array or `Bags`."""
+        """Return the bandwidth for an array of instances or `Bags`."""
         rows, bag = draw_bags(X, self.points, PER_BAG, random_state=self.random_state)
         rows, unit = _in_their_span(rows)
         n, d = rows.shape
@@ -227,7 +227,7 @@ class MarginalPseudolikelihood(BaseEstimator):
         def density(bandwidth: float) -> tuple[float, float]:
             return largest_density([Features(*part, bandwidth) for part in parts])
 
-        with one_thread():  # matrices of d x d: threads cost more than they give
+        with one_thread():  # the matrices are d x d, too small for threads
             bandwidth = _maximise(lambda b: density(b)[0], MedianDistance().fit(rows))
             self.noise_ = density(bandwidth)[1]
         self.bandwidth_ = float(unit * bandwidth)
@@ -235,7 +235,7 @@ class MarginalPseudolikelihood(BaseEstimator):
 
 
 def _maximise(function, about: float) -> float:
-    """The length at which ``function`` is largest: a grid of a factor 12 either way, then a search about its best."""
+    """Maximise ``function`` over lengths: on a grid within a factor of 12, then by a local search."""
     grid = np.log(about) + np.linspace(-2.5, 2.5, 16)
     best, step = grid[int(np.argmax([function(np.exp(at)) for at in grid]))], grid[1] - grid[0]
     found = minimize_scalar(
@@ -245,7 +245,7 @@ def _maximise(function, about: float) -> float:
 
 
 def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For every set of landmarks: the other rows, where their bags begin, the landmarks."""
+    """Return, for each set of landmarks, the other rows, the offsets of their bags, and the landmarks."""
     parts = []
     for chosen in sets:
         others = np.setdiff1d(np.arange(len(rows)), chosen)
@@ -255,7 +255,7 @@ def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np
 
 
 def _in_their_span(rows: np.ndarray) -> tuple[np.ndarray, float]:
-    """Rows centred, rotated into the dimensions they span and divided by their spread; and that spread."""
+    """Return whitened rows in the dimensions that they span, and the spread by which they were divided."""
     rows = rows - rows.mean(axis=0)
     size = np.abs(rows).max() or 1.0
     U, s, _ = np.linalg.svd(rows / size, full_matrices=False)

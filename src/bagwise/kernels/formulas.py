@@ -1,4 +1,4 @@
-"""Kernels by their formula, and finite feature maps of them.
+"""Kernels, named by their formulas, and their finite feature maps.
 
 Every kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j). `FourierFeatures` and
 `NystroemFeatures` are maps φ with φ(a)·φ(b) near k(a, b): a kernel machine becomes a linear one, and its sums stream.
@@ -20,11 +20,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.bags.checks import check_options
 
-ZERO = 16  # a squared distance below so many ε of the squared norms is rounding
+ZERO = 16  # squared distances below this many ε of the squared norms are treated as rounding
 
 
 class Kernel(BaseEstimator):
-    """A similarity of two instances, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
+    """Base class of kernels, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
 
     A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``.
 
@@ -59,7 +59,7 @@ class Kernel(BaseEstimator):
 
     def _check(self) -> None:
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
-            raise ValueError(f"{type(self).__name__}: the bandwidth must be above zero, not {self.bandwidth!r}")
+            raise ValueError(f"{type(self).__name__}: bandwidth must be above zero, not {self.bandwidth!r}")
 
 
 class Gaussian(Kernel):
@@ -301,7 +301,7 @@ class PrintedInverse(Kernel):
 
 
 def with_bandwidth(kernel: Kernel, X) -> Kernel:
-    """The kernel itself, or a copy whose bandwidth is a number where it was a rule, fitted on ``X``."""
+    """Return the kernel, or a copy whose bandwidth rule is replaced by the bandwidth computed from ``X``."""
     rule = getattr(kernel, "bandwidth", None)
     return clone(kernel).set_params(bandwidth=clone(rule).fit(X)) if hasattr(rule, "fit") else kernel
 
@@ -327,7 +327,7 @@ def kernel_matrices(kernels: Iterable[Kernel], A: np.ndarray, B: np.ndarray) -> 
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:
-    """‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0.
+    """Compute ‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0.
 
     That formula leaves a rounding error of about ε (‖a_i‖² + ‖b_j‖²) between equal rows. A smooth kernel does not see
     it; one with a kink at zero does, so ``exact_zero`` makes what is no larger than that error a zero.
@@ -351,7 +351,7 @@ def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False)
 
 
 def _is_tensor(A) -> bool:
-    """Of torch, which need not be there: every formula is evaluated where its array lies."""
+    """Return whether ``x`` is a torch tensor; its formula is then evaluated on the device of the tensor."""
     return type(A).__module__ == "torch"
 
 
@@ -362,21 +362,21 @@ def _exp(a):
 def _columns(A) -> np.ndarray:
     if _is_tensor(A):
         return A
-    # In double, also of float32: the rounding of a product depends on its shape, and a row must not on its company.
+    # In float64: the rounding of a product depends on its shape, and a row must not depend on the other rows.
     A = np.asarray(A, dtype=np.float64)
     return A[:, None] if A.ndim == 1 else A
 
 
-# A kernel, and the degrees of freedom of the Student distribution its frequencies follow (Gaussian: infinitely many).
+# Kernels, and the degrees of freedom of the Student distribution of their frequencies (infinite for Gaussian).
 KERNELS = {"gaussian": (Gaussian, np.inf), "matern32": (Matern32, 3), "matern52": (Matern52, 5)}
 FLOATS = (np.float64, np.float32)
 MEDIAN_ROWS = 1_000
 BLOCK_ROWS = 65_536
-FILLED_ROWS = 1_024  # features are made for so many rows at a time, which stay in the cache
+FILLED_ROWS = 1_024  # rows per block of features, so that a block stays in the cache
 
 
 class _KernelFeatures(TransformerMixin, BaseEstimator):
-    """What the maps share: standardised inputs, a bandwidth from their distances, the inputs themselves beside."""
+    """Base class of the feature maps: standardised inputs, a bandwidth by the median rule, optional linear columns."""
 
     def __init__(
         self,
@@ -394,7 +394,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is never looked at.
+        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is ignored.
 
         With weights mean and scale are weighted, and a row of weight zero is none: a weight of 2 is a row twice.
         """
@@ -418,7 +418,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
     def _fit(self, mean, scale, rows):
         self.mean_, self.scale_ = mean, scale
         rng = np.random.default_rng(self.random_state)
-        rng.integers(2**63)  # the seed of the sampling
+        rng.integers(2**63)  # consumed by the seed of the sampling
         sample = self._standardise(rows.astype(np.float64))
         squares = pdist(sample[:MEDIAN_ROWS], "sqeuclidean")
         self.bandwidth_ = self.bandwidth * (float(np.sqrt(np.median(squares) / 2)) if len(squares) else 1.0)
@@ -426,7 +426,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X) -> np.ndarray:
-        """The features of every row, in the precision of ``X`` (float32 or float64)."""
+        """Return the features of each row, with the dtype of ``X`` (float32 or float64)."""
         check_is_fitted(self)
         Z = self._standardise(validate_data(self, X, dtype=FLOATS, reset=False))
         width = self._width()
@@ -434,7 +434,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         phi = np.empty((len(Z), width + Z.shape[1] * beside), dtype=Z.dtype)
         self._fill(phi[:, :width], Z)
         if beside:
-            # Over √d the inputs weigh as much as the kernel: both parts of ‖φ(x)‖² are one on average.
+            # Divided by √d, so that inputs and kernel each contribute one to the mean of ‖φ(x)‖².
             np.multiply(Z, Z.shape[1] ** -0.5, out=phi[:, width:])
         return phi
 
@@ -450,7 +450,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
 
 
 class FourierFeatures(_KernelFeatures):
-    r"""Random Fourier features: φ(x)·φ(x') is on average the kernel k(x, x').
+    r"""Random Fourier features, whose inner product φ(x)·φ(x') has the expectation k(x, x').
 
     A shift-invariant kernel is the mean of cos(ω·(x - x')) over frequencies ω drawn from its spectrum, so that
 
@@ -498,7 +498,7 @@ class FourierFeatures(_KernelFeatures):
         _, freedom = KERNELS[self.kernel]
         n_frequencies = self.n_features // 2
         frequencies = rng.standard_normal((sample.shape[1], n_frequencies)) / self.bandwidth_
-        if np.isfinite(freedom):  # a Gaussian over the root of a mean square is multivariate Student
+        if np.isfinite(freedom):  # a Gaussian divided by the root of a mean square is multivariate Student
             frequencies /= np.sqrt(rng.chisquare(freedom, n_frequencies) / freedom)
         self.frequencies_ = frequencies
 
@@ -506,7 +506,7 @@ class FourierFeatures(_KernelFeatures):
         return 2 * self.frequencies_.shape[1]
 
     def _fill(self, phi: np.ndarray, Z: np.ndarray) -> None:
-        if len(Z) == 1:  # BLAS has another routine for one row, which rounds differently
+        if len(Z) == 1:  # for one row BLAS uses a routine that rounds differently
             two = np.repeat(phi, 2, axis=0)
             self._fill(two, np.repeat(Z, 2, axis=0))
             phi[:] = two[:1]
@@ -515,8 +515,8 @@ class FourierFeatures(_KernelFeatures):
         parts = -(-len(Z) // FILLED_ROWS)
         for out, rows in zip(np.array_split(phi, parts), np.array_split(Z, parts), strict=True):
             cosine, sine = np.hsplit(out, 2)
-            # In double, also of float32: how a product rounds depends on the number of rows that come along, and a row
-            # must not depend on its company. Rounded to single afterwards, it does not.
+            # In float64, then rounded to float32 if asked for: the rounding of a product depends on its shape, and a
+            # row must not depend on the other rows.
             np.tan(np.matmul(rows, half, out=sine, casting="same_kind"), out=sine)
             # With t = tan(a/2): sin a = 2t/(1 + t²), cos a = 2/(1 + t²) - 1; faster than np.sin and np.cos.
             np.multiply(sine, sine, out=cosine)
@@ -527,7 +527,7 @@ class FourierFeatures(_KernelFeatures):
 
 
 class NystroemFeatures(_KernelFeatures):
-    r"""Nyström features: φ(x)·φ(x') equals k(x, x') wherever x or x' is a landmark.
+    r"""Nyström features, whose inner product φ(x)·φ(x') equals k(x, x') if x or x' is a landmark.
 
     With landmarks l_1, ..., l_m (distinct rows, picked by a hash of their content) and their kernel matrix K = U S Uᵀ,
 
@@ -575,22 +575,22 @@ class NystroemFeatures(_KernelFeatures):
 
 
 def row_keys(X: np.ndarray, seed: int) -> np.ndarray:
-    """A 64-bit hash of the content of every row: what is picked by it does not depend on the order of the rows."""
+    """Return a 64-bit hash of each row, so that a choice by hash does not depend on the order of the rows."""
     keys = np.full(len(X), seed, dtype=np.uint64)
     for column in X.T:
-        bits = (column.astype(np.float64) + 0.0).view(np.uint64)  # + 0.0: minus zero is zero
+        bits = (column.astype(np.float64) + 0.0).view(np.uint64)  # + 0.0 turns -0.0 into 0.0
         keys = (keys ^ bits) * np.uint64(0x9E3779B97F4A7C15)
         keys ^= keys >> np.uint64(29)
     return keys
 
 
 def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Indices of ``size`` distinct rows (of all of them if there are fewer), those of the smallest `row_keys`."""
+    """Return indices of ``size`` distinct rows, or all if there are fewer: those with the smallest `row_keys`."""
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 
 def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of every column, in two passes over row blocks; exactly 1 for a constant column."""
+    """Return mean and standard deviation per column, in two passes over blocks; the deviation of a constant is 1."""
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
     if weight is None:
@@ -604,10 +604,10 @@ def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np
 
 
 def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """The deviations of columns, and 1 where nothing but rounding varies."""
+    """Return the deviations of columns, with 1 for columns that vary by rounding only."""
     return np.where(varies(deviation, largest), deviation, 1.0)
 
 
 def varies(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """Whether columns deviate by more than the rounding of their largest value."""
+    """Return whether each column varies by more than the rounding of its largest value."""
     return deviation > 1e-12 * largest
