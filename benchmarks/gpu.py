@@ -15,12 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from joblib import effective_n_jobs
 
 import bagwise as bw
 from bagwise.embeddings import mean_gram
-from bagwise.evaluation import evaluation as ahead
-from bagwise.evaluation.table1 import reproduce
 from bagwise.instances import NetworkRegressor
 from bagwise.instances.networks import gpu as network_orders
 from bagwise.instances.networks.cpu import Problem, Recipe, train_networks
@@ -126,37 +123,6 @@ def _batched_steps(group, precision: str) -> float:
         return seconds(lambda: loop._step(group.rows, size, 1), 100)[0]
 
 
-ROWS = ["instance-kme-MIR (INV)", "instance-kme-MIR (RBF)"]
-
-
-def table_row(ceiling):
-    """(c): both rows of instance-kme in Table 1 by `reproduce`, on 800 bags of 100 x 16: ten times five folds of 50."""
-    bags, y = bw.datasets.make_aerosol(800, instances=100, random_state=0)
-    y = 100 * y  # the units of the paper's bandwidths
-    spent, train = [], ahead.train_ahead
-
-    def timed(asked):
-        spent.append(time.perf_counter())
-        trained = train(asked)
-        spent.append(time.perf_counter())
-        return trained
-
-    ahead.train_ahead = timed
-    how = {"rows": ROWS, "device": "cuda", "n_jobs": -1}
-    reproduce("MISR1", bags[:80], y[:80], inner_folds=2, **how)  # kernels compiled, worker processes started
-    spent.clear()
-    taken, rows = seconds(lambda: reproduce("MISR1", bags, y, **how))
-    ahead.train_ahead = train
-    networks_taken = sum(spent[1::2]) - sum(spent[::2])
-    errors = ", ".join(f"{row['row']} {row['paper'] / 100:.2f}, nested {row['nested'] / 100:.2f}" for row in rows)
-    yield {
-        "what": f"(c) the MISR1-sized rows of Table 1, {CELLS} evaluations", "seconds": taken,
-        "note": f"networks {networks_taken:.1f} s in {len(spent) // 2} job(s); predictions, embeddings, 2 x 14 x 16 "
-        f"settings and errors on {effective_n_jobs(-1)} cores the rest; {sum(row['failed'] for row in rows)} failed; "
-        f"100 x RMSE {errors}",
-    }  # fmt: skip
-
-
 def layers(ceiling):
     """Kernels against batched products, step by step; problems together and alone; what a second layer costs."""
     for sizes in ((16, 128), (16, 64, 64), (16, 20, 7), (92, 512), (16, 20, 20, 20)):
@@ -255,7 +221,7 @@ def wide_networks(ceiling):
     yield from networks("(b) 2,500 networks, 92-512-1, 75 epochs of 12,544 rows", made, recipe, ceiling)
 
 
-PARTS = {"a": small_networks, "b": wide_networks, "c": table_row, "layers": layers}
+PARTS = {"a": small_networks, "b": wide_networks, "layers": layers}
 PARTS |= {"accuracy": accuracy, "others": others}
 
 

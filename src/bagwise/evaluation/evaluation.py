@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
-from bagwise.bags import Bags, bag_folds, check_fit
+from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
 from bagwise.bags.validation import ParameterError
@@ -30,11 +28,8 @@ from bagwise.evaluation.plan import (
     run_cell,
 )
 from bagwise.evaluation.results import Results
-from bagwise.evaluation.selection import inner_splits
 from bagwise.evaluation.splits import as_labels, as_seed, make_splits
 from bagwise.execution import Lost, executor_for
-from bagwise.instances import OutOfFold, OutOfFoldUnion
-from bagwise.instances.networks.estimator import TrainedAhead, can_train_ahead, train_ahead
 from bagwise.io.table_output import duration
 from bagwise.metrics import METRICS, best_of, get_metric
 from bagwise.model_files.fingerprint import describe, digest, of_library
@@ -129,9 +124,6 @@ class Display:
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
         done = f"{step.done}/{step.total} cells{failed}"
         self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=left + best)
-
-
-LARGEST = 2**28  # numbers in the training rows of one group of cells whose networks are trained together
 
 
 def evaluate(
@@ -272,7 +264,7 @@ class _Run:
         watch(self.tracker.step())
 
     def through(self, executor, bags, y) -> None:
-        for cell, result in executor.run(run_cell, with_networks(self.unfinished(), bags, y), (bags, y)):
+        for cell, result in executor.run(run_cell, self.unfinished(), (bags, y)):
             if isinstance(result, Lost):
                 result = finish(cell.about, {"error": result.reason}, selection=cell.selection)
             self.store.write(result["key"], result)
@@ -295,74 +287,6 @@ class _Run:
         with self.lock:
             self.results[result["key"]] = result
             self.watch(self.tracker.step(result, ran=ran))
-
-
-# Networks trained ahead of the cells ----------------------------------------------------------------------------------
-
-
-def with_networks(cells: Iterable[Cell], bags: Bags, y: np.ndarray) -> Iterator[Cell]:
-    """Yield the cells; those that begin with out-of-fold networks for a GPU last, with networks trained in groups.
-
-    A GPU trains the networks of all folds and repeats together. A network does not depend on those trained beside it,
-    so every cell has the result that it would have had alone.
-    """
-    group, size = [], 0
-    for cell in cells:
-        if _networks(cell) is None:
-            yield cell
-            continue
-        group.append(cell)
-        size += sum(bags.sizes[train].sum() for train in _training_sets(cell, bags)) * bags.n_features
-        if size >= LARGEST:
-            yield from _trained(group, bags, y)
-            group, size = [], 0
-    if group:
-        yield from _trained(group, bags, y)
-
-
-def _networks(cell: Cell) -> tuple[str, OutOfFold] | None:
-    """Return parameter name and stage of the first out-of-fold networks; None if a setting changes them."""
-    if not isinstance(cell.estimator, Pipeline):
-        return None
-    name, stage = cell.estimator.steps[0]
-    if any(key.split("__")[0] == name for setting in cell.settings for key in setting):
-        return None
-    stages = {name: stage}
-    if isinstance(stage, OutOfFoldUnion):
-        stages = {f"{name}__{learner}": one for learner, one in stage.learners}
-    found = (pair for pair in stages.items() if isinstance(pair[1], OutOfFold) and can_train_ahead(pair[1].regressor))
-    return next(found, None)
-
-
-def _training_sets(cell: Cell, bags: Bags) -> Iterator[np.ndarray]:
-    """Yield the sets of bags that the first step of a cell is fitted on."""
-    yield cell.train
-    if cell.selection == "nested" and len(cell.settings) > 1:
-        for train, _ in inner_splits(bags[cell.train], cell.seed):
-            yield cell.train[train]
-
-
-def _trained(cells: list[Cell], bags: Bags, y: np.ndarray) -> list[Cell]:
-    """Return the cells with trained networks and their share of the training time."""
-    start = time.perf_counter()
-    try:
-        problems = [[_problem(cell, bags[train], y[train]) for train in _training_sets(cell, bags)] for cell in cells]
-        trained = iter(train_ahead([one for several in problems for one in several]))
-    except Exception:  # of one cell, perhaps: run alone, each raises its own
-        return cells
-    seconds = (time.perf_counter() - start) / len(cells)
-    made = []
-    for cell, several in zip(cells, problems, strict=True):
-        name, stage = _networks(cell)
-        regressor = TrainedAhead.of(stage.regressor, dict(filter(None, (next(trained) for _ in several))))
-        estimator = clone(cell.estimator).set_params(**{f"{name}__regressor": regressor})
-        made.append(replace(cell, estimator=estimator, ahead=seconds))
-    return made
-
-
-def _problem(cell: Cell, bags: Bags, y: np.ndarray) -> tuple:
-    _, stage = _networks(cell)
-    return stage.problem(bags, y, bag_folds(bags, stage.folds, random_state=stage.random_state))
 
 
 # Scans ----------------------------------------------------------------------------------------------------------------

@@ -140,10 +140,7 @@ def _is_pair(item) -> bool:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one split: all that its result depends on, beside the data. ``key`` is the hash of both.
-
-    ``ahead`` are seconds spent on it before it is run (see `with_networks`).
-    """
+    """One method on one split: all that its result depends on, beside the data. ``key`` is the hash of both."""
 
     key: str
     method: str
@@ -156,7 +153,6 @@ class Cell:
     seed: int
     train: np.ndarray = field(repr=False)
     test: np.ndarray = field(repr=False)
-    ahead: float = 0.0
 
     @property
     def about(self) -> dict:
@@ -272,7 +268,7 @@ def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
             outcome = _scored(cell, bags, y)
         except (Exception, SystemExit) as error:  # a method that calls exit() ends its cell, not the evaluation
             outcome = {"error": describe_error(error)}
-    outcome |= {"seconds": cell.ahead + watch.seconds, "memory_mb": watch.memory_mb}
+    outcome |= {"seconds": watch.seconds, "memory_mb": watch.memory_mb}
     return finish(cell.about, outcome, selection=cell.selection)
 
 

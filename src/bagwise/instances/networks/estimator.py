@@ -1,25 +1,21 @@
 """A regression network for instances: the model of scikit-learn's MLPRegressor, trained for all folds at once.
 
-`train_problems` chooses the engine: the CPU, or a GPU if one was asked for, or is there and worth it. `train_ahead`
-trains the networks of many cross-fits together, to be found again when the cross-fit's turn comes.
+`train_problems` chooses the engine: the CPU, or a GPU if it was requested or if it is present and the work is large.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 
-import joblib
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bagwise.execution.resources import announce, gpu, settled
+from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     COLUMNS,
@@ -27,7 +23,6 @@ from bagwise.instances.networks.cpu import (
     NetworkEnsemble,
     Problem,
     Recipe,
-    Trained,
     layout,
     train_networks,
 )
@@ -206,11 +201,6 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
             for folds, (X, y, *_), problem in zip(trained, checked, problems, strict=True)
         ]
 
-    def problem(self, X, y, fold, sample_weight=None) -> tuple[Problem, Recipe]:
-        """What `cross_fit` would train, checked."""
-        recipe = self.recipe()
-        return _prepared(_checked(X, y, fold, sample_weight), recipe), recipe
-
     def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
         return train_problems(problems, recipe, device=self.device, precision=self.precision, n_jobs=n_jobs)
 
@@ -351,71 +341,3 @@ def operations(rows: float, n_features: int, recipe: Recipe) -> float:
     """Multiplications and additions of the whole training."""
     plan = layout((n_features, *recipe.hidden, 1))
     return 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())
-
-
-THREADS = 8
-
-
-class TrainedAhead(NetworkRegressor):
-    """A `NetworkRegressor` that looks for its networks among those `train_ahead` made before it trains any.
-
-    Networks are found by all that they depend on, so this one and its copies give what the regressor gives that it
-    was made of (`of`), on any data and with any parameters; only the wait is shorter.
-    """
-
-    @classmethod
-    def of(cls, regressor: NetworkRegressor, known: dict[str, list[Trained]]) -> TrainedAhead:
-        made = cls(**regressor.get_params(deep=False))
-        made.known = known
-        return made
-
-    def __sklearn_clone__(self) -> TrainedAhead:
-        return self.of(super().__sklearn_clone__(), self.known)
-
-    def _train(self, problems: list[Problem], recipe: Recipe, n_jobs):
-        found = [self.known.get(_key(self, problem, recipe)) for problem in problems]
-        return super()._train(problems, recipe, n_jobs) if None in found else found
-
-
-def can_train_ahead(regressor) -> bool:
-    """Whether it is made of networks, and a GPU was asked for, or is there."""
-    if not isinstance(regressor, NetworkRegressor) or regressor.device == "cpu":
-        return False
-    return regressor.device != "auto" or gpu()
-
-
-def train_ahead(asked: list[tuple[NetworkRegressor, tuple]]) -> list[tuple[str, list[Trained]] | None]:
-    """For every (regressor, (X, y, fold, sample_weight)) the name and the networks of its cross-fit.
-
-    All networks of one shape are trained together, whatever their seeds. None stands for those that belong on the CPU:
-    that is settled for every cross-fit by itself, since its company must not change its numbers.
-    """
-    found: list = [None] * len(asked)
-    alike = defaultdict(list)
-    gpu()  # torch is imported here, before there are threads
-    # By threads: a GPU should not wait long for sums and hashes.
-    prepared = Parallel(n_jobs=THREADS, require="sharedmem")(delayed(_prepared_ahead)(*one) for one in asked)
-    for at, (where, key, problem) in enumerate(prepared):
-        if where[0] != "cpu":
-            alike[where].append((at, key, problem))
-    for (place, precision, _, recipe), members in alike.items():
-        problems = [problem for _, _, problem in members]
-        trained = train_problems(problems, recipe, device=place, precision=precision)
-        for (at, key, _), networks in zip(members, trained, strict=True):
-            found[at] = key, networks
-    return found
-
-
-def _prepared_ahead(regressor: NetworkRegressor, rows: tuple) -> tuple[tuple, str, Problem]:
-    """Where and how, the same for all that can be trained together; the name; and what to train."""
-    problem, recipe = regressor.problem(*rows)
-    place = placed([problem], recipe, regressor.device)
-    shape = (place, regressor.precision, problem.X.shape[1], replace(recipe, seed=0))
-    return shape, _key(regressor, problem, recipe), problem
-
-
-def _key(regressor: NetworkRegressor, problem: Problem, recipe: Recipe) -> str:
-    """A hash of all that the networks of a problem depend on."""
-    where = (regressor.device, regressor.precision)
-    rows = (problem.X, problem.y, problem.weight, problem.fold, problem.n_networks)
-    return joblib.hash((where, rows, recipe), hash_name="sha1", coerce_mmap=True)
