@@ -53,10 +53,15 @@ from bagwise.io import (
     save_npz as save_npz,
     to_anndata as to_anndata,
 )
-from bagwise.methods import method as method, method_card as method_card, method_names as method_names
+from bagwise.methods import (
+    MultiTarget as MultiTarget,
+    method as method,
+    method_card as method_card,
+    method_names as method_names,
+)
 from bagwise.model_files import load_model as load_model, save_model as save_model
 from bagwise.out_of_core import fit_scan as fit_scan, predict_scan as predict_scan, scan as scan
-from bagwise.regressors import BagPipeline as BagPipeline, EmbeddingRidge as EmbeddingRidge, MultiTarget as MultiTarget
+from bagwise.regressors import BagPipeline as BagPipeline, EmbeddingRidge as EmbeddingRidge
 from bagwise.reports import plots as plots
 from bagwise.testing import check_bag_estimator as check_bag_estimator
 

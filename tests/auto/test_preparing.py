@@ -6,7 +6,8 @@ import pytest
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.members import Menu, plan
-from bagwise.auto.preparation import Components, Routing, ThinBags, thin, without_equal_weights
+from bagwise.auto.preparation import Components, Routing, ThinBags, thin
+from bagwise.bags.checks import without_equal_weights
 from bagwise.instances import NetworkRegressor
 from bagwise.testing import zoo
 

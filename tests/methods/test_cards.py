@@ -43,6 +43,7 @@ def test_a_preset_may_be_part_of_the_name():
     [
         ("statistics:linar", None, "statistics has no preset 'linar'; it has 'default', 'forest', 'linear', 'moments'"),
         ("statistics", "linar", "statistics has no preset 'linar'"),
+        ("random-forest", None, "no method 'random-forest'; did you mean 'statistics:forest'"),
         ("statistcs:linear", None, "there is no method 'statistcs'; did you mean 'statistics'"),
         ("statistics:linear", "forest", "names a preset, and preset='forest' is another; give one of them"),
         (3, None, "there is no method 3"),

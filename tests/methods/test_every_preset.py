@@ -56,3 +56,29 @@ def test_declared_gaps_are_imputed_and_no_instance_carries_a_bag_away(name):
         assert strange.min() >= low - 1e-9 and strange.max() <= high + 1e-9
     filled = bw.Bags(np.nan_to_num(train.instances), train.offsets, feature_names=["a", "b", "c"], missing="impute")
     assert np.isfinite(brief(bw.method(name)).fit(filled, y).predict(new)).all()  # gaps in new bags alone
+
+
+@pytest.mark.parametrize("name", ["miles", "miles:sparse"])
+def test_rounding_of_the_features_hardly_matters(name):
+    bags, y = bw.datasets.make_problem("mean", 60, random_state=0)
+    rounded = bags.replace(bags.instances + 1e-9 * np.random.default_rng(0).normal(size=bags.instances.shape))
+    moved = bw.method(name).fit(rounded, y).predict(rounded) - bw.method(name).fit(bags, y).predict(bags)
+    assert np.abs(moved).max() < 1e-6 * np.ptp(y)
+
+
+@pytest.mark.parametrize("name", ["bdr:between", "shrinkage:between"])
+def test_equal_instance_weights_change_nothing(name):
+    bags, y = bw.datasets.make_gaussian(30, instances=5)
+    threes = bags.with_weights(np.full(bags.n_instances, 3.0))
+    plain, weighted = (brief(bw.method(name)).fit(one, y) for one in (bags, threes))
+    np.testing.assert_array_equal(weighted.predict(threes), plain.predict(bags))
+
+
+@pytest.mark.parametrize("name", ["bmir", "em", "bdr", "attention"])
+@pytest.mark.filterwarnings("ignore")
+def test_a_constant_target_is_predicted(name):
+    bags, _ = bw.datasets.make_gaussian(30, instances=5)
+    if bw.method_card(name).needs is not None:
+        pytest.importorskip(bw.method_card(name).needs)
+    model = brief(bw.method(name)).fit(bags, np.full(30, 0.3))
+    np.testing.assert_allclose(model.predict(bags), 0.3, rtol=1e-12)

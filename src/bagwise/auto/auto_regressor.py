@@ -24,11 +24,11 @@ from bagwise.auto.cross_validation import (
     transformed,
 )
 from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
-from bagwise.auto.preparation import Routing, prepare, without_equal_weights
+from bagwise.auto.preparation import Routing, prepare
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.arrays import as_bags
-from bagwise.bags.checks import compared
+from bagwise.bags.checks import compared, without_equal_weights
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
 from bagwise.metrics import get_metric

@@ -100,14 +100,6 @@ def prepare(bags: Bags) -> tuple[list, Bags]:
     return steps, bags
 
 
-def without_equal_weights(bags: Bags) -> Bags:
-    """The bags without instance weights that are the same all over a bag and so say nothing: some members take none."""
-    if bags.weights is None:
-        return bags
-    first = bags.expand(bags.weights[bags.offsets[:-1]])
-    return bags.without_weights() if (bags.weights == first).all() else bags
-
-
 class ThinBags(BaseEstimator):
     """At most so many instances of every bag in training; new bags pass whole.
 

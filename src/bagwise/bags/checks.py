@@ -219,6 +219,14 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
     return weights / weights[weights > 0].mean()
 
 
+def without_equal_weights(bags: Bags) -> Bags:
+    """Return the bags without instance weights if all instances of each bag have the same weight."""
+    if bags.weights is None:
+        return bags
+    first = bags.expand(bags.weights[bags.offsets[:-1]])
+    return bags.without_weights() if (bags.weights == first).all() else bags
+
+
 def weights_or_ones(sample_weight, bags) -> np.ndarray:
     """Return bag weights as `check_weights` does, with ones where all bags weigh the same.
 

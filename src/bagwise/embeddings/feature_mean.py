@@ -40,10 +40,11 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     one_of(pick, ("random", "k-means"), "pick")
     whole_number(n, "the number of prototypes")
     with np.errstate(over="ignore"):
-        rounded = rows.astype(
-            np.float32
-        )  # rounded, because the last digits depend on the order of earlier sums and the choice must not
-    distinct = rows[np.unique(row_keys(rounded, random_state), return_index=True)[1]]
+        rounded = rows.astype(np.float32)
+    first = np.unique(row_keys(rounded, random_state), return_index=True)[1]
+    # Ordered by the hash of their first three digits, because rounding of earlier sums must not change the choice.
+    coarse = ((rounded[first].view(np.uint32) + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+    distinct = rows[first[np.argsort(row_keys(coarse, random_state), kind="stable")]]
     if len(distinct) <= n or pick == "random":
         return distinct[:n].astype(np.float64)
     sample = distinct[: ROWS_PER_CENTRE * n].astype(np.float64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,10 +92,20 @@ def method_card(name: str) -> Card:
     ['default', 'single']
     """
     if name not in CATALOGUE:
-        close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
+        close = _closest(str(name))
+        hint = f"; did you mean {close!r}?" if close else "."
         raise ValueError(f"there is no method {name!r}{hint} The methods are: {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
+
+
+def _closest(name: str) -> str | None:
+    """Return the method with the nearest name, else one with a preset that is a word of the name."""
+    close = difflib.get_close_matches(name, CATALOGUE, n=1)
+    if close:
+        return close[0]
+    words = re.split(r"[\W_]+", name.lower())
+    named = (f"{one}:{preset}" for one, card in CATALOGUE.items() for preset in card.presets if preset in words)
+    return next(named, None)
 
 
 def find(text: str, preset: str | None = None) -> tuple[Card, str]:

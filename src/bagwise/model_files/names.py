@@ -53,6 +53,7 @@ _PLACES = {
     "Matern52 NystroemFeatures Polynomial PrintedInverse RationalQuadratic Student",
     "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator MaskedArray=make_masked "
     "RandomState=make_random_state Slice=make_slice",
+    "methods.multi_target": "MultiTarget",
     "regressors.additive": "AdditiveRegressor",
     "regressors.attention.attention_regressor": "AttentionRegressor AttentionInputs=Inputs AttentionScale=Scale",
     "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
@@ -62,7 +63,7 @@ _PLACES = {
     "regressors.bayesian.prime_instances": "BayesianPrime",
     "regressors.bayesian.sampled_shrinkage": "SampledShrinkage",
     "regressors.bayesian.shrinkage": "ShrinkageCoordinates=Coordinates Shrinkage",
-    "regressors.pipeline": "BagPipeline MultiTarget PoolPredictions",
+    "regressors.pipeline": "BagPipeline PoolPredictions",
     "regressors.embedding_ridge": "EmbeddingRidge PredictionBlend",
     "regressors.iterative_weights": "Gate Mixture Primary Pruning Reweighting",
     "regressors.ridge_path": "RidgePath",

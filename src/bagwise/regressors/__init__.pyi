@@ -17,7 +17,6 @@ from bagwise.regressors.iterative_weights import (
 )
 from bagwise.regressors.pipeline import (
     BagPipeline as BagPipeline,
-    MultiTarget as MultiTarget,
     PoolPredictions as PoolPredictions,
 )
 from bagwise.regressors.ridge_path import RidgePath as RidgePath
@@ -37,7 +36,6 @@ __all__ = [
     "Gate",
     "LassoPath",
     "Mixture",
-    "MultiTarget",
     "PoolPredictions",
     "PredictionBlend",
     "Primary",

@@ -156,6 +156,8 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         groups = bags.groups
         if groups is None and isinstance(head, RidgePath):
             groups = np.arange(len(bags))  # each bag alone, a copy of another too: as where bags are elsewhere (a scan)
+        elif groups is None and hasattr(head, "folds"):
+            groups = bag_folds(bags, min(head.folds, len(bags)))  # by ids: rounding of the rows must not move bags
         return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
 
     def predict(self, bags) -> np.ndarray:

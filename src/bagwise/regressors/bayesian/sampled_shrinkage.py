@@ -9,7 +9,7 @@ from scipy.linalg import block_diag, polar
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import compared, whole_number
+from bagwise.bags.checks import compared, whole_number, without_equal_weights
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
 from bagwise.regressors.pipeline import FittedDisplay
@@ -226,6 +226,7 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
 
     def fit(self, bags, y, sample_weight=None) -> SampledShrinkage:
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
+        bags = without_equal_weights(bags)  # their rounding would change the draws
         for name, least in (("chains", 1), ("warmup", 1), ("draws", 4)):
             whole_number(getattr(self, name), name, least=least)
         weight = weights_or_ones(sample_weight, bags)
@@ -256,7 +257,7 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
         given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         mean, std = self.target_.restored(*predictive(*given, self.square_), True)
         return (self.within_limits(mean), std) if return_std else self.within_limits(mean)

@@ -24,7 +24,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import check_options
+from bagwise.bags.checks import check_options, without_equal_weights
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
@@ -303,6 +303,7 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
 
     def fit(self, bags, y, sample_weight=None) -> Shrinkage:
         bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
+        bags = without_equal_weights(bags)  # their rounding would change the coordinates
         penalties, weight = self._check(), weights_or_ones(sample_weight, bags)
         self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
@@ -327,7 +328,7 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
 
     def predict(self, bags, return_std: bool = False):
         """Predictive mean of every bag, and its standard deviation if asked for."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
         given = (*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         mean, std = self.target_.restored(*predictive(*given), True)
         return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
