@@ -50,6 +50,21 @@ def test_a_split_is_that_of_mapie_and_of_crepes(level):
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
+def test_a_split_by_site_is_that_of_mapie_for_each_site():
+    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is the oracle (extra: test)")
+    rows, site = np.random.default_rng(1).normal(size=(200, 3)), np.tile([0, 1], 100)
+    y = rows @ [1.0, -2.0, 0.5] + (1 + 3 * site) * np.random.default_rng(2).normal(size=200)
+    bags = bw.from_arrays(list(rows[:, None, :]))._with(kept={"site": site})
+    got = Intervals(OURS, kind="split", scale="none", folds=2, by="site").fit(bags, y).predict_interval(bags)
+    held_out = bag_folds(bags, 2) == 0
+    fitted = THEIRS.fit(rows[~held_out], y[~held_out])
+    for k in (0, 1):
+        own = held_out & (site == k)
+        oracle = mapie.SplitConformalRegressor(fitted, confidence_level=0.9, prefit=True)
+        expected = oracle.conformalize(rows[own], y[own]).predict_interval(rows[site == k])[1][:, :, 0]
+        np.testing.assert_allclose(got[site == k], expected, rtol=1e-9, atol=1e-9)
+
+
 def test_a_scaled_split_is_the_normalised_conformal_regressor_of_crepes():
     crepes = pytest.importorskip("crepes", reason="crepes is the oracle (extra: test)")
     sizes = rng.integers(1, 30, 100)

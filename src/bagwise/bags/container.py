@@ -499,6 +499,23 @@ class Bags:
         bare = replace(declared, groups=None, blocks=None, time=None, given=None)
         return self._with(validation=bare, folds_checked=False, **changes)
 
+    def labels(self, column: str) -> np.ndarray:
+        """Return the value of each bag in a column, as text: a covariate, a category, or a column kept on loading.
+
+        Examples
+        --------
+        >>> import bagwise as bw
+        >>> bags = bw.from_arrays([[[1.0]], [[2.0]]], covariates=[[30], [60]], covariate_names=["angle"])
+        >>> bags.labels("angle").tolist()
+        ['30.0', '60.0']
+        """
+        made = (self.categories or {}).get(column)
+        if made and self.feature_names and set(made) <= set(self.feature_names):
+            levels = self.instances[:, [self.feature_names.index(name) for name in made]].argmax(axis=1)
+            values = np.array([name.removeprefix(f"{column}=") for name in made])[levels]
+            return self._per_bag(values, column, "by").astype(str)
+        return np.asarray(self._column(column, "by")).astype(str)
+
     def _column(self, column, parameter: str) -> np.ndarray:
         """Return one value per bag: the given values, or those of a kept column or a covariate."""
         if not isinstance(column, str):
@@ -506,20 +523,23 @@ class Bags:
         if self.covariates is not None and self.covariate_names and column in self.covariate_names:
             return self.covariates[:, self.covariate_names.index(column)]
         if self.kept and column in self.kept:
-            values = self.kept[column]
-            first = values[self.offsets[:-1]]
-            differs = np.flatnonzero(values != np.repeat(first, self.sizes))
-            if len(differs):
-                bag = self.ids[np.searchsorted(self.offsets, differs[0], side="right") - 1]
-                raise ValueError(
-                    f"{parameter}={column!r}: bag {validation.label(bag)} has more than one value; a bag needs one"
-                )
-            return first
+            return self._per_bag(self.kept[column], column, parameter)
         names = [*(self.covariate_names or ()), *(self.kept or {})]
         raise ValueError(
             f"{parameter}={column!r} is no column of the bags, which have {', '.join(map(repr, names)) or 'none'}; "
-            f"name it on loading: bw.load(..., {'fold' if parameter == 'given' else parameter}={column!r})"
+            f"load it with keep=[{column!r}]"
         )
+
+    def _per_bag(self, values: np.ndarray, column: str, parameter: str) -> np.ndarray:
+        """Return the value of each bag in a column of instances, which must be the same on all rows of a bag."""
+        first = values[self.offsets[:-1]]
+        differs = np.flatnonzero(values != np.repeat(first, self.sizes))
+        if len(differs):
+            bag = self.ids[np.searchsorted(self.offsets, differs[0], side="right") - 1]
+            raise ValueError(
+                f"{parameter}={column!r}: bag {validation.label(bag)} has more than one value; a bag needs one"
+            )
+        return first
 
     def without_covariates(self) -> Bags:
         """Return the bags without covariates."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,7 @@ from bagwise.regressors.pipeline import FittedDisplay, first_step
 
 # The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
+FEWEST_BY = 20  # calibration bags (groups) of a value for scores of its own
 SCALES = ("bag", "std", "none")
 SCORES = ("absolute", "quantile")
 # Missing values, instance weights and covariates are for the method to take or to refuse.
@@ -92,6 +94,11 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
         more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold,
         from sums of one fit.
+    by : str, optional
+        A covariate, a column of categories, or a column kept on loading (``keep=``), the same on all rows of a bag.
+        Bags are calibrated by the scores of the bags with the same value, so that the level holds within each value and
+        not only over all bags. A value with fewer than 20 calibration bags (or than the level needs) takes the scores
+        of all bags. See Notes.
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional
@@ -129,6 +136,10 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     *Groups.* Folds keep a group together and the group is the unit: a score of a group of N bags counts 1/N in the
     quantile, and n is the number of groups. The promise is for bags of *new* groups.
+
+    *By value.* With ``by``, the promise of ``kind`` holds for new bags of each value that has scores of its own:
+    coverage at least ``level`` for "split"; at least 2 level - 1, in practice close to ``level``, for the others.
+    Values with too few bags have the promise over all bags only. `predict_distribution` uses the scores of all bags.
 
     *Weights* of bags are for training; every bag (group) counts the same in the quantile, except those of weight zero,
     which are left out before anything is fitted.
@@ -169,6 +180,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         scores: str = "absolute",
         folds: int | str = "auto",
         refit: bool | str = "auto",
+        by: str | None = None,
         random_state: int = 0,
         n_jobs: int | None = None,
     ):
@@ -179,6 +191,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         self.scores = scores
         self.folds = folds
         self.refit = refit
+        self.by = by
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -234,6 +247,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         self.method_, self.left_out_ = found.method, found.left_out
         self.fold_, self.residuals_ = found.fold, y[found.positions] - found.held_out
         self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
+        if self.by is not None:
+            self.label_, self.unit_number_ = scored.labels(self.by), units_of(scored)
         if self.scores == "quantile":
             fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, found)
             self.quantiles_ = fold_quantiles(*fitted)
@@ -284,12 +299,30 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         refusal = self.refusal(level)
         if refusal is not None:
             raise ValueError(refusal)
-        scores = SortedScores(self.scores_, self.fold_, self.shares_)
+        n_folds, bounds = int(self.fold_.max()) + 1, np.empty((len(bags), 2))
         # Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags.
-        step = max(1, VALUES_AT_ONCE // (int(self.fold_.max()) + 1))
-        parts = (bags[start : start + step] for start in range(0, len(bags), step))
-        bounds = np.concatenate([self._bounds(part, scores, level) for part in parts])
+        step = max(1, VALUES_AT_ONCE // n_folds)
+        for chosen, scored, shares in self._calibrated_by(bags, level):
+            scores = SortedScores(self.scores_[scored], self.fold_[scored], shares, n_folds)
+            for start in range(0, len(chosen), step):
+                part = chosen[start : start + step]
+                bounds[part] = self._bounds(bags[part], scores, level)
         return around(self.method_.predict(bags), bounds)
+
+    def _calibrated_by(self, bags, level: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield positions of bags, the calibration bags whose scores they take, and the shares of these."""
+        everything = np.arange(len(self.scores_))
+        if self.by is None:
+            yield np.arange(len(bags)), everything, self.shares_
+            return
+        labels = bags.labels(self.by)
+        for value in np.unique(labels):
+            scored = np.flatnonzero(self.label_ == value)
+            if len(np.unique(self.unit_number_[scored])) < max(units_needed(level), FEWEST_BY):
+                yield np.flatnonzero(labels == value), everything, self.shares_
+            else:
+                unit = np.unique(self.unit_number_[scored], return_inverse=True)[1]
+                yield np.flatnonzero(labels == value), scored, unit_shares(unit)
 
     def predict_distribution(self, bags) -> PredictiveDistribution:
         """The distribution of every bag's target, from the same held-out errors: quantiles, cdf, CRPS.
@@ -333,7 +366,12 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             others = part != k
             if len(np.unique(unit[others])) < units_needed(level):
                 return None
-            half[~others] = conformal_quantile(self.scores_[None, others], self.shares_[others], level)[0]
+            for chosen, scored, shares in self._calibrated_by(bags, level):
+                kept = others[scored]
+                if kept.any():
+                    half[chosen[~others[chosen]]] = conformal_quantile(
+                        self.scores_[None, scored[kept]], shares[kept], level
+                    )[0]
         return around(held_out, bounds + np.stack([-half * scale, half * scale], axis=1))
 
     def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:

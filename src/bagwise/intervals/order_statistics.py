@@ -86,6 +86,8 @@ class SortedScores:
     scores : array (calibration bags,)
     fold : array (calibration bags,), from 0
     shares : array (calibration bags,), from `unit_shares`
+    n_folds : int, optional
+        Number of folds, if the last of them may have no score here.
 
     Examples
     --------
@@ -94,10 +96,10 @@ class SortedScores:
     array([3.])
     """
 
-    def __init__(self, scores: np.ndarray, fold: np.ndarray, shares: np.ndarray):
+    def __init__(self, scores: np.ndarray, fold: np.ndarray, shares: np.ndarray, n_folds: int = 0):
         order = np.lexsort((scores, fold))
         self.scores, self.fold, self.shares = scores[order], fold[order], shares[order]
-        self.ends = np.concatenate([[0], np.cumsum(np.bincount(fold))])
+        self.ends = np.concatenate([[0], np.cumsum(np.bincount(fold, minlength=n_folds))])
         self.mass = np.concatenate([[0.0], np.cumsum(shares[order])])
         self.n_folds = len(self.ends) - 1
         self.bisected = len(scores) >= BISECTED * self.n_folds
