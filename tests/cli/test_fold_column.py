@@ -1,14 +1,71 @@
-"""Columns of fixed folds and splits, on the command line."""
+"""Declared folds on the command line: fixed folds, train and test, forward in time."""
 
+import json
+
+import numpy as np
 import pandas as pd
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from bagwise.cli.evaluate import evaluate
+import bagwise as bw
+from bagwise.cli import app
 
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
+COLUMNS = ("--bag", "site", "--target", "aod")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Sixty bags of two rows, one per day, in four folds."""
+    rng, n = np.random.default_rng(0), 60
+    frame = pd.DataFrame({"site": [f"s{i}" for i in range(n)], "x": rng.normal(size=n), "aod": rng.normal(size=n)})
+    frame["day"] = pd.date_range("2020-01-01", periods=n)[rng.permutation(n)].strftime("%Y-%m-%d")
+    frame = pd.concat([frame.assign(fold=np.arange(n) % 4), frame.assign(fold=np.arange(n) % 4, x=frame.x + 1)])
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    return tmp_path / "t.csv"
+
+
+def test_forward_folds_are_those_of_the_library(table, tmp_path):
+    forward = (*COLUMNS, "--time", "day", "--folds", "forward", "--ignore", "fold")
+    checked = run("check", table, *forward)
+    assert checked.exit_code == 0 and "Folds: 5 folds, 50 of 60 bags held out." in checked.stdout
+    done = run(
+        "evaluate", table, *forward, "--method", "aggregated", "--repeats", 1, "--out", tmp_path / "run", "--json"
+    )
+    assert done.exit_code == 0, done.output
+    bags, y = bw.load(table, bag="site", target="aod", time="day", ignore=["fold"])
+    expected = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds="forward").summary()
+    assert json.loads(done.stdout)["summary"][0]["rmse"] == pytest.approx(float(list(expected["rmse"])[0]), rel=1e-9)
+    fitted = run("fit", table, *forward, "--method", "instance-kme:ridge", "--no-intervals", "--out", tmp_path / "m")
+    assert fitted.exit_code == 0, fitted.output
+    declared = bags.with_validation(bw.Validation("forward"))
+    model = bw.method("instance-kme:ridge").fit(declared, y)
+    np.testing.assert_allclose(bw.load_model(tmp_path / "m").predict(bags), model.predict(bags), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "words"),
+    [
+        ("check", ("--folds", "forward"), "--folds forward needs a time per bag, and the bags have none"),
+        ("fit", ("--folds", "forward"), "load them with --time"),
+        ("evaluate", ("--folds", "given"), "name its column: --fold-column"),
+        ("fit", ("--fold-column", "fold", "--folds", 3), "--folds 3 asks for random folds, and --fold-column fixes"),
+        ("fit", ("--time", "dya"), "there is no column 'dya' (did you mean 'day'?)"),
+        ("fit", ("--time", "day", "--engine", "stream"), "--time is for tables in memory"),
+    ],
+)
+def test_folds_that_cannot_be_made_are_one_message(table, tmp_path, verb, options, words):
+    out = () if verb == "check" else ("--method", "aggregated", "--out", tmp_path / "out")
+    result = run(verb, table, *COLUMNS, *out, *options)
+    assert result.exit_code == 1 and words in " ".join(result.output.split()) and not (tmp_path / "out").is_file()
+
+
+def test_numbers_of_folds_start_at_two(table):
+    assert run("fit", table, *COLUMNS, "--folds", "1").exit_code == 2
+    assert run("fit", table, *COLUMNS, "--folds", "later").exit_code == 2
 
 
 def evaluated(tmp_path, what, labels):
@@ -16,8 +73,8 @@ def evaluated(tmp_path, what, labels):
     frame = pd.concat([frame, frame])
     frame.iloc[12:, 1] += 1
     frame.to_csv(tmp_path / "t.csv", index=False)
-    given = ["--bag", "site", "--target", "aod", "--method", "aggregated", f"--{what}-column", what]
-    return CliRunner().invoke(app, [str(tmp_path / "t.csv"), *given, "--out", str(tmp_path / "run")])
+    how = ("--method", "aggregated", f"--{what}-column", what, "--out", tmp_path / "run")
+    return run("evaluate", tmp_path / "t.csv", *COLUMNS, *how)
 
 
 @pytest.mark.parametrize("what", ["fold", "split"])
@@ -25,8 +82,8 @@ def test_a_missing_label_is_called_what_it_is(tmp_path, what):
     done = evaluated(tmp_path, what, ["train", "test"] * 5 + [None, None])
     said = " ".join(done.stderr.split())
     assert done.exit_code != 0 and "group" not in said
-    assert f"bag 's10' (and 1 other) has rows without a {what} in column '{what}'" in said
-    assert f"or leave --{what}-column out" in said
+    assert f"bag 's10' (and 1 other) has rows without a fold in column '{what}'" in said
+    assert "or leave --fold-column out" in said
 
 
 def test_dates_are_folds(tmp_path):

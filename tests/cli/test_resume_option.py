@@ -77,7 +77,7 @@ def test_ctrl_c_says_what_is_kept(table, tmp_path, stopped_after, cells, kept):
 def test_folds_at_random_or_by_a_column(table, tmp_path, column, option):
     others = [name for name in ("fold", "half") if name != column]
     result, said = evaluated(table, tmp_path, option, column, "--folds", 5, ignored=others)
-    assert result.exit_code == 1 and f"--folds deals bags to folds at random, and {option} fixes the folds" in said
+    assert result.exit_code == 1 and "--folds 5 asks for random folds, and --fold-column fixes them" in said
     assert evaluated(table, tmp_path, option, column, ignored=others)[0].exit_code == 0
 
 

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 
 from bagwise.bags.container import Bags
 from bagwise.bags.shared_rows import numbered
-from bagwise.bags.validation import absent, label, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, absent, label, name_bags
 
 AUTO_FOLDS = 10
 AUTO_STEPS = 5  # forward in time
@@ -318,10 +318,8 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
 def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
     """Return windows of equal numbers of bags in order of time, each predicted from the bags before it."""
     if bags.time is None:
-        raise ValueError(
-            "folds='forward' needs a time per bag, and the bags have none; load them with time=, or declare "
-            "bw.Validation('forward', time=...)"
-        )
+        text = " needs a time per bag, and the bags have none; load them with "
+        raise ParameterError("time", Parameter("folds", "forward"), text, Parameter("time"))
     time, distinct = bags.time, np.unique(bags.time)
     if len(distinct) < 2 and inner:
         return Folds(bag_folds(bags, min(AUTO_STEPS, count_units(bags))))

@@ -24,7 +24,13 @@ ASCII = str.maketrans("±²×–—", "~2x--")
 # Errors of the data or the command, shown as one message without a traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 # Parameter -> option, where the names differ: these options are given once per value.
-OPTIONS = {"label_column": "by", "features": "feature", "bag_features": "bag-feature", "fill_values": "fill-value"}
+OPTIONS = {
+    "label_column": "by",
+    "features": "feature",
+    "bag_features": "bag-feature",
+    "fill_values": "fill-value",
+    "fold": "fold-column",
+}
 
 
 class Terminal(Console):

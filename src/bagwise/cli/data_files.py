@@ -20,7 +20,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": None}
 
 
 @o.reading_a_table
-def check(context: typer.Context, table: o.Tables, as_json: o.Json = False) -> None:
+def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_json: o.Json = False) -> None:
     """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
 
     Example: bagwise check pixels.csv --bag site --target aod
@@ -29,7 +29,8 @@ def check(context: typer.Context, table: o.Tables, as_json: o.Json = False) -> N
     from bagwise.cli.console import Terminal, as_options, messages_of
 
     with messages_of("check"):
-        found = bw.check_table(o.sources(table), **o.columns(context))
+        number = int(folds) if folds is not None and folds.isdecimal() else folds
+        found = bw.check_table(o.sources(table), **o.columns(context), folds=number)
     found.findings = [replace(finding, text=as_options(finding.text)) for finding in found.findings]
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=1))
@@ -62,6 +63,8 @@ def describe(found) -> list[str]:
         lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
     if found.groups is not None:
         lines.append(f"Groups: {found.groups:,}.")
+    if found.folds is not None:
+        lines.append(f"Folds: {found.folds}.")
     if found.left_out:
         lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in found.left_out.items()) + ".")
     return lines

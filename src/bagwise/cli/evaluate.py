@@ -79,11 +79,7 @@ def evaluate(
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Default 10, or 1 with fixed folds. Example: --repeats 3")
     ] = None,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
-    fold_column: Annotated[str | None, typer.Option(help="Column of fixed folds. Example: --fold-column fold")] = None,
-    split_column: Annotated[
-        str | None, typer.Option(help="Column of train and test. Example: --split-column split")
-    ] = None,
+    folds: o.Folds = None,
     selection: Annotated[
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",
@@ -108,18 +104,15 @@ def evaluate(
     from bagwise.cli.console import exit_if_failed, interruptible, messages_of, result_console
     from bagwise.evaluation import evaluate as run
 
-    fixed = "--fold-column" if fold_column else "--split-column" if split_column else None
     columns = o.columns(context)
     bag, groups = columns.get("bag"), columns.get("groups")
-    named = {"fold": fold_column, "split": split_column, "label": None if by == groups else by}
-    labels = {what: name for what, name in named.items() if name is not None}
+    labels = {} if by is None or by == groups else {"label": by}
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
-        if fixed and o.given(context, "folds"):
-            raise ValueError(f"--folds deals bags to folds at random, and {fixed} fixes the folds; give one of them")
         o.refuse_folder(out, resume=resume)
         if by is not None and by == bag:
             raise ValueError(f"--by {by} names the column of bag ids, and every bag is one label; name what bags share")
         bags, y, labelled = _load(o.sources(table), dict(columns), labels)
+        bags = o.declare_folds(bags, folds)
         messages.show(f"{o.stem(table)}: {bags}.")
         # what a report needs to load the same bags again
         ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
@@ -134,9 +127,7 @@ def evaluate(
                     known,
                     method,
                     repeats=repeats,
-                    folds=folds,
-                    fold=own_labels.get("fold"),
-                    split=own_labels.get("split"),
+                    folds=int(folds) if folds is not None and folds.isdecimal() else folds or 5,
                     selection=selection,
                     tune=tune,
                     metric=metric,
@@ -183,10 +174,11 @@ def _by_target(bags, y, labelled: dict) -> dict:
 def _load(path, columns: dict, labels: dict):
     """Load bags, targets and further labels per bag: fixed fold or split, and what to score separately by."""
     from bagwise.io.columns import Roles
-    from bagwise.io.load import load_labels
+    from bagwise.io.load import load_declared
 
-    how = {name: columns.pop(name) for name in ("missing", "fill_values", "decimal") if name in columns}
-    bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
+    apart = ("missing", "fill_values", "decimal", "time", "fold")
+    how = {name: columns.pop(name) for name in apart if name in columns}
+    bags, y, labels = load_declared(path, Roles(**columns, labels=labels), **how)
     o.refuse_no_target(y)
     return bags, y, labels
 

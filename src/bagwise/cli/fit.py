@@ -16,7 +16,17 @@ from bagwise.cli import options as o
 from bagwise.metrics import METRICS
 
 SMALL = 200_000  # numbers in a table, below which starting processes takes longer than the fit
-IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets")  # options that need the whole table
+IN_MEMORY = (
+    "time_budget",
+    "metric",
+    "report",
+    "decimal",
+    "keep",
+    "targets",
+    "time",
+    "fold_column",
+    "folds",
+)  # options that need the whole table
 BUDGET = 480.0  # seconds of auto, so that the whole command takes ten minutes
 
 
@@ -40,6 +50,7 @@ def fit(
     metric: Annotated[
         o.PointMetric | None, typer.Option(help="The metric by which auto decides; default rmse.")
     ] = None,
+    folds: o.Folds = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
     aggregate: o.Aggregate = None,
@@ -112,6 +123,7 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
     how |= {"level": options["level"] if intervals else None}
     bw.model_files.try_saving(build(method, n_jobs=n_jobs, **how))
     bags, y = load(options["table"], columns, messages)
+    bags = o.declare_folds(bags, options["folds"])
     if n_jobs is None and options["scheduler"] is None:
         n_jobs = 1 if method != "auto" and bags.instances.size < SMALL else -1
     if y.ndim == 2 and is_auto(method):  # the budget is for all targets together
@@ -194,10 +206,10 @@ def load(tables: list[str], columns: dict, messages):
     from bagwise.io.table_report import examine
     from bagwise.io.tables import read_files
 
-    named = {
-        name: value for name, value in columns.items() if name not in ("missing", "fill_values", "decimal", "targets")
-    }
-    frame = read_files(o.sources(tables), Roles(**named), decimal=columns.get("decimal", "."))
+    apart = ("missing", "fill_values", "decimal", "targets", "time", "fold")
+    labels = {name: columns[name] for name in ("time", "fold") if name in columns}
+    named = {name: value for name, value in columns.items() if name not in apart}
+    frame = read_files(o.sources(tables), Roles(**named, labels=labels), decimal=columns.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
     # The findings below include what `load` warns of in a frame.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):

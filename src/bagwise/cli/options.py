@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -72,6 +73,13 @@ Keep = Annotated[
 Decimal = Annotated[
     Literal[".", ","] | None, typer.Option(help="The decimal sign of numbers in text. Example: --decimal ,")
 ]
+Time = Annotated[str | None, typer.Option(help="Column of dates or numbers that orders the bags, for --folds forward.")]
+FoldColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--fold-column", "--split-column", help="Column of fixed folds, or of train and test. Example: --fold-column k"
+    ),
+]
 BagFeatures = Annotated[
     list[str] | None,
     typer.Option(
@@ -100,6 +108,38 @@ def some_jobs(number: int | None) -> int | None:
     if number == 0:
         raise typer.BadParameter("give a number of cores from 1, or -1 for all of them")
     return number
+
+
+def parse_folds(text: str | None) -> str | None:
+    """Refuse what is neither a number of folds nor a scheme."""
+    if text is None or text in ("random", "forward", "given") or (text.isdecimal() and int(text) >= 2):
+        return text
+    raise typer.BadParameter(f"{text!r} is neither a number of folds from 2, nor random, forward or given")
+
+
+Folds = Annotated[
+    str | None,
+    typer.Option(
+        callback=parse_folds, help="Number of folds, or random, forward (in time) or given. Example: --folds forward"
+    ),
+]
+
+
+def declare_folds(bags, folds: str | None):
+    """Return the bags with the declaration that --folds makes: all folds follow it."""
+    from bagwise.bags.folds import Validation, split_bags
+
+    declared = bags.validation or Validation()
+    if folds is None:
+        return bags
+    if folds == "given" and bags.fold is None:
+        raise ValueError("--folds given needs a fold per bag, and the bags have none; name its column: --fold-column")
+    if folds.isdecimal() and declared.scheme == "given":
+        raise ValueError(f"--folds {folds} asks for random folds, and --fold-column fixes them; give one of them")
+    changes = {"folds": int(folds)} if folds.isdecimal() else {"scheme": folds}
+    bags = bags.with_validation(replace(declared, **changes))
+    split_bags(bags)  # the first error is that of the declaration
+    return bags
 
 
 def known_methods(names):
@@ -156,7 +196,8 @@ CELLS = "cells/[!.]*.json"  # the finished cells of a run
 COLUMNS = {"bag": Bag, "target": Target, "groups": Groups, "feature": Features, "ignore": Ignore, "missing": Missing}
 COLUMNS |= {"fill_value": FillValues, "weights": Weights, "bag_feature": BagFeatures, "decimal": Decimal}
 COLUMNS |= {"keep": Keep, "categories": Categories, "dates": Dates, "targets": Targets}
-PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values"}
+COLUMNS |= {"time": Time, "fold_column": FoldColumn}
+PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values", "fold_column": "fold"}
 
 
 # The same for a table that is read as the one of fit, with exceptions.

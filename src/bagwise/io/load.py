@@ -209,14 +209,22 @@ def load(
     Bags: 2 bags of 1 to 2 instances (3 in all), 1 feature
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep, categories, dates, targets)
-    labels = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
     how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
-    bags, y, of_bags = load_labels(source, replace(roles, labels=labels), **how)
+    bags, y, _ = load_declared(source, roles, time=time, fold=fold, **how)
     refuse_constant_target(y)
-    if labels:
-        scheme = "random" if fold is None else "given"
-        bags = bags.with_validation(Validation(scheme, time=of_bags.get("time"), given=of_bags.get("fold")))
     return bags, y
+
+
+def load_declared(source, roles: Roles, *, time=None, fold=None, **how) -> tuple:
+    """Load bags that declare their times and folds, targets, and the labels of each bag that the roles name."""
+    columns = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
+    bags, y, labels = load_labels(source, replace(roles, labels=roles.labels | columns), **how)
+    if columns:
+        declared = Validation(
+            "given" if fold else "random", time=labels.pop("time", None), given=labels.pop("fold", None)
+        )
+        bags = bags.with_validation(declared)
+    return bags, y, labels
 
 
 def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bagwise.bags.folds import split_bags
 from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list
 from bagwise.bags.shared_rows import find_shared_rows
 from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, absent, label, name_bags
@@ -55,6 +56,7 @@ class Inspection:
     target: dict | None = None
     further_targets: list[dict] = field(default_factory=list)
     groups: int | None = None
+    folds: str | None = None
     shared_rows: dict | None = None  # instances that occur in several bags, and the bags that they connect
     findings: list[Finding] = field(default_factory=list)
 
@@ -74,7 +76,7 @@ class Inspection:
         return asdict(self) | {"ok": self.ok}
 
 
-def check_table(source, *, bag=None, target=None, **options) -> Inspection:
+def check_table(source, *, bag=None, target=None, folds=None, **options) -> Inspection:
     """Look at a table as `load` would, and go on after the first thing that is wrong.
 
     Parameters
@@ -83,9 +85,11 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
     bag : column of bag ids
         Without it, only the columns are looked at.
     target : column of targets, optional
+    folds : int, "random", "forward", "given" or Validation, optional
+        How the bags would be split; the default is what ``time`` and ``fold`` declare.
     **options
         The other parameters of `load`, by name: features, ignore, groups, missing, fill_values, weights, bag_features,
-        variable, keep, decimal.
+        variable, keep, decimal, time, fold.
 
     Examples
     --------
@@ -103,9 +107,19 @@ def check_table(source, *, bag=None, target=None, **options) -> Inspection:
             with warnings.catch_warnings(action="ignore", category=UserWarning):
                 bags, _ = load(source, bag=bag, target=target, **options)
             _look_at_shared_rows(found, bags)
+            _look_at_folds(found, bags, folds)
         except (ValueError, TypeError) as error:
             found.findings.insert(0, Finding("error", _text(error)))
     return found
+
+
+def _look_at_folds(found: Inspection, bags, folds) -> None:
+    """Describe the folds that are declared or asked for; those that cannot be made are an error."""
+    if folds is None and (bags.validation is None or bags.validation.scheme == "random"):
+        return
+    made = split_bags(bags, "auto" if folds is None else folds)
+    n_held_out = int(made.held_out.sum())
+    found.folds = f"{len(made)} folds, {n_held_out:,} of {len(bags):,} bags held out"
 
 
 def _look_at_shared_rows(found: Inspection, bags) -> None:
@@ -144,10 +158,10 @@ def examine(source, *, bag=None, target=None, files=None, **options) -> Inspecti
 
 def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     """Return the columns of a source and their roles; archives are spread out into columns."""
-    columns = {
-        name: value for name, value in options.items() if name not in ("missing", "fill_values", "variable", "decimal")
-    }
-    roles = Roles(bag=bag, target=target, **columns)
+    apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
+    columns = {name: value for name, value in options.items() if name not in apart}
+    labels = {name: options[name] for name in ("time", "fold") if options.get(name) is not None}
+    roles = Roles(bag=bag, target=target, labels=labels, **columns)
     decimal = options.get("decimal", ".")
     table = read_files(source, roles, decimal=decimal) if names_files(source) else source
     if table is not None:

@@ -99,14 +99,14 @@ def stable_name(module: str, kind: str) -> str | None:
 
 # Values that a constructor makes --------------------------------------------------------------------------------------
 
-LEFT_OUT = ("compared", "folds_checked", "kept", "id_name", "target_name", "categories")  # which only new bags have
-PARTS = tuple(name for name in Bags.__slots__ if name not in LEFT_OUT)
+# The slots of training bags that are stored.
+PARTS = (
+    *("instances", "offsets", "ids", "groups", "feature_names", "weights", "covariates", "covariate_names", "missing"),
+)
 
 
-def make_bags(
-    instances, offsets, ids, groups, feature_names, has_missing, weights, covariates, covariate_names, missing
-) -> Bags:
-    """Return `Bags` made of its parts in the order of its slots, each validated again.
+def make_bags(instances, offsets, ids, groups, feature_names, weights, covariates, covariate_names, missing) -> Bags:
+    """Return `Bags` made of its parts, each validated again.
 
     Examples
     --------
