@@ -139,15 +139,6 @@ def test_a_budget_that_does_not_bind_changes_nothing():
 def test_the_rows_of_trials_are_complete():
     bags, y = problem()
     model = AutoRegressor([*TWO, ("broken", Broken())], folds=5).fit(bags, y)
-    with pytest.warns(DeprecationWarning, match="account_ is now trials_; the old name will be removed"):
-        assert model.account_ is model.trials_
-    state = dict(model.__getstate__())
-    state["account_"] = state.pop("trials_")  # as in a file of an earlier version
-    old = AutoRegressor.__new__(AutoRegressor)
-    old.__setstate__(state)
-    assert old.trials_ is model.trials_ and old.summary() == model.summary()
-    with pytest.raises(AttributeError, match="no attribute 'account_'"):
-        AutoRegressor().account_
     assert [row["member"] for row in model.trials_] == ["mean", "first", "second", "broken"]
     first = next(row for row in model.trials_ if row["member"] == "first")
     errors = []

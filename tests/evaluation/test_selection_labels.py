@@ -27,9 +27,3 @@ def test_only_a_method_with_several_settings_is_chosen_for(selection):
 def test_nothing_searched_is_not_called_chosen(selection):
     results = evaluate(BAGS, Y, ["cluster", "aggregated"], repeats=1, folds=3, tune=False, selection=selection)
     assert results.title() == f"data, selection none: {EXPLANATIONS['none']}"
-
-
-def test_a_plan_that_does_not_count_settings():
-    results = evaluate(BAGS, Y, METHODS, repeats=1)
-    del results.record["n_settings"]
-    assert [results.selection_of(method) for method in ("searched", "aggregated")] == ["nested", "none"]

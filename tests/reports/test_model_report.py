@@ -14,6 +14,7 @@ from bagwise.io.table_output import shown
 from bagwise.regressors import AggregateGP
 from bagwise.reports import charts, write_model_report
 from bagwise.reports.explorer import explain_bags, learned_function, values_section
+from bagwise.reports.verdict import baseline_predictions
 from bagwise.testing.contract_checks import sample
 
 
@@ -297,3 +298,19 @@ def test_backticks_become_code(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
     assert "`" not in report.text and "<code>bagwise evaluate</code>" in report.html
+
+
+def test_bags_without_a_held_out_prediction_are_not_scored(tmp_path):
+    """As with forward folds, where the first window is never held out."""
+    bags, y = sample(50)
+    model = bw.method("aggregated").fit(bags, y)
+    model.folds_ = bw.bags.folds.split_bags(bags.with_validation(bw.Validation("forward", folds=4, time=range(50))))
+    held = np.where(model.folds_.test < 0, np.nan, y + 0.1)
+    report = write(tmp_path, model, bags, y, held_out=held, fold=model.folds_.test)
+    late = np.flatnonzero(model.folds_.test >= 0)
+    assert f"each of the {len(late)} bags was predicted by a model fitted without it" in report.text
+    assert f"The other {50 - len(late)} bags served for training alone." in report.text
+    assert sorted(map(int, report.words("bag-table", "bag"))) == late.tolist()
+    found = baseline_predictions(bags, y, model.folds_)["bag means + forest"]
+    error = shown(root_mean_squared_error(y[late], found[late]))
+    assert f"bag means + forest in the same folds {error}" in report.text

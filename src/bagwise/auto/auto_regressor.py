@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from pathlib import Path
 
@@ -121,8 +120,6 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     ----------
     Wolpert (1992), Stacked generalization. Breiman (1996), Stacked regressions.
     """
-
-    metric, repeats, work = "rmse", 1, None  # of models in files from before these were parameters
 
     def __init__(
         self,
@@ -269,19 +266,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     # Fitting ----------------------------------------------------------------------------------------------------
 
-    def __getattr__(self, name: str):
-        if name == "account_" and "trials_" in vars(self):
-            warnings.warn("account_ is now trials_; the old name will be removed", DeprecationWarning, stacklevel=2)
-            return self.trials_
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
     def __getstate__(self) -> dict:
-        """Without the folder of finished fits: a model file does not tell it, copies elsewhere do not write to it."""
+        """Leave out the folder of finished fits, so that copies do not write to it."""
         return super().__getstate__() | {"work": None}
-
-    def __setstate__(self, state: dict) -> None:
-        """Files of earlier versions have the rows of ``trials_`` under another name."""
-        super().__setstate__({"trials_" if name == "account_" else name: value for name, value in state.items()})
 
     def _check_parameters(self) -> None:
         if self.predictor not in PREDICTORS:

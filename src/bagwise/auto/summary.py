@@ -85,20 +85,20 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
 
 def held_out_text(model) -> str:
     """The held-out error, beside that of the mean of the targets, as a line."""
-    scores = _scores(model)
+    scores = model.scores_
     mean = scores["mean_error"]
     return f"Held-out {get_metric(model.metric).label} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
 
 
 def leaderboard_of(model, bags=None, y=None):
     """The rows as a data frame, the blend first, then the members by error."""
-    scores = _scores(model)
-    total = {what: sum(row[what] for row in _rows(model)) for what in ("fit_seconds", "predict_seconds")}
+    scores = model.scores_
+    total = {what: sum(row[what] for row in model.trials_) for what in ("fit_seconds", "predict_seconds")}
     loss = get_metric(model.metric).loss
-    best = min(loss(row["error"]) for row in _rows(model) if row["error"] == row["error"])
+    best = min(loss(row["error"]) for row in model.trials_ if row["error"] == row["error"])
     blended = {"member": model.kind_, "status": "chosen", "error": scores["error"], "weight": 1.0, "why": ""}
     blended |= {"difference": loss(scores["error"]) - best, "difference_se": NAN} | total
-    rows = [blended, *_by_error(_rows(model), model.metric)]
+    rows = [blended, *_by_error(model.trials_, model.metric)]
     names = (
         "member",
         "status",
@@ -142,29 +142,12 @@ def _new_errors(model, names: list[str], bags, y) -> list[float]:
     return [metric(y, blended), *(metric(y, parts[name]) if name in parts else NAN for name in names)]
 
 
-def _rows(model) -> list[dict]:
-    """The rows of a fit; those in files of version 0.1 had the mean of the errors of folds, and one kind of seconds."""
-    earlier = [
-        {"error": row["rmse"], "error_se": row["rmse_se"], "fit_seconds": row["seconds"], "predict_seconds": 0.0}
-        if "rmse" in row
-        else {}
-        for row in model.trials_
-    ]
-    return [old | row for old, row in zip(earlier, model.trials_, strict=True)]
-
-
-def _scores(model) -> dict:
-    scores = model.scores_
-    earlier = {"error": "rmse", "single_error": "best_rmse", "mean_error": "mean_rmse"}
-    return {name: scores[old] for name, old in earlier.items()} | scores
-
-
 COLUMNS = ("above the best", "weight", "seconds", "")
 
 
 def summary_of(model) -> str:
     """The table, then what was chosen and why, and what would probably help."""
-    parts = [as_table(_rows(model), model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
+    parts = [as_table(model.trials_, model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
     if getattr(model, "imputation_", None) is not None:
         parts.append("Missing values were filled in: by the median of the bag, else of the training bags.")
     if model.curve_ is not None:
@@ -200,7 +183,7 @@ def _aligned(cells, widths) -> str:
 
 
 def _choice(model) -> str:
-    scores = _scores(model)
+    scores = model.scores_
     error = f"held-out {get_metric(model.metric).label} {scores['error']:.4g}"
     mean = f"{scores['mean_error']:.4g} for the mean of the targets"
     if model.kind_ == "blend":
@@ -227,7 +210,7 @@ def paragraph_of(model) -> str:
 
 
 def _setting(model) -> str:
-    data, tried = model.training_, sum(row["status"] not in ("skipped", "failed") for row in _rows(model))
+    data, tried = model.training_, sum(row["status"] not in ("skipped", "failed") for row in model.trials_)
     groups = "" if data["groups"] is None else f", each of the {data['groups']:,} groups being held out as a whole"
     return (
         f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
@@ -257,7 +240,7 @@ def _chosen(model) -> str:
 
 
 def _errors(model) -> str:
-    scores = _scores(model)
+    scores = model.scores_
     judged = " (every fold by a blend that was decided without it)" if model.kind_ == "blend" else ""
     return (
         f"The held-out {get_metric(model.metric).in_full}{judged} was {scores['error']:.4g} "

@@ -192,7 +192,7 @@ def best_verdict(results, bags, y) -> str | None:
     held = None if best is None else held_out(results, best)
     if held is None:
         return None
-    return verdict_line(best, worth(held.with_baselines(bags, y, results.folds(best, held.repeat))))
+    return verdict_line(best, worth(held.with_baselines(bags, y)))
 
 
 def print_scores(results, console, verdict: str | None = None) -> list[str]:

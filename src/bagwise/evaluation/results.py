@@ -22,7 +22,6 @@ from bagwise.model_files.store import Store
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
 COMPARED += ("difference", "standard_error", "t", "p", "p_holm")
-_NOT_SEARCHED = "({})"  # how plans that do not count settings describe the one empty setting
 
 
 def data_frame(columns: Callable) -> Callable:
@@ -119,7 +118,7 @@ class Results:
         name = get_metric(metric or self.metric).name
         found = [self.cell(method, split) for split in self.splits]
         width = max([len(cell["settings"]) for cell in found if cell], default=1)
-        blank = [np.nan] * width  # also of a metric that the version that ran the cell did not have
+        blank = [np.nan] * width  # also for a metric that was added after the cell ran
         return np.array([cell["scores"].get(name, blank) if cell else blank for cell in found], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
@@ -441,9 +440,7 @@ class Results:
 
     def selection_of(self, method: str) -> str:
         """Return how the setting of a method was chosen: "nested" or "paper"; "none" where it had one setting."""
-        written = self.record["methods"][method]["settings"]
-        found = self.record.get("n_settings", {}).get(method, 1 if written == _NOT_SEARCHED else 2)
-        return self.selection if found > 1 else "none"
+        return self.selection if self.record["n_settings"][method] > 1 else "none"
 
     def by_selection(self) -> dict[str, list[str]]:
         """Return the methods by how their settings were chosen."""

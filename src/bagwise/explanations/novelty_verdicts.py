@@ -116,7 +116,7 @@ def novelty(
     ----------
     model : fitted bag regressor, or Bags
         Of any method; intervals and searches are looked into. The training bags themselves do as well, for a model of
-        your own or one from a file of an earlier version, which keep no profile.
+        your own, which keeps no profile.
     bags : Bags
         Missing values are never outside a range. Instances count by their weights.
     edge, outside : float
@@ -181,9 +181,9 @@ def why_not_judged(model) -> str | None:
     profile = _kept(model)
     if profile is None:
         return (
-            f"this {type(model).__name__} keeps no profile of its training bags: it is not fitted, is an estimator of "
-            "your own, or comes from a file of an earlier version; fit it again, or pass the training bags in its "
-            "place: bw.novelty(training_bags, bags)"
+            f"this {type(model).__name__} keeps no profile of its training bags: it is not fitted, or is an "
+            "estimator of your own; fit it again, or pass the training bags in its place: "
+            "bw.novelty(training_bags, bags)"
         )
     if profile.n_units < FEWEST:
         return (

@@ -98,6 +98,7 @@ def held_out(results, method: str) -> HeldOut | None:
         target_name=target,
         bounds=bounds,
         metric=error_of(results),
+        folds=results.folds(method, int(repeat)),
     )
 
 

@@ -259,7 +259,7 @@ def write_report(
     why_not = why_not if explore else ""
     if held and bags is not None:
         first = next(iter(held))
-        held[first] = held[first].with_baselines(bags, y, results.folds(first, held[first].repeat))
+        held[first] = held[first].with_baselines(bags, y)
     content = _summarised(results, ranked, held)
     if held:
         best = next(iter(held.values()))
@@ -420,19 +420,21 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = held_out_of(label, model, bags, y, held_out=held_out, fold=fold, std=std).with_baselines(bags, y)
-    places, found = choose_bags(held), worth(held)
+    places, found, scored = choose_bags(held), worth(held), bags[held.bag]
     shared = shares_rows(bags)
     names = own_name(bags.id_name, "bag", ()), held.target_name
     measured = findings.importance_section(model, bags, y, held.metric)
     listed = list_bags(held, places, bags.ids.tolist(), names, bags)
-    listed |= instances_section(label, model, bags[places], what="fitted" if held.in_sample else "held out")
+    listed |= instances_section(label, model, scored[places], what="fitted" if held.in_sample else "held out")
     return {
         "kind": "model",
         "title": name,
         "notes": _shared_rows(bags),
-        "data": describe_data(len(bags), bags.sizes, bags.n_features, y.tolist()),
+        "data": describe_data(
+            len(scored), scored.sizes, bags.n_features, held.target, n_others=len(bags) - len(scored)
+        ),
         "verdict": _verdict(held, found),
-        "tiles": _tiles(held, found, _seconds_per_bag(model, bags[places])),
+        "tiles": _tiles(held, found, _seconds_per_bag(model, scored[places])),
         "worth": draw_worth(label, found) if found else [],
         "summary": _summary(model),
         "profile": data_section(bags, y, measured and measured["order"]),
@@ -440,9 +442,9 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "predictions_lead": "In sample: the model saw these bags."
         if held.in_sample
         else "Each bag once, predicted by a model that never saw it." + (f" {shared.figures()}." if shared else ""),
-        "coverage": findings.coverage_table(held, bags.groups),
+        "coverage": findings.coverage_table(held, scored.groups),
         "importance": measured,
-        "novelty": findings.novelty_section(bags, held),
+        "novelty": findings.novelty_section(scored, held),
         "bags": listed,
         "function": function_section(label, model, bags),
         "values": values_section(label, model, bags, y),
@@ -524,8 +526,7 @@ def _summary(model) -> dict | None:
 # What the columns of members are called: the key of a row, the head, and a note.
 MEMBERS = {
     "member": ("member", ""),
-    "error": ("typical error", "of all held-out bags, each predicted without its fold, ± its standard error"),
-    "rmse": ("typical error", "mean of the errors of the folds, ± its standard error"),
+    "error": ("typical error ({})", "of all held-out bags, each predicted without its fold, ± its standard error"),
     "difference": ("behind the best", "typical error minus that of the best member"),
     "weight": ("weight", "share in the prediction of the blend"),
     "fit_seconds": ("time to fit", "all folds together"),
@@ -539,22 +540,19 @@ OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up
 def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
     """Return the members by error, the best first and marked, weights as bars; ``metric`` is that of the error."""
     first = rows[0]
-    error = next((key for key in ("error", "rmse") if key in first), None)
-    if error:
-        rows = sorted(rows, key=lambda row: row[error] if is_known(row.get(error)) else np.inf)
+    loss = get_metric(metric).loss
+    rows = sorted(rows, key=lambda row: loss(row["error"]) if is_known(row.get("error")) else np.inf)
     known = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
-    others = [key for key in first if key not in {*MEMBERS, "error_se", "rmse_se", "difference_se", "why"}]
-    made = [_member_column(key, rows) for key in known + others]
-    if error:
-        at = known.index(error)
-        made[at] = replace(made[at], head=f"{made[at].head} ({get_metric(metric).label})")
-    if error and is_known(rows[0].get(error)):
+    others = [key for key in first if key not in {*MEMBERS, "error_se", "difference_se", "why"}]
+    made = [_member_column(key, rows, get_metric(metric).label) for key in known + others]
+    if is_known(rows[0].get("error")):
         made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
     return [column for column in filled(*made) if column.values is not None or any(column.texts)]
 
 
-def _member_column(key: str, rows: list[dict]) -> Column:
+def _member_column(key: str, rows: list[dict], label: str) -> Column:
     head, note = MEMBERS.get(key, (key.replace("_", " "), ""))
+    head = head.format(label)
     values = [row.get(key) for row in rows]
     if key == "weight":
         shares = [value or 0.0 for value in values]
@@ -566,7 +564,7 @@ def _member_column(key: str, rows: list[dict]) -> Column:
         return texts(head, [": ".join(filter(None, (OUTCOMES.get(value, value), why))) for value, why in pairs])
     if key == "member" or any(isinstance(value, str) for value in values):
         return texts(head, [value or "" for value in values])
-    if key in ("error", "rmse"):
-        return with_deviation(head, values, [row.get(f"{key}_se") for row in rows], note)
+    if key == "error":
+        return with_deviation(head, values, [row.get("error_se") for row in rows], note)
     how = {"shown": duration} if key.endswith("seconds") else {}
     return numbers(head, values, note=note, **how)

@@ -52,6 +52,7 @@ class HeldOut:
     bounds : lower and upper ends of the model's own intervals, made without the bag; None if it has none
     metric : name of the error of the page
     baselines : held-out predictions of the baselines by name; None if the data was not there to fit them
+    folds : the folds of all bags; None if each fold trains on all bags that it does not hold out
     """
 
     label: str
@@ -68,6 +69,7 @@ class HeldOut:
     bounds: np.ndarray | None = None
     metric: str = "rmse"
     baselines: dict[str, np.ndarray] | None = None
+    folds: Folds | None = None
 
     @property
     def residual(self) -> np.ndarray:
@@ -126,13 +128,11 @@ class HeldOut:
             (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
         ]
 
-    def with_baselines(self, bags: Bags, y: np.ndarray, folds: Folds | None = None) -> HeldOut:
-        """Return the same with `baseline_predictions`; ``bags`` and ``y`` are all of the data.
-
-        ``folds`` are those of the predictions; default: the fold of each bag, trained on all others.
-        """
+    def with_baselines(self, bags: Bags, y: np.ndarray) -> HeldOut:
+        """Return the same with `baseline_predictions`; ``bags`` and ``y`` are all of the data."""
         if self.in_sample:
             return self
+        folds = self.folds
         if folds is None:
             folds = Folds(np.full(len(bags), -1))
             folds.test[self.bag] = numbered(self.fold)
@@ -167,19 +167,21 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
     bounds = None
     if hasattr(model, "held_out_interval") and np.shape(getattr(model, "calibration_", ())) == y.shape:
         bounds = model.held_out_interval(bags, y, LEVEL)
+    at = np.flatnonzero(np.isfinite(prediction))  # with forward folds, the first window has none
     return HeldOut(
         label,
-        np.arange(len(y)),
-        bags.sizes,
-        y,
-        prediction,
-        fold,
-        std=None if std is None else np.asarray(std, dtype=np.float64),
+        at,
+        bags.sizes[at],
+        y[at],
+        prediction[at],
+        fold[at],
+        std=None if std is None else np.asarray(std, dtype=np.float64)[at],
         in_sample=in_sample,
-        unit=units_of(bags),
+        unit=units_of(bags)[at],
         target_name=own_name(bags.target_name, "target", ()),
-        bounds=bounds,
+        bounds=None if bounds is None else bounds[at],
         metric=error_of(inner),
+        folds=getattr(source, "folds_", None),
     )
 
 
