@@ -324,23 +324,19 @@ def summarise(model, name: str, bags, y: np.ndarray) -> dict:
             titled = [f"{target}: {summary[text]}" for target, summary in targets.items() if text in summary]
             texts |= {text: "\n\n".join(titled)} if titled else {}
         return {"method": name, "bags": len(y), "targets": targets} | texts
-    scores, predicted, inner = None, held_out(model, y), getattr(model, "method_", model)
-    if predicted is not None:
-        error, spread = rmse(y, predicted), float(np.std(y))
-        r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
-        scores = {"rmse": error, "mae": mae(y, predicted), "r2": r2, "rmse_of_mean": spread}
-    found = summarise_scores(name, len(y), scores)
-    if hasattr(inner, "scores_"):  # of auto, whose mean target is that of the other folds
-        scores = inner.scores_
-        found["held_out"] |= {"r2": scores["explained"], "rmse_of_mean": scores["mean_rmse"]}
-        metric = scores["metric"]
-        found["held_out"] |= {"metric": metric, metric: scores["error"], f"{metric}_of_mean": scores["mean_error"]}
-    if predicted is not None:
-        from bagwise.reports.verdict import FOREST, held_out_of, judgement, worth
+    from bagwise.reports.verdict import FOREST, MEAN, held_out_of, judgement, worth
 
-        held = held_out_of(name, model, bags, y, held_out=predicted).with_baselines(bags, y)
-        judged = worth(held)
-        found["held_out"] |= {f"{held.metric}_of_forest": judged.baseline_errors[FOREST]}
+    inner = getattr(model, "method_", model)
+    held = held_out_of(name, model, bags, y, held_out=held_out(model, y)).with_baselines(bags, y)
+    if held.in_sample:
+        found = summarise_scores(name, len(y), None)
+    else:
+        error, of_mean = (rmse(held.target, column) for column in (held.prediction, held.baselines[MEAN]))
+        r2 = 1 - (error / of_mean) ** 2 if of_mean > 0 else 0.0
+        scores = {"rmse": error, "mae": mae(held.target, held.prediction), "r2": r2, "rmse_of_mean": of_mean}
+        judged, metric = worth(held), held.metric
+        errors = {f"{metric}_of_mean": judged.mean_error, f"{metric}_of_forest": judged.baseline_errors[FOREST]}
+        found = summarise_scores(name, len(y), scores | {"metric": metric, metric: judged.error} | errors)
         found["verdict"] = judgement(judged)["badge"]
     if hasattr(inner, "paragraph"):
         found["paragraph"] = inner.paragraph()
