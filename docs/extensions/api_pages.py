@@ -101,7 +101,12 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             ),
             "From rows or bags to targets": (
                 *("EmbeddingRidge", "regressors.RidgePath", "regressors.LassoPath", "regressors.BoostedTrees"),
-                *("regressors.PoolPredictions", "regressors.AttentionRegressor", "regressors.AttentionWeighted"),
+                *(
+                    "regressors.PoolPredictions",
+                    "regressors.MeanRegressor",
+                    "regressors.AttentionRegressor",
+                    "regressors.AttentionWeighted",
+                ),
                 *("regressors.EvidenceRidge", "regressors.Shrinkage", "regressors.SampledShrinkage"),
                 *("regressors.BayesianPrime", "regressors.Reweighting", "regressors.Primary", "regressors.Pruning"),
                 *("regressors.Mixture", "regressors.Gate", "regressors.ClusterRegressor"),

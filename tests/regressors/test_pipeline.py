@@ -40,10 +40,14 @@ def test_it_is_a_pipeline_in_all_else():
     np.testing.assert_array_equal(nested.predict(BAGS), model.predict(BAGS))
 
 
-def test_an_ensemble_passes_the_weights_on():
+def test_an_ensemble_passes_the_weights_on(tmp_path):
     model = bw.method("input-kme", preset="ensemble").fit(BAGS, Y, sample_weight=W)
     members = [clone(member).fit(BAGS, Y, W).predict(BAGS) for _, member in model.estimators]
     np.testing.assert_allclose(model.predict(BAGS), np.mean(members, axis=0), rtol=1e-10)
+    again = clone(model).fit(BAGS, Y, W)  # positionally, as every method takes them
+    np.testing.assert_array_equal(again.predict(BAGS), model.predict(BAGS))
+    bw.save_model(model, tmp_path / "ensemble.bagwise")
+    np.testing.assert_array_equal(bw.load_model(tmp_path / "ensemble.bagwise").predict(BAGS), model.predict(BAGS))
 
 
 def test_refused():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.ensemble import VotingRegressor
 
 from bagwise import kernels as k
 from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
@@ -13,7 +12,7 @@ from bagwise.instances import OutOfFold
 from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
 from bagwise.methods.instance_kme import default_network
-from bagwise.regressors import BagPipeline, EmbeddingRidge, RidgePath
+from bagwise.regressors import BagPipeline, EmbeddingRidge, MeanRegressor, RidgePath
 from bagwise.regressors.pipeline import scaled
 from bagwise.regressors.target_limits import SLACK
 
@@ -73,11 +72,11 @@ def fourier(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
     return EmbeddingRidge(FeatureMean(features), RidgePath(), grid={"features__bandwidth": [0.5, 1.0, 2.0]})
 
 
-def ensemble(*, random_state=0, n_jobs=None) -> VotingRegressor:
+def ensemble(*, random_state=0, n_jobs=None) -> MeanRegressor:
     """Szabó's ensemble: the equal-weight average of one linear model per kernel; the unbounded polynomials left out."""
     names = [name for name in KERNELS if not name.startswith("polynomial")]
     models = [(name.replace("/", ""), linear_kme(name, random_state=random_state)) for name in names]
-    return VotingRegressor(models, n_jobs=n_jobs)
+    return MeanRegressor(models, n_jobs=n_jobs)
 
 
 def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:

@@ -63,7 +63,7 @@ _PLACES = {
     "regressors.bayesian.prime_instances": "BayesianPrime",
     "regressors.bayesian.sampled_shrinkage": "SampledShrinkage",
     "regressors.bayesian.shrinkage": "ShrinkageCoordinates=Coordinates Shrinkage",
-    "regressors.pipeline": "BagPipeline PoolPredictions",
+    "regressors.pipeline": "BagPipeline MeanRegressor PoolPredictions",
     "regressors.embedding_ridge": "EmbeddingRidge PredictionBlend",
     "regressors.iterative_weights": "Gate Mixture Primary Pruning Reweighting",
     "regressors.ridge_path": "RidgePath",

@@ -274,7 +274,9 @@ class Builder:
         return type_of(node)(self.values(node["content"]))
 
     def _dict(self, node):
-        return type_of(node)({key: self.value(item) for key, item in node["content"].items()})
+        result = type_of(node)()  # a Bunch takes no dict
+        result.update({key: self.value(item) for key, item in node["content"].items()})
+        return result
 
     def _pairs(self, node):
         return type_of(node)(map(self.values, node["content"]))

@@ -17,6 +17,7 @@ from bagwise.regressors.iterative_weights import (
 )
 from bagwise.regressors.pipeline import (
     BagPipeline as BagPipeline,
+    MeanRegressor as MeanRegressor,
     PoolPredictions as PoolPredictions,
 )
 from bagwise.regressors.ridge_path import RidgePath as RidgePath
@@ -35,6 +36,7 @@ __all__ = [
     "EvidenceRidge",
     "Gate",
     "LassoPath",
+    "MeanRegressor",
     "Mixture",
     "PoolPredictions",
     "PredictionBlend",
