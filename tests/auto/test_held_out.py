@@ -103,3 +103,47 @@ def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
     np.testing.assert_allclose(head.predict(scaled), plain.fit(scaled, y).predict(scaled), rtol=1e-9)
     turned = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags[::-1], y[::-1])[-1]
     assert [setting for setting, *_ in turned.search_] == [setting for setting, *_ in head.search_]
+
+
+def ordered_bags(n=72):
+    """Bags with a time, features that drift, and targets that follow the mean of the first feature."""
+    rng = np.random.default_rng(2)
+    bags = bw.from_arrays([rng.normal(size=(5, 2)) + 3 * i / n for i in range(n)])
+    y = np.array([bag[:, 0].mean() for bag in bags]) + rng.normal(scale=0.1, size=n)
+    return bags.with_validation(bw.Validation(time=np.arange(n))), y
+
+
+def test_forward_folds_train_on_earlier_bags_alone():
+    bags, y = ordered_bags()
+    model = AutoRegressor(["aggregated"], folds="forward", transforms=False).fit(bags, y)
+    assert model.fold_.tolist() == np.repeat([-1, 0, 1, 2, 3, 4], 12).tolist()
+    assert np.isnan(model.held_out_).tolist() == (model.fold_ < 0).tolist()
+    expected = np.full(len(y), np.nan)
+    for k in range(5):
+        earlier, low, high = model.fold_ < k, *(f(y[model.fold_ < k]) for f in (np.min, np.max))
+        found = bw.method("aggregated").fit(bags[earlier], y[earlier]).predict(bags[model.fold_ == k])
+        expected[model.fold_ == k] = np.clip(found, low - 0.1 * (high - low), high + 0.1 * (high - low))
+    known = model.fold_ >= 0
+    (row,) = (row for row in model.trials_ if row["member"] == "aggregated")
+    assert row["error"] == pytest.approx(np.sqrt(np.mean((expected - y)[known] ** 2)), rel=1e-9)
+    assert model.scores_["error"] == pytest.approx(np.sqrt(np.mean((model.held_out_ - y)[known] ** 2)))
+    assert "60 held-out bags" in model.paragraph() and np.isfinite(model.leaderboard()["error"].iloc[0])
+
+
+def test_a_given_split_holds_out_its_test_bags():
+    bags, y = ordered_bags()
+    split = bw.Validation("given", given=["train"] * 50 + ["test"] * 22)
+    model = AutoRegressor(["aggregated"], folds=split, transforms=False, repeats=2).fit(bags, y)
+    np.testing.assert_array_equal(np.isfinite(model.held_out_), np.arange(72) >= 50)
+    assert model.predict_folds(bags[:3]).shape == (1, 3)
+    pairs = [(range(30), range(30, 50)), (range(50), range(50, 72))]
+    listed = AutoRegressor(["aggregated"], folds=[tuple(map(list, pair)) for pair in pairs]).fit(bags, y)
+    assert listed.fold_.tolist() == [-1] * 30 + [0] * 20 + [1] * 22
+
+
+def test_finished_fits_of_forward_folds_are_read_again(tmp_path):
+    bags, y = ordered_bags()
+    options = {"folds": "forward", "transforms": False, "work": tmp_path / "work"}
+    first, second = (AutoRegressor(["aggregated"], **options).fit(bags, y) for _ in range(2))
+    np.testing.assert_array_equal(first.held_out_, second.held_out_)
+    np.testing.assert_array_equal(first.predict(bags), second.predict(bags))

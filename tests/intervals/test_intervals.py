@@ -330,3 +330,26 @@ def test_parts_of_scikit_learn_that_read_bags_are_taken(method):
 def test_unfitted_intervals_are_refused():
     with pytest.raises(NotFittedError, match="not fitted yet"):
         Intervals().predict_interval(NEW)
+
+
+@pytest.mark.parametrize("method", [RIDGE, AutoRegressor(["aggregated"], transforms=False)], ids=["ridge", "auto"])
+def test_forward_folds_have_scores_of_later_bags_alone(method):
+    bags = BAGS.with_validation(bw.Validation("forward", folds=3, time=np.arange(40)))
+    model = Intervals(method, scale="none").fit(bags, Y)
+    assert model.calibration_.tolist() == list(range(10, 40))
+    assert model.fold_.tolist() == np.repeat([0, 1, 2], 10).tolist()
+    if method is RIDGE:
+        held_out = [clone(RIDGE).fit(BAGS[:n], Y[:n]).predict(BAGS[n : n + 10]) for n in (10, 20, 30)]
+        np.testing.assert_allclose(model.residuals_, Y[10:] - np.concatenate(held_out), rtol=1e-9)
+    assert np.isfinite(model.predict_interval(NEW)).all()
+    assert model.held_out_interval(bags, Y, level=0.8).shape == (30, 2)
+    last = Intervals(method, kind="split", level=0.8).fit(bags, Y)
+    assert last.calibration_.tolist() == list(range(30, 40))
+
+
+def test_a_given_split_is_the_calibration_set():
+    split = bw.Validation("given", given=["train"] * 25 + ["test"] * 15)
+    model = Intervals(RIDGE, folds=split).fit(BAGS, Y)
+    assert model.calibration_.tolist() == list(range(25, 40)) and model.left_out_.predict_folds(NEW).shape == (1, 25)
+    expected = clone(RIDGE).fit(BAGS[:25], Y[:25]).predict(BAGS[25:])
+    np.testing.assert_allclose(model.residuals_, Y[25:] - expected, rtol=1e-9)

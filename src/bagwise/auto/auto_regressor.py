@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from bagwise.auto.cross_validation import (
 from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.preparation import Routing, prepare
 from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
-from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import compared, without_equal_weights
+from bagwise.bags.folds import Folds, following, split_bags
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
 from bagwise.metrics import get_metric
@@ -67,10 +69,13 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         Seconds. Two linear models always run; any other member if a fit to a few bags says that it, and a fit to all
         bags of every member that may be chosen, will be done in time. A fit is never cut off. None: all of them, and
         the same seed gives the same model on the same kind of CPU.
-    folds : int or "auto"
-        "auto" is 5, 3 from 10,000 bags on, and no more than there are bags (groups).
+    folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
+        How bags are held out, see `bagwise.Validation`; methods that cross-fit inside follow it. "auto" is what the
+        bags declare; without a declaration 5 random folds, 3 from 10,000 bags on, and no more than there are bags
+        (groups). With "forward" each window of time is predicted by models of the bags before it; the bags of the first
+        window have no held-out prediction, and the others decide on weights and errors.
     repeats : int
-        How often the bags are dealt to folds anew. Weights are decided on the held-out predictions averaged over all
+        Number of random splits into folds. Weights are decided on the held-out predictions averaged over all
         deals; ``fold_``, ``held_out_`` and the fold models are those of the first.
     predictor : {"refit", "fold-mean"}
         What predicts new bags: the members in the blend, fitted once more to all bags; or the average of their fold
@@ -92,9 +97,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     Attributes
     ----------
     weights_ : dict, the weight of every member in the blend, 0 for those that have none
-    held_out_ : the prediction of every training bag by models and a blend that know nothing of its fold (a transform of
-        the targets is chosen once, on all folds)
-    fold_ : the fold of every training bag
+    held_out_ : the prediction of each training bag by models and a blend that were fitted without its fold; NaN for
+        bags that no fold holds out (a transform of the targets is chosen once, on all folds)
+    fold_ : the fold of each training bag, -1 for bags that no fold holds out
     imputation_ : the fitted imputation, if the training bags declared one or had missing values
     routing_ : which features never vary within a bag, and so went to the head as covariates
     trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
@@ -127,7 +132,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         *,
         metric: str = "rmse",
         time_budget: float | None = None,
-        folds: int | str = "auto",
+        folds="auto",
         repeats: int = 1,
         predictor: str = "refit",
         transforms: bool = True,
@@ -167,12 +172,14 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.__dict__.pop("imputation_", None)
         self.routing_ = Routing(np.empty(0, dtype=np.int64))
         vars(self).update({f"{name}_": step for name, step in steps})
-        fold = self._deals(bags)
-        check_separation(bags, fold)
+        bags = following(bags, self.folds)
+        splits = self._splits(bags)
+        deals = np.array([split.test for split in splits])
+        bags = check_separation(bags, deals)
         cv = CrossValidation(
             bags,
             y,
-            fold,
+            deals,
             weight,
             self.random_state,
             self.n_jobs,
@@ -181,6 +188,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             race_costly=self.members != "best",
             clipped=self.members != "additive",
             kept=self._kept(bags, y, weight),
+            splits=None if splits[0].is_partition else splits,
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
         cv.start_workers()
@@ -290,10 +298,16 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def _by_plan(self) -> bool:
         return isinstance(self.members, str) and self.members in PLANS
 
-    def _deals(self, bags: Bags) -> np.ndarray:
-        """The fold of every bag, a row for each repeat."""
-        folds = count_folds(bags) if isinstance(self.folds, str) and self.folds == "auto" else self.folds
-        return np.array([bag_folds(bags, folds, random_state=self.random_state + r) for r in range(self.repeats)])
+    def _splits(self, bags: Bags) -> list[Folds]:
+        """Return the folds of each repeat; given folds and folds in time do not differ between repeats."""
+        plain = bags.validation is None or (bags.validation.scheme, bags.validation.folds) == ("random", "auto")
+        automatic = isinstance(self.folds, str) and self.folds in ("auto", "random") and plain
+        folds = count_folds(bags) if automatic else self.folds
+        # Inside another method's fold, one label may be left of given folds: random folds then.
+        inner = bags.fold is not None and len(set(bags.fold.tolist())) < 2
+        seeds = range(self.random_state, self.random_state + self.repeats)
+        splits = [split_bags(bags, folds, random_state=seed, inner=inner) for seed in seeds]
+        return splits[:1] + [split for split in splits[1:] if not np.array_equal(split.test, splits[0].test)]
 
     def _try(self, cv: CrossValidation, members: list[Member], show) -> list[Trial]:
         """Every member on the folds, the mean first; a transform of the targets is tried on the next two."""
@@ -321,8 +335,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError(f"no member could be fitted; {trials[0].member.name} {trials[0].status}: {trials[0].why}")
         averaged, Z = (np.column_stack([getattr(t, what) for t in done]) for what in ("averaged", "held_out"))
         names = [trial.member.name for trial in done]
-        decision = (cv.sample_weight, self.metric, Z, names.index(MEAN) if MEAN in names else None)
-        found = blend(averaged, cv.y, cv.fold, *decision)
+        at = cv.held_out
+        decision = (None if cv.sample_weight is None else cv.sample_weight[at], self.metric, Z[at])
+        found = blend(averaged[at], cv.y[at], cv.fold[at], *decision, names.index(MEAN) if MEAN in names else None)
+        found = replace(found, held_out=_spread(found.held_out, at), single=_spread(found.single, at))
         self.weights_ = {trial.member.name: 0.0 for trial in trials} | dict(
             zip(names, found.weights.tolist(), strict=True)
         )
@@ -381,3 +397,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def _predicted(self, model, bags: Bags) -> np.ndarray:
         return np.clip(model.predict(bags), *self.range_)
+
+
+def _spread(values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return the values at the positions of a mask, NaN elsewhere."""
+    out = np.full(len(at), np.nan)
+    out[at] = values
+    return out

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,10 @@ from sklearn.utils.validation import has_fit_parameter
 from bagwise.auto.members import Member
 from bagwise.auto.preparation import MonotoneTarget, prepare, thin, worth_trying
 from bagwise.bags import Bags, bag_folds
+from bagwise.bags.folds import Folds
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import starts_processes
+from bagwise.held_out import HeldOut, assemble, fit_held_out
 from bagwise.instances.networks.cpu import spent
 from bagwise.metrics import get_metric, squared
 from bagwise.regressors import BagPipeline
@@ -34,6 +37,8 @@ from bagwise.regressors.embedding_ridge import blend_weights
 
 if TYPE_CHECKING:
     from bagwise.auto.kept_fits import KeptFits
+
+Fold = tuple[np.ndarray, np.ndarray]  # masks of the bags that a model is fitted to, and of those that it predicts
 
 PROBE = 8  # one bag in so many is fitted to guess how long a member takes, where fewer leave a doubt
 FEWEST = 16  # bags to judge anything by
@@ -112,7 +117,11 @@ class Clock:
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """The data, their folds (one row of ``deals`` for each repeat), the metric, and who may work at once."""
+    """The data, their folds, the metric, and the number of workers.
+
+    ``deals`` has the fold of each bag, one row per repeat; -1 for a bag that no fold holds out. ``splits`` are the
+    `Folds` of each repeat, where a fold is not trained on all other bags.
+    """
 
     bags: Bags
     y: np.ndarray
@@ -125,6 +134,7 @@ class CrossValidation:
     race_costly: bool = True
     clipped: bool = True
     kept: KeptFits | None = None
+    splits: Sequence[Folds] | None = None
     starting: list[Thread] = field(default_factory=list)
 
     @property
@@ -141,9 +151,19 @@ class CrossValidation:
         return np.ones(len(self.y), dtype=bool) if self.sample_weight is None else self.sample_weight > 0
 
     @property
+    def held_out(self) -> np.ndarray:
+        """Mask of the bags that some fold of each repeat holds out."""
+        return (self.deals >= 0).all(axis=0)
+
+    @property
+    def scored(self) -> np.ndarray:
+        """Mask of the bags that count and have held-out predictions."""
+        return self.counted & self.held_out
+
+    @property
     def weight(self) -> np.ndarray:
-        """The weights of the bags that count; their mean is one."""
-        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight[self.counted]
+        """The weights of the scored bags; their mean is one if all bags are scored."""
+        return np.ones(self.scored.sum()) if self.sample_weight is None else self.sample_weight[self.scored]
 
     def limits(self, seen: np.ndarray | None = None) -> tuple[float, float]:
         """The range of the targets (of some bags), a little widened: what lies far beyond is a model gone astray."""
@@ -155,12 +175,13 @@ class CrossValidation:
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
         """Return the losses per bag that stand for the metric, of the bags that count, times their weights."""
-        return get_metric(self.metric).bag_loss(self.y, predictions)[self.counted] * self.weight
+        scored = self.scored
+        return get_metric(self.metric).bag_loss(self.y[scored], predictions[scored]) * self.weight
 
     def error(self, predictions: np.ndarray) -> float:
         """Return the metric over all bags that count."""
         weight = None if self.sample_weight is None else self.weight
-        return get_metric(self.metric)(self.y[self.counted], predictions[self.counted], weight=weight)
+        return get_metric(self.metric)(self.y[self.scored], predictions[self.scored], weight=weight)
 
     def start_workers(self) -> None:
         """Start the worker processes, which import what they need: no member is charged for that.
@@ -224,12 +245,19 @@ class CrossValidation:
 
     def fit_whole(self, members: Sequence[Member]) -> list:
         """The members fitted to all bags."""
-        none = np.zeros(len(self.y), dtype=bool)
-        return [model for model, *_ in self._fits([(member, none, False) for member in members])]
+        return [found.model for found in self._fits([(member, self._whole, False) for member in members])]
+
+    @property
+    def _whole(self) -> Fold:
+        return np.ones(len(self.y), dtype=bool), np.zeros(len(self.y), dtype=bool)
+
+    def _fold(self, deal: int, k: int) -> Fold:
+        held_out = self.deals[deal] == k
+        return (~held_out if self.splits is None else self.splits[deal].train(k)), held_out
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
-        """Every deal and fold."""
+        """All pairs (deal, fold)."""
         return [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
 
     def _all_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
@@ -271,14 +299,14 @@ class CrossValidation:
         """Fit without fold k of a deal, for every pair (deal, k), and predict that fold; all predictions so far."""
         if trial.predictions is None:
             trial.predictions = np.full(self.deals.shape, np.nan)
-        fits = self._fits([(trial.member, self.deals[deal] == k, first) for deal, k in pairs])
+        fits = self._fits([(trial.member, self._fold(deal, k), first) for deal, k in pairs])
         for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
+            seen, held_out = self._fold(deal, k)
             trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
             trial.predict_seconds += predict_seconds
             if not np.isfinite(found).all():
                 raise ValueError("a prediction is not finite")
-            at = self.deals[deal] == k
-            trial.predictions[deal, at] = np.clip(found, *self.limits(~at))
+            trial.predictions[deal, held_out] = np.clip(found, *self.limits(seen))
             if deal == 0:  # the models of further deals serve the weights alone
                 trial.models.append(model)
         return trial.predictions
@@ -299,7 +327,7 @@ class CrossValidation:
             return [""] * len(begun)
         weight = None if self.sample_weight is None else self.sample_weight[at] / self.sample_weight[at].mean()
         Z = np.column_stack([rival.averaged for rival in rivals])
-        blended = Z @ blend_weights(Z[self.counted], self.y[self.counted], self.weight, self.metric)
+        blended = Z @ blend_weights(Z[self.scored], self.y[self.scored], self.weight, self.metric)
         columns = np.column_stack([blended, first])[at]
         weights = blend_weights(columns, self.y[at], weight, self.metric)
         judge = get_metric(self.metric)
@@ -310,47 +338,50 @@ class CrossValidation:
 
     def has_whole(self, members: Sequence[Member]) -> bool:
         """Whether fits of the members to all bags are kept."""
-        none = np.zeros(len(self.y), dtype=bool)
-        return self.kept is not None and all(self.kept.has(self.kept.key(member, none)) for member in members)
+        return self.kept is not None and all(self.kept.has(self._key(member, self._whole)) for member in members)
 
     def _is_kept(self, member: Member, *, begun: bool) -> bool:
         """Whether the first fit of a member is kept, or all of them if it is begun: they were let in before."""
         if self.kept is None:
             return False
-        kept, folds = self.kept, [deal == k for deal in self.deals for k in range(self.folds)]
         if begun:
-            return all(kept.has(kept.key(member, held_out)) for held_out in folds)
-        return any(kept.has(kept.key(member, folds[0], first)) for first in (False, True))
+            return all(self.kept.has(self._key(member, self._fold(*pair))) for pair in self._pairs)
+        return any(self.kept.has(self._key(member, self._fold(0, 0), first)) for first in (False, True))
 
-    def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
-        """The fit of every (member, bags to leave out, first): those that are kept are read, others run and kept."""
+    def _key(self, member: Member, fold: Fold, first: bool = False) -> str:
+        seen, held_out = fold
+        others = held_out if (seen ^ held_out).all() else np.stack([seen, held_out])
+        return self.kept.key(member, others, first)
 
+    def _fits(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
+        """Return the fit of each (member, fold, first): stored fits are read, others run and are stored."""
         if self.kept is None:
             return self._run(tasks)
-        keys = [self.kept.key(*task) for task in tasks]
-        found = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
-        for *_, elapsed in found.values():
+        keys = [self._key(*task) for task in tasks]
+        stored = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
+        for *_, elapsed in stored.values():
             self.clock.advance(elapsed)
-        left = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
+        found = {key: HeldOut(*fit[:4]) for key, fit in stored.items()}
+        missing = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
         step = self.workers
-        for at in range(0, len(left), step):  # few at a time: whatever is finished is kept
-            some = left[at : at + step]
+        for at in range(0, len(missing), step):  # few at a time, so that an interrupt loses little
+            some = missing[at : at + step]
             for (key, _), fit in zip(some, self._run([task for _, task in some]), strict=True):
                 self.kept.write_fit(key, fit, self.clock.passed)
                 found[key] = fit
-        return [found[key][:4] for key in keys]
+        return [found[key] for key in keys]
 
-    def _run(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
-        return self._parallel(self._fit_of(member, self.bags, ~mask, mask, first) for member, mask, first in tasks)
+    def _run(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
+        return self._parallel(self._fit_of(member, self.bags, *fold, first) for member, fold, first in tasks)
 
-    def fit_folds(self, member: Member, bags: Bags, seen: list[np.ndarray], predicted: list[np.ndarray]) -> list[tuple]:
-        """Fit the member to some of the bags and predict others, for each pair of masks."""
-        pairs = zip(seen, predicted, strict=True)
-        return self._parallel(self._fit_of(member, bags, some, others) for some, others in pairs)
+    def fit_folds(self, member: Member, bags: Bags, folds: Sequence[Fold]) -> list[HeldOut]:
+        """Fit the member to some of the bags and predict others, for each fold."""
+        return self._parallel(self._fit_of(member, bags, *fold) for fold in folds)
 
     def _fit_of(self, member: Member, bags: Bags, seen: np.ndarray, predicted: np.ndarray, first=False):
-        data = bags, self.y, seen, predicted, self.sample_weight
-        return delayed(fit_some)(member, *data, self.random_state, first)
+        fit = partial(fit_member, member, random_state=self.random_state, first=first)
+        positions = np.flatnonzero(seen), np.flatnonzero(predicted)
+        return delayed(fit_held_out)(fit, bags, self.y, *positions, self.sample_weight)
 
     def at_hand(self, seconds: float) -> AbstractContextManager:
         """A context in which this process does work of so many seconds itself, if they are few and there is a budget:
@@ -401,7 +432,7 @@ class CrossValidation:
             each = self._seconds_by(member, few)
             left = self.clock.left - reserve
             # The fewest bags overrate the fixed cost of a fit: more bags decide, if there is time to fit them.
-            affordable = len(some) > len(few) and 2 * each * len(some) / len(self.weight) <= left
+            affordable = len(some) > len(few) and 2 * each * len(some) / self.counted.sum() <= left
             if affordable and self._all_fits(each, fits) > left:
                 each = self._seconds_by(member, some)
         guess = self._all_fits(each, fits)
@@ -441,29 +472,7 @@ class CrossValidation:
             fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
         took = time.perf_counter() - started - (spent["compiling"] - compiling)
         self.clock.longest_probe = max(self.clock.longest_probe, took)
-        return took * len(self.weight) / len(some) * (1 - 1 / self.folds)
-
-
-def fit_some(
-    member: Member,
-    bags: Bags,
-    y,
-    seen: np.ndarray,
-    predicted: np.ndarray,
-    sample_weight,
-    random_state: int,
-    first=False,
-) -> tuple:
-    """Fit a member to some bags and predict others; return the model, the predictions and the seconds of both.
-
-    ``seen`` and ``predicted`` are masks over the bags.
-    """
-    started, weight = time.perf_counter(), None if sample_weight is None else sample_weight[seen]
-    model = fit_member(member, bags if seen.all() else bags[seen], y[seen], weight, random_state, first=first)
-    fitted = time.perf_counter()
-    with one_thread():
-        predictions = model.predict(bags[predicted]) if predicted.any() else np.empty(0)
-    return model, predictions, fitted - started, time.perf_counter() - fitted
+        return took * self.counted.sum() / len(some) * (1 - 1 / self.folds)
 
 
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
@@ -544,7 +553,7 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
     if np.median(cv.bags.sizes) >= 2:
         halves["instances"] = _with_half_the_instances
     folds = min(cv.folds, COSTLY_FOLDS) if member.costly else cv.folds
-    seen = (cv.fold < folds)[cv.counted]
+    seen = (cv.fold < folds)[cv.scored]
     whole = cv.loss(held_out)[seen]
     level = max(float(whole.mean()), np.finfo(float).tiny)
     rise, se, judge = {}, {}, get_metric(cv.metric)
@@ -570,12 +579,8 @@ def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) ->
 
 def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, some: np.ndarray, folds: int) -> np.ndarray:
     """Predict the bags in the first folds by models of some of the bags outside; NaN for the others."""
-    tested = [cv.fold == k for k in range(folds)]
-    out = np.full(len(cv.y), np.nan)
-    found = cv.fit_folds(member, bags, [some & ~mask for mask in tested], tested)
-    for mask, (_, predictions, *_) in zip(tested, found, strict=True):
-        out[mask] = predictions
-    return out
+    pairs = [(some & seen, held_out) for seen, held_out in (cv._fold(0, k) for k in range(folds))]
+    return assemble(cv.fit_folds(member, bags, pairs), pairs, len(cv.y))
 
 
 def transformed(member: Member, formula: str) -> Member:

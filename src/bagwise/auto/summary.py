@@ -30,8 +30,13 @@ def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation)
     """
     done = [trial for trial in trials if trial.done]
     Z = np.column_stack([trial.held_out for trial in done])
-    best = Z[:, best_member(Z, cv.y, cv.sample_weight, cv.metric)]
+    best = Z[:, _best(Z, cv)]
     return [_row(trial, best, weights, cv) for trial in trials]
+
+
+def _best(Z: np.ndarray, cv: CrossValidation) -> int:
+    weight = None if cv.sample_weight is None else cv.weight
+    return best_member(Z[cv.scored], cv.y[cv.scored], weight, cv.metric)
 
 
 def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossValidation) -> dict:
@@ -40,7 +45,7 @@ def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossVal
     seconds = {what: getattr(trial, what) for what in ("seconds", "fit_seconds", "predict_seconds")}
     if not trial.done:
         return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
-    y, held_out, reference = (values[cv.counted] for values in (cv.y, trial.held_out, best))
+    y, held_out, reference = (values[cv.scored] for values in (cv.y, trial.held_out, best))
     weight = None if cv.sample_weight is None else cv.weight
     numbers = get_metric(cv.metric).compare(y, held_out, reference, weight=weight)
     return row | dict(zip(("error", "error_se", "difference", "difference_se"), numbers, strict=True)) | seconds
@@ -66,9 +71,9 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
     """
 
     def rmse(predictions):
-        return float(np.sqrt(np.average((predictions - cv.y) ** 2, weights=cv.sample_weight)))
+        return float(np.sqrt(np.average((predictions - cv.y)[cv.scored] ** 2, weights=cv.weight)))
 
-    best, mean = best_member(Z, cv.y, cv.sample_weight, cv.metric), Z[:, names.index(MEAN)]
+    best, mean = _best(Z, cv), Z[:, names.index(MEAN)]
     worst = rmse(mean)
     return {
         "metric": cv.metric,
@@ -216,13 +221,18 @@ def _setting(model) -> str:
         f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
         f"{sklearn.__version__}, seed {model.random_state}): {tried} methods of multiple instance regression were "
         f"compared on {data['bags']:,} training bags ({data['instances']:,} instances, {data['features']:,} features) "
-        f"by {_count_folds(model)}-fold cross-validation over bags{groups}."
+        f"by {_how_held_out(model)}{groups}."
     )
 
 
-def _count_folds(model) -> int:
-    """Of a model of a scan, the folds of single bags are not known."""
-    return model.n_folds_ if hasattr(model, "n_folds_") else model.fold_.max() + 1
+def _how_held_out(model) -> str:
+    if hasattr(model, "n_folds_"):  # of a scan, which keeps no folds of single bags
+        return f"{model.n_folds_}-fold cross-validation over bags"
+    held_out, folds = np.count_nonzero(model.fold_ >= 0), model.fold_.max() + 1
+    if held_out == len(model.fold_):
+        return f"{folds}-fold cross-validation over bags"
+    noun = "fold" if folds == 1 else "folds"
+    return f"{folds} {noun} of {held_out:,} held-out bags, each predicted by models fitted to other bags"
 
 
 def _chosen(model) -> str:

@@ -154,6 +154,12 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
     return Folds(bag_folds(bags, declared.folds, random_state=random_state))
 
 
+def following(bags: Bags, folds: Any) -> Bags:
+    """Return the bags with a declaration given as ``folds=``, so that methods that cross-fit inside follow it."""
+    bags, declared = _resolve(bags, folds)
+    return bags.with_validation(declared) if isinstance(folds, str) and folds in SCHEMES else bags
+
+
 def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -> np.ndarray:
     """Return the random fold (0, 1, ...) of each bag.
 

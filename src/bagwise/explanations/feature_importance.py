@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -209,6 +209,10 @@ def importance(
         raise ValueError(f"{count_units(bags)} bags (groups) cannot be exchanged in folds; importance needs at least 4")
     named = _columns(bags, groups)
     predict, fold, held_out = predictor_of(model, bags)
+    if (fold < 0).any():  # only bags that some fold holds out
+        known = fold >= 0
+        bags, y, fold, weight = bags[known], y[known], fold[known], None if weight is None else weight[known]
+        predict = replace(predict, fold=predict.fold[known])
     started = perf_counter()
     judge = get_metric(metric, point=True)
     score = _scorer(y, fold, judge, weight)

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -23,9 +22,10 @@ from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import check_options, compared, one_of, within_range
-from bagwise.bags.folds import some_of, split_bags
+from bagwise.bags.folds import Folds, split_bags
 from bagwise.bags.segments import segment_mean
 from bagwise.execution.resources import one_thread
+from bagwise.held_out import assemble, hold_out
 
 
 @dataclass(frozen=True)
@@ -436,19 +436,17 @@ class FoldMean(BaseEstimator):
 
 
 def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
-    """Cross-fitting of any regressor: a clone per fold, trained without it."""
-    jobs = (delayed(_without)(clone(regressor), X, y, fold, k, sample_weight) for k in range(fold.max() + 1))
-    models, held_out = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
-    predictions = np.empty((len(X), 1))
-    for k, values in enumerate(held_out):
-        predictions[fold == k, 0] = values
+    """Cross-fit any regressor: train a clone without each fold."""
+    pairs = list(Folds(fold).pairs())
+    (found,) = hold_out([partial(_fit_clone, regressor)], X, y, pairs, sample_weight=sample_weight, n_jobs=n_jobs)
+    models = [one.model for one in found]
 
     def predictor(_, kind):
         if kind == "refit":
             return fit_rows(clone(regressor), X, y, sample_weight)
-        return FoldMean(list(models)) if kind == "fold-mean" else models[-1]
+        return FoldMean(models) if kind == "fold-mean" else models[-1]
 
-    return CrossFit(predictions, ({},), predictor)
+    return CrossFit(assemble(found, pairs, len(X))[:, None], ({},), predictor)
 
 
 def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
@@ -479,10 +477,8 @@ def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=No
     return CrossFit(predictions, candidates, predictor)
 
 
-def _without(regressor, X, y, fold, k, sample_weight):
-    model = fit_rows(regressor, *some_of(fold != k, X, y, sample_weight))
-    with one_thread():
-        return model, model.predict(X[fold == k])
+def _fit_clone(regressor, X, y, sample_weight):
+    return fit_rows(clone(regressor), X, y, sample_weight)
 
 
 def _refuse_lost_weights(regressor, asked: bool) -> None:

@@ -10,17 +10,18 @@ import inspect
 import time
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, weights_or_ones
-from bagwise.bags.folds import some_of, units_of
+from bagwise.bags.folds import Folds, units_of
 from bagwise.execution.tasks import starts_processes
+from bagwise.held_out import assemble, fit_held_out, hold_out
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
@@ -48,16 +49,18 @@ class Calibration:
     held_out: np.ndarray
 
 
-def by_folds(method, bags: Bags, y, weights, fold, *, kept: bool, n_jobs) -> Calibration:
-    """For "cv+": the fold models of the method itself if it keeps any (and ``kept`` allows them), else one per fold."""
+def by_folds(method, bags: Bags, y, weights, folds: Folds, *, kept: bool, n_jobs) -> Calibration:
+    """Calibrate by "cv+": by the fold models that the method keeps, if ``kept`` allows it, else by one per fold."""
     started = time.perf_counter()
     fitted = fit_once(method, bags, y, weights)
-    quick = (fold.max() + 1) * (time.perf_counter() - started) < WORKERS_START
-    everything = np.arange(len(bags))
+    quick = len(folds) * (time.perf_counter() - started) < WORKERS_START
     if kept and keeps_folds(fitted, bags):
-        return Calibration(fitted, fitted, everything, np.asarray(fitted.fold_), np.asarray(fitted.held_out_))
-    models = fit_without_folds(method, bags, y, fold, weights, 1 if quick and starts_processes() else n_jobs)
-    return Calibration(fitted, models, everything, fold, models.held_out(bags, fold))
+        models, fold, held_out = fitted, np.asarray(fitted.fold_), np.asarray(fitted.held_out_)
+    else:
+        fold, n_jobs = folds.test, 1 if quick and starts_processes() else n_jobs
+        models, held_out = fit_without_folds(method, bags, y, folds, weights, n_jobs)
+    positions = np.flatnonzero(fold >= 0)
+    return Calibration(fitted, models, positions, fold[positions], held_out[positions])
 
 
 def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
@@ -68,12 +71,11 @@ def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration |
     return Calibration(ridge.method, ridge, np.arange(len(bags)), units_of(bags), y - ridge.residuals)
 
 
-def by_split(method, bags: Bags, y, weights, fold) -> Calibration:
-    """For "split": a model trained on all folds but the first, which is held out."""
-    held_out, train = np.flatnonzero(fold == 0), np.flatnonzero(fold != 0)
-    model = fit_once(method, *some_of(train, bags, y, weights))
-    nought = np.zeros(len(held_out), dtype=np.int64)
-    return Calibration(model, FoldModels((model,)), held_out, nought, model.predict(bags[held_out]))
+def by_split(method, bags: Bags, y, weights, split: tuple[np.ndarray, np.ndarray]) -> Calibration:
+    """Calibrate by "split": a model of the training bags, and its predictions of the held-out bags."""
+    found = fit_held_out(partial(fit_once, method), bags, y, *split, weights)
+    fold = np.zeros(len(split[1]), dtype=np.int64)
+    return Calibration(found.model, FoldModels((found.model,)), split[1], fold, found.predictions)
 
 
 # Models without a fold ---------------------------------------------------------------------------------------------
@@ -94,7 +96,7 @@ class FoldModels:
         return np.stack([model.predict(bags, return_std=True)[1] for model in self.models])
 
     def held_out(self, bags: Bags, fold: np.ndarray) -> np.ndarray:
-        """What the model that never saw it predicts for every training bag."""
+        """Return the prediction of each bag by the model of its fold."""
         values = np.empty(len(bags))
         for k, model in enumerate(self.models):
             values[fold == k] = model.predict(bags[fold == k])
@@ -106,11 +108,11 @@ def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
     return clone(method).fit(bags, y) if weights is None else clone(method).fit(bags, y, sample_weight=weights)
 
 
-def fit_without_folds(method, bags: Bags, y, fold: np.ndarray, weights, n_jobs) -> FoldModels:
-    """One model per fold, trained on the bags of the others."""
-    others = (np.flatnonzero(fold != k) for k in range(fold.max() + 1))
-    jobs = (delayed(fit_once)(method, *some_of(seen, bags, y, weights)) for seen in others)
-    return FoldModels(tuple(Parallel(n_jobs=n_jobs)(jobs)))
+def fit_without_folds(method, bags: Bags, y, folds: Folds, weights, n_jobs) -> tuple[FoldModels, np.ndarray]:
+    """Return one model per fold, trained without it, and the held-out prediction of each bag (NaN if there is none)."""
+    pairs = list(folds.pairs())
+    (found,) = hold_out([partial(fit_once, method)], bags, y, pairs, sample_weight=weights, n_jobs=n_jobs)
+    return FoldModels(tuple(one.model for one in found)), assemble(found, pairs, len(bags))
 
 
 def keeps_folds(model, bags: Bags) -> bool:

@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.bags.folds import some_of, units_of
+from bagwise.bags.folds import Folds, following, some_of, split_bags, units_of
 from bagwise.bags.shared_rows import check_separation
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
@@ -87,9 +87,12 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         from the size and spread of the bag, its prediction, covariates and feature means, and the score is how far the
         target lies outside (negative: inside) of the two. Intervals are asymmetric where errors are, and wide where
         errors are. There is no scale then.
-    folds : int or "auto"
-        "auto" is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out, and
-        "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" has no need of it.
+    folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
+        How bags are held out, see `bagwise.Validation`; the method follows it inside. With "forward" only bags after
+        the first window have scores, and "split" holds out the last window. "auto" is what the bags declare; without a
+        declaration it is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out,
+        and "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" leaves each bag
+        (group) out instead.
     refit : {"auto", True, False}
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
         more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold,
@@ -178,7 +181,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         kind: str = "cv+",
         scale="bag",
         scores: str = "absolute",
-        folds: int | str = "auto",
+        folds="auto",
         refit: bool | str = "auto",
         by: str | None = None,
         random_state: int = 0,
@@ -210,16 +213,17 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         remember_columns(self, bags)
         # compared: what fold models make of the bags that they have not seen is no matter of the user's
         counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
-        fold, self.lacking_ = deal(self, bags)
+        bags = following(bags, self.folds)
+        folds, self.lacking_ = split(self, bags)
         if self.lacking_ is not None:
-            which = "" if fold is None else " of this level"
+            which = "" if folds is None else " of this level"
             warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals{which}", stacklevel=2)
-        if fold is None:
+        if folds is None:
             self.method_ = fit_once(method, bags, y, weights)
             self.left_out_: Any = None
             return self
-        bags = check_separation(bags, fold == 0 if self.kind == "split" else fold)
-        found = self._calibrate(method, bags, y, weights, fold)
+        bags = check_separation(bags, folds.test)
+        found = self._calibrate(method, bags, y, weights, folds)
         self._adopt(found, bags, y, method, weights)
         self.calibration_ = counted[found.positions]
         return self
@@ -271,17 +275,18 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     def _fit_apart(self, model, method, bags, y, weights, found: Calibration) -> tuple[list, Bags, np.ndarray]:
         """A scale or quantiles for every fold, fitted on the held-out residuals of the bags outside it.
 
-        For a split one, fitted on residuals held out within the training part: the others are never looked at. Also
-        the bags that all were fitted on, and their held-out predictions.
+        With one fold (a split) it is fitted on residuals held out within the training part. Also return the bags that
+        all were fitted on, and their held-out predictions.
         """
-        if self.kind == "split":
+        if not found.fold.any():
             train = np.setdiff1d(np.arange(len(bags)), found.positions)
             bags, y, weights = some_of(train, bags, y, weights)
             how = {"random_state": self.random_state, "n_jobs": self.n_jobs}
             held_out = held_out_within(method, bags, y, weights, **how)
             residuals, outside = y - held_out, [np.arange(len(y))]
         else:
-            held_out, residuals, part = found.held_out, self.residuals_, found.fold % MOST_SCALES
+            bags, held_out, residuals = bags[found.positions], found.held_out, self.residuals_
+            part = found.fold % MOST_SCALES
             outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
         known = [residuals, held_out] if isinstance(model, BagQuantiles) else [residuals]
         # One part of the bags at a time: each is a copy of nearly all instances.
@@ -387,15 +392,15 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             return self.lacking_
         return lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
 
-    def _calibrate(self, method, bags, y, weights, fold) -> Calibration:
+    def _calibrate(self, method, bags, y, weights, folds: Folds) -> Calibration:
         if self.kind == "split":
-            return by_split(method, bags, y, weights, fold)
+            return by_split(method, bags, y, weights, next(folds.pairs()))
         if self.kind == "jackknife+" and self.refit is not True:
             found = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
             if found is not None:
                 return found
         kept = self.kind == "cv+" and not self._scale_is("std")
-        return by_folds(method, bags, y, weights, fold, kept=kept, n_jobs=self.n_jobs)
+        return by_folds(method, bags, y, weights, folds, kept=kept, n_jobs=self.n_jobs)
 
     def _scale_is(self, name: str) -> bool:
         return isinstance(self.scale, str) and self.scale == name
@@ -467,16 +472,24 @@ def _wants_rows(step) -> bool:
     return not any(hasattr(part, "fit") or isinstance(part, list) for part in step.get_params(deep=False).values())
 
 
-def deal(intervals, bags: Bags) -> tuple[np.ndarray | None, str | None]:
-    """The fold of every bag (for a split the first is held out), and what is lacking for the level, if anything."""
+def split(intervals, bags: Bags) -> tuple[Folds | None, str | None]:
+    """Return the folds (one for "split"), and why they do not suffice for the level, if they do not."""
     kind, noun, n_units = intervals.kind, units_noun(bags), count_units(bags)
     if n_units < FEWEST[kind]:
         return None, f"kind={kind!r} needs at least {FEWEST[kind]} {noun}, and there are {n_units}"
-    folds = "each" if kind == "jackknife+" else intervals.folds
-    if kind == "split" and folds == "auto":
-        folds = int(np.clip(n_units // units_needed(intervals.level), 2, 4))
-    fold = bag_folds(bags, folds, random_state=intervals.random_state)
-    return fold, lacking(intervals.level, count_units(bags[fold == 0] if kind == "split" else bags), noun, kind)
+    number = intervals.folds
+    random = bags.validation is None or bags.validation.scheme == "random"
+    if kind == "split" and random and isinstance(number, str) and number in ("auto", "random"):
+        number = int(np.clip(n_units // units_needed(intervals.level), 2, 4))
+    if kind == "jackknife+":
+        folds = Folds(bag_folds(bags, "each", random_state=intervals.random_state))
+    else:
+        folds = split_bags(bags, number, random_state=intervals.random_state)
+    if kind == "split":  # the last window of time, which most bags come before; of random folds the first
+        last = 0 if folds.is_partition else len(folds) - 1
+        folds = Folds(np.where(folds.test == last, 0, -1), (folds.train(last),))
+    scored = bags if folds.held_out.all() else bags[folds.held_out]
+    return folds, lacking(intervals.level, count_units(scored), noun, kind)
 
 
 def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:

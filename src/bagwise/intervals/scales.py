@@ -19,6 +19,7 @@ from sklearn.linear_model import QuantileRegressor
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.checks import FAR, within_range
+from bagwise.bags.folds import Folds
 from bagwise.bags.segments import segment_mean
 from bagwise.intervals.calibration import fit_without_folds
 
@@ -172,7 +173,7 @@ def held_out_within(method, bags: Bags, y, weights, *, random_state, n_jobs) -> 
     from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
     fold = few_folds(bags, INNER_FOLDS, random_state)
-    return fit_without_folds(method, bags, y, fold, weights, n_jobs).held_out(bags, fold)
+    return fit_without_folds(method, bags, y, Folds(fold), weights, n_jobs)[1]
 
 
 MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
