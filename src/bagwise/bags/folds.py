@@ -156,7 +156,7 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
 
 def following(bags: Bags, folds: Any) -> Bags:
     """Return the bags with a declaration given as ``folds=``, so that methods that cross-fit inside follow it."""
-    bags, declared = _resolve(bags, folds)
+    bags, declared = resolve(bags, folds)
     return bags.with_validation(declared) if isinstance(folds, str) and folds in SCHEMES else bags
 
 
