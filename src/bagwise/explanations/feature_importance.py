@@ -209,7 +209,7 @@ def importance(
         raise ValueError(f"{count_units(bags)} bags (groups) cannot be exchanged in folds; importance needs at least 4")
     named = _columns(bags, groups)
     predict, fold, held_out = predictor_of(model, bags)
-    if (fold < 0).any():  # only bags that some fold holds out
+    if isinstance(predict, FoldPredictor) and (fold < 0).any():  # only bags that some fold holds out
         known = fold >= 0
         bags, y, fold, weight = bags[known], y[known], fold[known], None if weight is None else weight[known]
         predict = replace(predict, fold=predict.fold[known])
