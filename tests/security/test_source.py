@@ -21,7 +21,7 @@ ALLOWED = {
         "model_files/names.py",
         "importlib.import_module",
     ): "modules on the list of that file, after the name was compared",
-    ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that `examine` has looked at before",
+    ("model_files/plan_nodes.py", "importlib.import_module"): "the same, of a node that was checked before",
     ("first_use.py", "importlib.import_module"): "modules of ours, by the stubs of the packages",
     ("cli/__init__.py", "importlib.import_module"): "the modules of the command line",
     ("bags/frames.py", "importlib.import_module"): "pandas or polars, by their names in the same line",

@@ -21,7 +21,7 @@ from bagwise.first_use import lock
 from bagwise.io.atomic_files import replace_file
 from bagwise.model_files.archive import AGAIN, Refused, pack, refusing, unpack
 from bagwise.model_files.names import NotAllowed
-from bagwise.model_files.plan_nodes import PLAN, build, examine, write
+from bagwise.model_files.plan_nodes import PLAN, build, write
 from bagwise.model_files.trees_and_networks import check_compiled
 
 CHECKED_VERSIONS = ("bagwise", "scikit-learn")  # other versions may use fitted attributes differently
@@ -134,14 +134,13 @@ def dump(model) -> dict[str, bytes]:
 
 
 def load(parts: dict[str, bytes]):
-    """Return the model of the parts, after examining each of them; no code from the file is run."""
+    """Return the model of the parts; no code from the file is run."""
     schema = json.loads(parts[PLAN])
     if not isinstance(schema, dict):
         raise Refused(f"its plan is not that of a model; {AGAIN}")
     with lock, warnings.catch_warnings():  # modules of its types are imported here
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # one warning follows for the whole file
-        types = examine(schema, parts)
-        model = build(schema, parts)
+        model, types = build(schema, parts)
         check_compiled(model, types)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")

@@ -1,8 +1,7 @@
 """The plan of a model: nested nodes in JSON that name types, and the arrays that they refer to.
 
-`write` turns a fitted model into a plan and its arrays, `examine` checks every node of a plan before one is built, and
-`build` makes the model. Each node has a kind (``__loader__``), a module and a class; `names` decides which a plan may
-name.
+`write` turns a fitted model into a plan and its arrays, and `build` makes the model again. Each node has a kind
+(``__loader__``), a module and a class; `names` decides which a plan may name. A node is checked before it is built.
 
 The state of an object consists of named attributes, none with the name of something that its class defines. Python
 looks at an object before its class: an attribute named like a method would be called instead of it.
@@ -14,7 +13,7 @@ import inspect
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -144,7 +143,7 @@ _WRITERS: list[tuple[Any, Callable]] = [
 ]
 
 
-# Examine --------------------------------------------------------------------------------------------------------------
+# Build ----------------------------------------------------------------------------------------------------------------
 
 _NODE = {"__class__", "__module__", "__loader__"}
 # Kind of node -> its keys besides those of each node; "content" alone is not listed.
@@ -156,103 +155,17 @@ _KEYS = {
 }
 
 
-def examine(schema: dict, parts: dict[str, bytes]) -> set[str]:
-    """Check every node of a plan, replace stable names by places, and return the places of all types.
+def build(plan: dict, parts: dict[str, bytes]) -> tuple[Any, set[str]]:
+    """Return the model of a plan and the places of its types; no code of the file is run.
 
-    Anything unexpected is refused: parts that no node uses, types that are not allowed, unknown keys, arrays that are
-    not what they claim to be.
+    Anything unexpected is refused: types that are not allowed, unknown keys, arrays that are not what they claim to be,
+    parts that no node uses.
     """
-    used = {node["file"] for node in nodes(schema) if isinstance(node.get("file"), str)}
-    if idle := parts.keys() - used - {PLAN}:  # before any is read: thousands would only take time
+    builder = Builder(parts)
+    model = builder.value(plan)
+    if idle := parts.keys() - builder.files - {PLAN}:
         raise Refused(f"its plan has no use for {len(idle):,} of its parts (see {min(idle)!r}); {AGAIN}")
-    for part, data in parts.items():
-        if part != PLAN:
-            check_array(part, data)
-    checked = set()
-    for node in nodes(schema):
-        kind, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
-        if not (isinstance(kind, str) and isinstance(module, str) and isinstance(name, str)):
-            raise Refused(f"a part of its plan is not a node; {AGAIN}")
-        if module.partition(".")[0] == OURS:
-            if module != OURS or name not in PLACES:
-                raise NotAllowed(f"{module}.{name}")
-            node["__module__"], node["__class__"] = module, name = PLACES[name]
-        if (kind, module, name) not in checked and not is_allowed(kind, module, name):
-            raise NotAllowed(f"{module}.{name}")
-        if node.keys() - _NODE - _KEYS.get(kind, {"content"}):
-            raise Refused(f"a node for {module}.{name} has unknown keys; {AGAIN}")
-        if kind in _CHECKS:
-            _CHECKS[kind](node, parts)
-        checked.add((kind, module, name))
-    return {f"{module}.{name}" for _, module, name in checked}
-
-
-def nodes(schema) -> Iterator[dict]:
-    """Yield each node of a plan: each dict with a key that only nodes have."""
-    waiting = [schema]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if value.keys() & _NODE:
-                yield value
-            waiting.extend(reversed(value.values()))
-        elif isinstance(value, list):
-            waiting.extend(reversed(value))
-
-
-def _check_pairs(node, parts) -> None:
-    for key, _ in node["content"]:
-        if isinstance(key, dict) and key["__loader__"] != "NdArrayNode":
-            raise Refused(f"a dictionary has keys of no plain type; {AGAIN}")
-
-
-def _check_file(node, parts) -> None:
-    if "file" in node and node["file"] not in parts:
-        raise Refused(f"an array is missing; {AGAIN}")
-
-
-def check_state(node: dict, parts: dict[str, bytes]) -> None:
-    """Refuse a state that is no dictionary of attributes, or has a name that the class of the object defines."""
-    kind, state = type_of(node), node.get("content")
-    if state is None:
-        return
-    if not isinstance(state, dict) or state["__loader__"] != "DictNode":
-        raise Refused(f"the state of a {kind.__name__} is not made of attributes; {AGAIN}")
-    if hidden := sorted(name for name in state["content"] if is_taken(kind, name)):
-        raise Refused(f"a {kind.__name__} has a {hidden[0]!r} of its own, which its class defines; {AGAIN}")
-
-
-def is_taken(kind: type, name: str) -> bool:
-    """Return whether a class defines this name, other than as the default of a parameter of its constructor.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LassoLars
-    >>> [is_taken(LassoLars, name) for name in ("predict", "_parameter_constraints", "coef_", "positive")]
-    [True, True, False, False]
-    """
-    return hasattr(kind, name) and name not in _parameters(kind)
-
-
-@cache
-def _parameters(kind: type) -> frozenset[str]:
-    return frozenset(inspect.signature(kind).parameters)
-
-
-_CHECKS = {
-    "ObjectNode": check_state,
-    "PairsNode": _check_pairs,
-    "NdArrayNode": _check_file,
-    "TreeNode": check_tree_sizes,
-}
-
-
-# Build ----------------------------------------------------------------------------------------------------------------
-
-
-def build(plan: dict, parts: dict[str, bytes]):
-    """Return the model of a plan that was examined; no code of the file is run."""
-    return Builder(parts).value(plan)
+    return model, {f"{module}.{name}" for _, module, name in builder.allowed}
 
 
 class Builder:
@@ -260,15 +173,35 @@ class Builder:
 
     def __init__(self, parts: dict[str, bytes]):
         self.parts = parts
+        self.files: set[str] = set()  # that were read
+        self.allowed: set[tuple[str, str, str]] = set()
         self._arrays: dict[tuple[str, str], Any] = {}  # so that an array that is used twice is one array again
 
     def value(self, node):
         if node is None or isinstance(node, str | int | float):
             return node
-        return _BUILDERS[node["__loader__"]](self, node)
+        return _BUILDERS[self._check(node)](self, node)
 
     def values(self, items: list) -> list:
         return [self.value(node) for node in items]
+
+    def _check(self, node) -> str:
+        """Return the kind of a node after checking its type and its keys; put the place of a stable name into it."""
+        if not isinstance(node, dict):
+            raise Refused(f"a part of its plan is not a node; {AGAIN}")
+        kind, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))
+        if not (isinstance(kind, str) and isinstance(module, str) and isinstance(name, str)):
+            raise Refused(f"a part of its plan is not a node; {AGAIN}")
+        if module.partition(".")[0] == OURS:
+            if module != OURS or name not in PLACES:
+                raise NotAllowed(f"{module}.{name}")
+            module, name = PLACES[name]
+        if (kind, module, name) not in self.allowed and not is_allowed(kind, module, name):
+            raise NotAllowed(f"{module}.{name}")
+        self.allowed.add((kind, module, name))
+        if node.keys() - _NODE - _KEYS.get(kind, {"content"}):
+            raise Refused(f"a node for {module}.{name} has unknown keys; {AGAIN}")
+        return kind
 
     def _sequence(self, node):
         return type_of(node)(self.values(node["content"]))
@@ -279,18 +212,29 @@ class Builder:
         return result
 
     def _pairs(self, node):
+        for key, _ in node["content"]:
+            if isinstance(key, dict) and key["__loader__"] != "NdArrayNode":
+                raise Refused(f"a dictionary has keys of no plain type; {AGAIN}")
         return type_of(node)(map(self.values, node["content"]))
 
     def _array(self, node):
         if "file" not in node:
             return self._objects(node)
-        key = node["__class__"], node["file"]
+        key = file, kind = node["file"], node["__class__"]
         if key not in self._arrays:
-            array = read_array(self.parts[node["file"]])
-            self._arrays[key] = array if node["__class__"] == "ndarray" else array[()]
+            array = self.file(file)
+            self._arrays[key] = array if kind == "ndarray" else array[()]
             if type(self._arrays[key]) is not type_of(node):
-                raise Refused(f"its array {node['file']!r} is no {node['__class__']}; {AGAIN}")
+                raise Refused(f"its array {file!r} is no {kind}; {AGAIN}")
         return self._arrays[key]
+
+    def file(self, name: str) -> np.ndarray:
+        """Return an array of the file."""
+        if name not in self.parts:
+            raise Refused(f"an array is missing; {AGAIN}")
+        check_array(name, self.parts[name])
+        self.files.add(name)
+        return read_array(self.parts[name])
 
     def _objects(self, node):
         shape, values = tuple(node["shape"]), self.values(node["content"])
@@ -305,13 +249,18 @@ class Builder:
         return type_of(node)(*self.value(node["content"]))
 
     def _tree(self, node):
+        check_tree_sizes(node, self.file)
         tree, state = type_of(node)(*self.value(node["arguments"])), self.value(node["content"])
         tree.__setstate__(whole_tree(state, tree))
         return tree
 
     def _object(self, node):
-        kind = type_of(node)
-        instance, state = kind.__new__(kind), self.value(node["content"])
+        kind, state = type_of(node), node["content"]
+        if state is not None and not (isinstance(state, dict) and state.get("__loader__") == "DictNode"):
+            raise Refused(f"the state of a {kind.__name__} is not made of attributes; {AGAIN}")
+        if hidden := sorted(name for name in (state or {"content": ()})["content"] if is_taken(kind, name)):
+            raise Refused(f"a {kind.__name__} has a {hidden[0]!r} of its own, which its class defines; {AGAIN}")
+        instance, state = kind.__new__(kind), self.value(state)
         if state is not None:
             instance.__setstate__(state) if hasattr(instance, "__setstate__") else vars(instance).update(state)
         return instance
@@ -338,5 +287,23 @@ def _imported(module: str, name: str):
 
 
 def type_of(node: dict):
-    """Return the class or function that a node names."""
-    return _imported(node["__module__"], node["__class__"])
+    """Return the class or function that a checked node names."""
+    module, name = node["__module__"], node["__class__"]
+    return _imported(*(PLACES[name] if module == OURS else (module, name)))
+
+
+def is_taken(kind: type, name: str) -> bool:
+    """Return whether a class defines this name, other than as the default of a parameter of its constructor.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LassoLars
+    >>> [is_taken(LassoLars, name) for name in ("predict", "_parameter_constraints", "coef_", "positive")]
+    [True, True, False, False]
+    """
+    return hasattr(kind, name) and name not in _parameters(kind)
+
+
+@cache
+def _parameters(kind: type) -> frozenset[str]:
+    return frozenset(inspect.signature(kind).parameters)

@@ -7,19 +7,19 @@ estimator which holds the tree insists on. The arrays of a network must have the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from bagwise.model_files.archive import AGAIN, Refused, read_array
+from bagwise.model_files.archive import AGAIN, Refused
 
 
-def check_tree_sizes(node: dict, parts: dict[str, bytes]) -> None:
+def check_tree_sizes(node: dict, read: Callable[[str], np.ndarray]) -> None:
     """Refuse a node of a tree with several outputs, or fewer rows than it claims to have nodes."""
     _, classes, outputs = node["arguments"]["content"]
     state = node["content"]["content"]
-    count, rows = state["node_count"], read_array(parts[state["nodes"]["file"]])
-    if outputs != 1 or read_array(parts[classes["file"]]).tolist() != [1]:
+    count, rows = state["node_count"], read(state["nodes"]["file"])
+    if outputs != 1 or read(classes["file"]).tolist() != [1]:
         raise Refused(f"a tree has more than one output; {AGAIN}")
     if type(count) is not int or rows.shape != (count,):
         raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
