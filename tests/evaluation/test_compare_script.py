@@ -1,7 +1,6 @@
 """benchmarks/compare.py runs, and its table holds ours and others'."""
 
 import runpy
-import shutil
 import sys
 from pathlib import Path
 
@@ -58,39 +57,6 @@ def test_what_is_finished_is_shown_and_the_rest_named(runs, monkeypatch, tmp_pat
     assert cells(text, "aggregated") == [*cells((runs.parent / "comparison.md").read_text(), "aggregated"), ""]
     assert cells(text, "em") == ["", ""]
     assert "\nStill to be run: gaussian-linear (em); gaussian-nonlinear.\n" in text
-
-
-def test_a_method_with_some_of_its_cells_is_still_to_be_run(runs, monkeypatch, tmp_path, capsys):
-    shutil.copytree(runs, tmp_path / "runs")
-    next((tmp_path / "runs" / "gaussian-linear-3" / "cells").iterdir()).unlink()
-    with pytest.raises(SystemExit):
-        options = ["--finished", "--data", "gaussian-linear", "--method", "aggregated"]
-        typed(monkeypatch, *options, "--runs", tmp_path / "runs")
-    assert f"nothing of it is finished in {tmp_path / 'runs'}, by this code" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("options", "is_written"), [((), True), (("--method", "aggregated"), False)])
-def test_the_page_is_of_all_methods_on_all_sets(runs, monkeypatch, tmp_path, options, is_written):
-    """In a world of one set and one method, the command without either is the run over everything."""
-    main = runpy.run_path(str(SCRIPT))["main"]
-    known, page = main.__globals__["problems"](), tmp_path / "docs" / "comparison.md"
-    world = {"problems": lambda: {"gaussian-linear": known["gaussian-linear"]}, "available": lambda: ["aggregated"]}
-    main.__globals__.update(world, PAGE=page)
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--finished", "--runs", str(runs), *options])
-    main()
-    assert page.exists() == is_written
-
-
-def test_an_empty_folder_does_not_replace_the_page(tmp_path, monkeypatch, capsys):
-    with pytest.raises(SystemExit):
-        typed(monkeypatch, "--finished", "--data", "gaussian-linear", "--method", "em", "--runs", tmp_path / "none")
-    assert "leave --finished out to run it" in capsys.readouterr().err and not list(tmp_path.iterdir())
-
-
-def test_a_growing_table_names_the_sets_that_are_not_reached():
-    made = runpy.run_path(str(SCRIPT))
-    two = list(made["problems"]().values())[:2]
-    assert made["Table"](two, ["em"])._still() == ["Still to be run: gaussian-linear; gaussian-nonlinear.", ""]
 
 
 def test_peers_stand_beside_ours():

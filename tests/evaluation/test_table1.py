@@ -124,10 +124,10 @@ def small(folder):
 @pytest.fixture(scope="module")
 def table(small, short_grid, tmp_path_factory):
     out = tmp_path_factory.mktemp("run")
-    rows = table1.reproduce(
-        "MISR1", *small, repeats=2, folds=2, inner_folds=3, rows=list(table1.PUBLISHED)[:4], out=out
-    )
-    return rows, Results.load(out)
+    rows = list(table1.PUBLISHED)[:4]
+    table1.run_rows("MISR1", *small, repeats=2, folds=2, inner_folds=3, rows=rows, out=out)
+    results = Results.load(out)
+    return [table1.read_row(results, row, "MISR1") for row in rows], results
 
 
 def test_rows_stand_beside_the_published_numbers(table):
@@ -184,9 +184,9 @@ def test_crops_have_the_network_of_the_notebook():
     )
 
 
-def test_an_unknown_row_is_refused(small):
+def test_an_unknown_row_is_refused():
     with pytest.raises(ValueError, match="there is no row 'EM' in Table 1; there are instance-MIR"):
-        table1.reproduce("MISR1", *small, rows=["EM"])
+        table1.choose_rows(["EM"])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_an_unknown_row_is_refused(small):
 )
 def test_what_is_no_protocol_is_refused(small, protocol, message):
     with pytest.raises(ValueError, match=message):
-        table1.reproduce("MISR1", *small, rows=[MEAN], **protocol)
+        table1.run_rows("MISR1", *small, rows=[MEAN], **protocol)
 
 
 def test_inner_folds_are_at_most_the_training_bags(small, monkeypatch):

@@ -232,31 +232,6 @@ _POOLS = {"instance-MIR (mean)": "mean", "instance-MIR (median)": "median"}
 _OTHERS = {"EM-MIR": "em", "attention-MIR": "attention"}
 
 
-def reproduce(name: str, bags: Bags, y: np.ndarray, *, rows: list[str] | None = None, **options) -> list[dict]:
-    """Compute the rows of the table for one data set, beside the published ones.
-
-    Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
-    kernels), and the one that leave-one-bag-out on the training bags would choose among them. So both protocols
-    come from the same folds and networks: ``paper`` is the best setting on the scoring folds, ``nested`` the one
-    chosen inside, ``clipped`` the same with predictions outside the range of training counted as its end.
-
-    Parameters
-    ----------
-    name : one of MODIS, MISR1, MISR2, WHEAT, CORN
-    rows : names of rows, default all that can be run
-    options : see `run_rows`
-
-    Returns
-    -------
-    list of dict
-        row, published, and for "paper", "nested" and "clipped" our mean, its standard error over repeats, and how many
-        of those ours is above the published number; ``selection`` is whether a setting was chosen on the scoring folds.
-    """
-    rows = choose_rows(rows)
-    results = run_rows(name, bags, y, rows=rows, **options)
-    return [read_row(results, row, name) for row in rows]
-
-
 def choose_rows(rows: list[str] | None = None) -> list[str]:
     """Check the names of rows of Table 1 and return them without repetition; all rows by default."""
     unknown = [row for row in rows or () if row not in PUBLISHED]
@@ -276,7 +251,11 @@ def run_rows(
     inner_folds: int = INNER_FOLDS,
     **options,
 ) -> Results:
-    """Run the cells of some rows.
+    """Run the cells of some rows for one data set; `read_row` compares them with the published numbers.
+
+    Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
+    kernels), and the one that leave-one-bag-out on the training bags would choose among them. So all protocols come
+    from the same folds and networks.
 
     Parameters
     ----------
@@ -323,7 +302,12 @@ def _row_settings(row: str) -> dict[str, tuple[dict, ...]]:
 
 
 def read_row(results: Results, row: str, name: str) -> dict:
-    """Return our scores and the published one for one row of the table."""
+    """Return our scores and the published one for one row of the table.
+
+    For "paper" (the best setting on the scoring folds), "nested" (the one chosen inside) and "clipped" (the same with
+    predictions clipped to the range of training) there are the mean, its standard error over repeats, and how many
+    standard errors it is above the published number.
+    """
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
     known = ~np.isnan(scores).any(axis=1)  # all but failed cells
     found = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~known).sum())}
