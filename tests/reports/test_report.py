@@ -199,6 +199,7 @@ def test_one_split_cannot_tell_luck(data, tmp_path):
     assert f"15 bags of {bags.sizes[25:].min()} to {bags.sizes[25:].max()} instances" in report.text  # the header
     assert f"targets from {shown(y[25:].min())} to {shown(y[25:].max())}" in report.text
     assert "The other 25 bags served for training alone." in report.text
+    assert "Targets inside" not in report.text and "nominal level of intervals" not in report.text
 
 
 def test_optimistic_selection_is_told(data, tmp_path):

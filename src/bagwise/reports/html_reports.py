@@ -108,6 +108,7 @@ def render(content: dict) -> str:
         sections=[(SECTIONS[part], "run" if part == "facts" else part) for part in shown],
         script=script,
         script_hash=f"sha256-{digest}",
+        covered=any("Targets inside" in row["label"] for row in content["worth"]),
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
         as_json=as_json,
     )
