@@ -46,6 +46,19 @@ def test_forward_folds_are_those_of_the_library(table, tmp_path):
     np.testing.assert_allclose(bw.load_model(tmp_path / "m").predict(bags), model.predict(bags), rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["aggregated", pytest.param("auto:quick", marks=pytest.mark.slow)])
+def test_errors_of_forward_folds_are_of_later_bags(table, tmp_path, method):
+    forward = (*COLUMNS, "--time", "day", "--folds", "forward", "--ignore", "fold", "--method", method)
+    fitted = run("fit", table, *forward, "--out", tmp_path / "m", "--report", tmp_path / "m.html", "--json")
+    assert fitted.exit_code == 0, fitted.output
+    bags, y = bw.load(table, bag="site", target="aod", time="day", ignore=["fold"])
+    later = np.argsort(bags.time)[10:]
+    model = bw.load_model(tmp_path / "m")
+    assert sorted(model.calibration_.tolist()) == sorted(later.tolist())
+    errors = json.loads(fitted.stdout)["held_out"]
+    assert errors["rmse"] == pytest.approx(np.sqrt(np.mean(model.residuals_**2)), rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("verb", "options", "words"),
     [

@@ -297,7 +297,10 @@ _SCORES = {
 
 
 def held_out(model, y: np.ndarray) -> np.ndarray | None:
-    """Return predictions of the training bags by models fitted without them; None if there are none."""
+    """Return predictions of the training bags by models fitted without them, NaN for bags that no fold holds out.
+
+    None if there are no such models.
+    """
     if y.ndim == 2:
         predictions = np.full(y.shape, np.nan)
         for k, (one, column) in enumerate(zip(model.estimators_, y.T, strict=True)):
@@ -307,7 +310,9 @@ def held_out(model, y: np.ndarray) -> np.ndarray | None:
             predictions[~np.isnan(column), k] = values
         return predictions
     if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
-        return y[model.calibration_] - model.residuals_
+        predictions = np.full(len(y), np.nan)
+        predictions[model.calibration_] = y[model.calibration_] - model.residuals_
+        return predictions
     return getattr(model, "held_out_", None)
 
 
