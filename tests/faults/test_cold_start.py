@@ -1,4 +1,4 @@
-"""What is imported or compiled at its first use, in new interpreters whose first work is done by threads."""
+"""Imports and compilation at first use, in new interpreters whose first work runs in threads."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ SHORT = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """For every method a model file, a file of bags (more rows than one job predicts), and what it predicts of them."""
+    """Return a function from a method to its model file, a file of bags (larger than one job) and its predictions."""
     folder, known = tmp_path_factory.mktemp("saved"), {}
     bags, y = bw.datasets.make_gaussian(100, instances=50)
     bw.save_npz(folder / "bags.npz", bags, y)
@@ -38,7 +38,7 @@ def saved(tmp_path_factory):
 
 
 def started(tmp_path, *arguments):
-    """What the threads of a new interpreter computed, and what was imported outside its main thread."""
+    """Return the results of the threads of a new interpreter, and the modules imported outside its main thread."""
     command = [sys.executable, "-m", "tests.helpers.cold_start", *arguments, str(tmp_path / "out.npy")]
     environment = ENVIRONMENT | {"TRITON_INTERPRET": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
@@ -53,22 +53,21 @@ def test_threads_of_a_prediction_import_nothing(saved, tmp_path):
     assert_array_equal(found[0], expected)
 
 
-def check_engine(engine, saved, tmp_path):
-    if engine == "fused":
-        pytest.importorskip("triton", minversion="3.7")  # the interpreter of older ones does not know numpy 2.4
-        one, other = started(tmp_path, "train")[0]
-        assert_array_equal(one, other)
-        return
-    files, expected = saved(engine)
-    for found in started(tmp_path, "predict", *files)[0]:
-        assert_array_equal(found, expected)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", SHORT)
+def test_two_threads_are_the_first_to_predict_in_twenty_interpreters(method, saved, tmp_path):
+    files, expected = saved(method)
+    for _ in range(20):
+        for predictions in started(tmp_path, "predict", *files)[0]:
+            assert_array_equal(predictions, expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["instance-kme", "attention", "fused"])
-def test_two_threads_may_be_the_first_in_twenty_interpreters(engine, saved, tmp_path):
+@pytest.mark.torch
+def test_two_threads_are_the_first_to_train_in_twenty_interpreters(tmp_path):
     for _ in range(20):
-        check_engine(engine, saved, tmp_path)
+        one, other = started(tmp_path, "train")[0]
+        assert_array_equal(one, other)
 
 
 def together(function, n=4):

@@ -1,4 +1,4 @@
-"""Ways in which a system lets a program down."""
+"""Failures of the system: a full disk, missing permissions."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ BAGWISE = [sys.executable, "-c", "from bagwise.cli import run; run()"]
 
 @contextmanager
 def files_of_at_most(size: int):
-    """Writing past this size fails half-way, as on a full disk."""
+    """Make writes beyond this size fail, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -26,7 +26,7 @@ def files_of_at_most(size: int):
 
 @contextmanager
 def as_nobody():
-    """Without the rights of root, which permissions do not bind, where the tests have them."""
+    """Drop the rights of root, if any, because permissions do not apply to root."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)
@@ -39,7 +39,7 @@ def as_nobody():
 
 @contextmanager
 def without_permission(folder: Path):
-    """Nothing can be made in the folder."""
+    """Refuse the creation of files in the folder."""
     folder.chmod(0o555)
     try:
         with as_nobody():
@@ -50,12 +50,12 @@ def without_permission(folder: Path):
 
 @contextmanager
 def open_folder():
-    """A folder that anybody may enter, unlike those of pytest."""
+    """Create a temporary folder that all users may enter, unlike those of pytest."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 def whole(folder: Path) -> dict[str, bytes]:
-    """Every file in a folder, the hidden ones too, with its content."""
+    """Return the content of each file in a folder, hidden files included."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

@@ -1,10 +1,10 @@
-"""A new interpreter whose first work is done by two threads at once.
+"""A new interpreter whose first work runs in two threads at once.
 
     python -m tests.helpers.cold_start alone MODEL BAGS OUT      the model predicts by threads of its own
     python -m tests.helpers.cold_start predict MODEL BAGS OUT    both threads open the model and predict the bags
     python -m tests.helpers.cold_start train OUT                 both train networks by the interpreted GPU kernels
 
-What is computed goes to OUT, a row for every thread. On stdout: the modules that were imported outside the main thread.
+OUT receives one row per thread. On stdout: the modules imported outside the main thread.
 """
 
 import sys
@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-sys.setswitchinterval(1e-6)  # as much of an unlucky moment as can be had
+sys.setswitchinterval(1e-6)  # makes races likely
 
 
 class Watched:
-    """A finder of modules that finds none, and remembers who asked."""
+    """A module finder that finds none and records requests from other threads than the main one."""
 
     elsewhere: list = []
 
@@ -33,7 +33,7 @@ def predict(model: str, bags: str) -> np.ndarray:
 
 
 def at_once(function, *arguments) -> list:
-    """The results of two threads that begin together."""
+    """Return the results of two threads that start together."""
     gate = threading.Barrier(2)
 
     def begin():
