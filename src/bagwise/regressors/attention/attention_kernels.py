@@ -17,9 +17,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from bagwise.instances.networks import cpu
-
-cpu.load_compiler()
+from bagwise.instances.networks.simd import OPTIONS, flushed, kernel
+from bagwise.instances.networks.simd import part as inlined
 
 MEAN, GATED, SET = range(3)  # ways of pooling
 ZERO, ONE = np.float32(0), np.float32(1)  # a float32 times a float32 stays one
@@ -29,7 +28,7 @@ BLOCK = 512  # rows per product of matrices; what follows finds its results in t
 
 def part(function):
     """Compile a function that is called by kernels, each of its calls as code of its own."""
-    return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **cpu._OPTIONS)(function)
+    return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
 
 
 # Functions of a number ------------------------------------------------------------------------------------------------
@@ -69,17 +68,17 @@ def exponential(x):
     """Compute exp x, in single precision by `single_exponential`."""
 
 
-@overload(exponential, jit_options={"forceinline": True, **cpu._OPTIONS})
+@overload(exponential, jit_options={"forceinline": True, **OPTIONS})
 def _exponential(x):
     return single_exponential if x == types.float32 else lambda x: math.exp(x)
 
 
-@cpu.part
+@inlined
 def sigmoid(x):
     return ONE / (ONE + exponential(-x))
 
 
-@cpu.part
+@inlined
 def tanh(x):
     return np.float32(2) * sigmoid(np.float32(2) * x) - ONE
 
@@ -394,13 +393,13 @@ def adam(w, g, m, v, rate, decay, steps):
     kept = np.float32(1 - rate * decay)
     step, share = np.float32(rate / (1 - 0.9**steps)), np.float32(1 / (1 - 0.999**steps))
     for i in range(w.size):
-        m[i] = cpu.flushed(np.float32(0.9) * m[i] + np.float32(0.1) * g[i])
-        v[i] = cpu.flushed(np.float32(0.999) * v[i] + np.float32(0.001) * g[i] * g[i])
+        m[i] = flushed(np.float32(0.9) * m[i] + np.float32(0.1) * g[i])
+        v[i] = flushed(np.float32(0.999) * v[i] + np.float32(0.001) * g[i] * g[i])
         w[i] = kept * w[i] - step * m[i] / (np.sqrt(v[i] * share) + np.float32(1e-8))
         g[i] = 0
 
 
-@cpu.kernel
+@kernel
 def train_epoch(data, shape, plan, order, cuts, targets, learn, blend, vector, memory, rate, decay, steps):
     """Make one pass over the bags in ``order``, in batches between ``cuts``; bags without weight are left out.
 
@@ -421,7 +420,7 @@ def train_epoch(data, shape, plan, order, cuts, targets, learn, blend, vector, m
         adam(vector, memory[0], memory[1], memory[2], rate, decay, steps)
 
 
-@cpu.kernel
+@kernel
 def predict(data, shape, plan, order, cuts, vector, predictions, weights):
     """Write the predictions of the bags in ``order`` and the attention of their instances, averaged over looks."""
     rows, moments, shares, offsets = data
