@@ -63,6 +63,7 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LINE = 16  # numbers in a cache line
+LEAST = 0.1  # least weight of a batch, per row: a batch of almost no weight must not make a full step
 
 
 @once

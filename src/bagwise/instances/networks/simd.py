@@ -16,10 +16,9 @@ from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
-from bagwise.instances.networks.cpu import BIAS_AT, COLUMNS, INPUTS, LINE, ROWS, SPACE_AT, UNITS, WEIGHT_AT
+from bagwise.instances.networks.cpu import BIAS_AT, COLUMNS, INPUTS, LEAST, LINE, ROWS, SPACE_AT, UNITS, WEIGHT_AT
 
 CHUNK = 256  # rows whose activations are held at once: batches and predictions of any length need no more memory
-LEAST = 0.1  # least weight of a batch, per row: a batch of almost no weight must not make a full step
 
 # NaN and infinity must survive (divergence is detected by them), so not all of fastmath is allowed.
 OPTIONS = {"fastmath": {"reassoc", "contract", "arcp", "nsz"}, "error_model": "numpy"}
