@@ -281,7 +281,7 @@ def test_what_cannot_be_streamed_is_refused_and_what_can_is_named(table):
 @pytest.mark.torch
 def test_a_gpu_that_is_not_there_is_refused_before_any_network_is_trained(table, monkeypatch):
     monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
-    with pytest.raises(ValueError, match="device='cuda', but torch sees no GPU here; use device='cpu', or 'auto'"):
+    with pytest.raises(ValueError, match="device='cuda' needs a GPU, but torch finds none"):
         fit_scan(scanned(table), single(device="cuda"))
     fit_scan(scanned(table), single(device="auto", epochs=1))
 

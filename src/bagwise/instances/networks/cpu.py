@@ -100,7 +100,7 @@ def announced():
                 often = (
                     "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
                 )
-                print(f"bagwise: compiling the network kernels (about 10 s), {often} ...", file=sys.stderr, flush=True)
+                print(f"bagwise: compiling the network kernels (10 to 60 s), {often} ...", file=sys.stderr, flush=True)
             self.said = True
 
         def on_end(self, _):
