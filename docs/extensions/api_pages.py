@@ -33,6 +33,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 *("datasets.make_problem", "datasets.make_aerosol", "datasets.make_gaussian", "datasets.make_outlier2"),
                 *("datasets.make_law", "datasets.law_bayes_optimal", "datasets.LawPosterior"),
                 *("datasets.make_modes", "datasets.make_entropy", "datasets.make_bmir", "datasets.make_districts"),
+                "datasets.make_drift",
                 "datasets.make_instance_map",
             ),
         },

@@ -457,7 +457,9 @@ class Bags:
         )
 
     def with_groups(self, groups) -> Bags:
-        """Return the same bags with these groups: a label per bag, or "shared-rows" to group bags that share rows."""
+        """Return the same bags with these groups: a label per bag, "shared-rows" for bags that share rows, or None."""
+        if groups is None:
+            return self._with(groups=None)
         if isinstance(groups, str) and groups == SHARED_ROWS:
             return self._with(groups=shared_row_groups(self))
         return self._with(groups=validation.as_groups(groups, self.ids))

@@ -11,6 +11,7 @@ from bagwise.datasets.published import (
 from bagwise.datasets.simulations import (
     make_aerosol as make_aerosol,
     make_districts as make_districts,
+    make_drift as make_drift,
     make_instance_map as make_instance_map,
     make_problem as make_problem,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "make_aerosol",
     "make_bmir",
     "make_districts",
+    "make_drift",
     "make_entropy",
     "make_gaussian",
     "make_instance_map",

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from bagwise.bags import Bags, from_arrays
+from bagwise.bags import Bags, Validation, from_arrays
 from bagwise.bags.segments import segment_mean, segment_sum
 from bagwise.datasets.published import make_bmir, make_entropy, make_gaussian, make_modes, make_outlier2
 
@@ -296,6 +296,46 @@ def _prime(rng, offsets):
 
 
 KINDS = {"noisy": _noisy, "mean": _mean, "shape": _shape, "prime": _prime}
+
+
+def make_drift(n_bags: int = 300, *, trend: float = 1.0, drift: float = 1.5, random_state=0) -> tuple[Bags, np.ndarray]:
+    r"""Simulate bags of 15 instances and 4 features whose relation to the target changes over time.
+
+    A bag at time t, from 0 to 1, has a hidden signal s. Its instances show s along a direction that turns by ``drift``
+    radians from the first bag to the last, and their spread in feature 2 is exp(s / 2). The target is s + trend t plus
+    noise. Models grow stale: random folds, whose training bags surround each held-out bag in time, promise too much.
+
+    Parameters
+    ----------
+    n_bags : int, default 300
+    trend : float, default 1.0
+        Change of the mean target over time; feature 0 follows it.
+    drift : float, default 1.5
+        Angle in radians by which the direction of the signal turns.
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+        In order of time, with ``bags.time``.
+    y : array of float64
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_drift(60)
+    >>> bags.shape, float(bags.time[0]), float(bags.time[-1])
+    ((60, 4), 0.0, 1.0)
+    """
+    rng = np.random.default_rng(random_state)
+    size, time, signal = 15, np.linspace(0, 1, n_bags), rng.standard_normal(n_bags)
+    rows = rng.standard_normal((n_bags, size, 4))
+    rows[:, :, 0] += (signal * np.cos(drift * time) + trend * time)[:, None]
+    rows[:, :, 1] += (signal * np.sin(drift * time))[:, None]
+    rows[:, :, 2] *= np.exp(signal / 2)[:, None]
+    y = signal + trend * time + 0.2 * rng.standard_normal(n_bags)
+    bags = Bags(rows.reshape(-1, 4), np.arange(0, n_bags * size + 1, size))
+    return bags.with_validation(Validation(time=time)), y
 
 
 def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -> tuple[Bags, np.ndarray]:
