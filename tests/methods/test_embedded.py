@@ -50,15 +50,6 @@ def test_noise_gives_no_skill(name):
     assert np.mean((predictions - y[60:]) ** 2) > 0.7 * y[60:].var()
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "phase"])
-def test_every_preset_fits_and_knows_its_search_space(name):
-    bags, y = sample()
-    for preset in bw.method_card(name).presets:
-        model = bw.method(name, preset=preset, random_state=1, n_jobs=1)
-        assert np.isfinite(model.fit(bags, y).predict(bags)).all()
-    assert set(bw.method_card(name).search_space) <= set(bw.method(name).get_params())
-
-
 def test_the_linear_preset_is_additive_over_instances():
     (bags, y), (new, _) = sample(), sample(random_state=1)
     model = bw.method("input-kme", preset="linear").fit(bags, y)

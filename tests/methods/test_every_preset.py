@@ -78,7 +78,5 @@ def test_equal_instance_weights_change_nothing(name):
 @pytest.mark.filterwarnings("ignore")
 def test_a_constant_target_is_predicted(name):
     bags, _ = bw.datasets.make_gaussian(30, instances=5)
-    if bw.method_card(name).needs is not None:
-        pytest.importorskip(bw.method_card(name).needs)
     model = brief(bw.method(name)).fit(bags, np.full(30, 0.3))
     np.testing.assert_allclose(model.predict(bags), 0.3, rtol=1e-12)

@@ -68,15 +68,6 @@ def test_inside_scikit_learn():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(NEW), fitted.predict(NEW))
 
 
-@pytest.mark.parametrize("name", ["instance-mean", "instance-median", "aggregated"])
-def test_baselines_inside_scikit_learn(name):
-    model = bw.method(name)
-    if name != "aggregated":
-        model.set_params(instances__estimator__epochs=3, instances__estimator__hidden=(8,))
-    one, two = (cross_val_predict(model, BAGS, Y, cv=3, n_jobs=jobs) for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-
-
 def test_instance_mean_is_the_mean_of_one_networks_predictions():
     model = bw.method("instance-mean").set_params(instances__estimator__epochs=3).fit(BAGS, Y)
     within = np.clip(NEW.instances, BAGS.instances.min(axis=0), BAGS.instances.max(axis=0))

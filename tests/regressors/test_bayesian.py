@@ -13,7 +13,6 @@ from bagwise.regressors.bayesian.evidence_ridge import (
     few_folds,
     negative_log_likelihood,
 )
-from bagwise.testing import zoo
 
 
 def problem(n_bags, n_columns, noise=0.3, seed=0):
@@ -122,10 +121,3 @@ def test_the_scale_of_targets():
     np.testing.assert_allclose([mean[0], std[0]], [1e-12 * (4 + np.std(y)), 2e-12 * np.std(y)])
     expected = -multivariate_normal.logpdf(2.0, 1.0, 0.25)
     np.testing.assert_allclose(negative_log_likelihood([2.0], [1.0], [0.5]), expected)
-
-
-@pytest.mark.parametrize("name", zoo())
-def test_the_zoo(name):
-    bags = zoo(n_features=2)[name]
-    mean, std = EvidenceRidge().fit(bags, np.arange(len(bags)) % 3).predict(bags, return_std=True)
-    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()

@@ -3,7 +3,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 
-import bagwise as bw
 from bagwise.embeddings import LandmarkMean
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.kernels import Gaussian, InverseMultiquadric, MarginalPseudolikelihood
@@ -49,17 +48,6 @@ def test_bandwidth_one_is_the_median_rule():
     pairs = np.subtract.outer(np.arange(len(seen)), np.arange(len(seen))) > 0
     squares = ((seen[:, None] - seen[None]) ** 2).sum(axis=2)[pairs]
     assert np.median(squares) == pytest.approx(2.0)
-
-
-def test_order_and_company():
-    rng = np.random.default_rng(0)
-    bags = bw.from_arrays([rng.normal(size=(n, 2)) for n in (3, 80, 1, 12, 40)])
-    embedding = LandmarkMean(landmarks=7).fit(bags)
-    means = embedding.transform(bags)
-    for i in range(len(bags)):
-        np.testing.assert_allclose(embedding.transform(bags[[i]])[0], means[i], rtol=1e-12)
-    turned = bw.from_arrays([bag[::-1] for bag in bags][::-1])
-    np.testing.assert_allclose(LandmarkMean(landmarks=7).fit_transform(turned)[::-1], means, rtol=1e-8)
 
 
 def test_landmarks():

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.tree import DecisionTreeRegressor
 
-import bagwise as bw
 from bagwise.bags.segments import segment_sum
 from bagwise.datasets import make_bmir
 from bagwise.regressors import BayesianPrime
@@ -101,19 +99,6 @@ def test_standard_deviations_are_not_too_small():
     assert np.mean((predictions - TRUTH)[unsure] ** 2) > 2 * np.mean((predictions - TRUTH)[~unsure] ** 2)
 
 
-def test_order_never_matters_and_the_seed_decides():
-    small = BayesianPrime(draws=30, burn_in=10, selector=DecisionTreeRegressor(max_depth=3))
-    expected = clone(small).fit(BAGS, Y)
-    order = np.random.default_rng(0).permutation(100)
-    mixed = bw.from_arrays([BAGS[int(i)][::-1] for i in order])
-    turned = clone(small).fit(mixed, Y[order])
-    np.testing.assert_allclose(turned.coef_draws_, expected.coef_draws_, rtol=1e-6)
-    np.testing.assert_allclose(turned.predict(mixed), expected.predict(BAGS)[order], rtol=1e-6)
-    back = np.concatenate([i * 5 + np.arange(5)[::-1] for i in order])
-    np.testing.assert_allclose(turned.inclusion_, expected.inclusion_[back], atol=1e-6)
-    assert not np.allclose(clone(small).set_params(random_state=1).fit(BAGS, Y).coef_draws_, expected.coef_draws_)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.kernels
 def test_rounding_does_not_decide_between_the_splits_of_the_selector(monkeypatch):
@@ -128,25 +113,6 @@ def test_rounding_does_not_decide_between_the_splits_of_the_selector(monkeypatch
 
     monkeypatch.setattr(bayesian_prime, "sample", elsewhere)
     np.testing.assert_allclose(clone(model).fit(bags, y).predict(bags), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_zoo_and_scales():
-    small = BayesianPrime(draws=20, burn_in=10, selector=DecisionTreeRegressor(max_depth=3))
-    for name, bags in zoo(2).items():
-        predictions, deviations = small.fit(bags, np.linspace(-1, 1, len(bags))).predict(bags, return_std=True)
-        assert np.isfinite(predictions).all() and (deviations > 0).all(), name
-    np.testing.assert_allclose(small.fit(BAGS, np.full(100, 0.1)).predict(BAGS), 0.1, atol=0.01)
-    plain = clone(small).fit(BAGS, Y).predict(BAGS)
-    for scale in (1e-12, 1e12):
-        np.testing.assert_allclose(clone(small).fit(BAGS, scale * Y).predict(BAGS), scale * plain, rtol=1e-4)
-
-
-def test_bags_without_weight_say_nothing():
-    small = BayesianPrime(draws=300, burn_in=100, selector=DecisionTreeRegressor(max_depth=3))
-    spoiled = np.where(np.arange(100) < 30, 500.0, Y)
-    weighted = small.fit(BAGS, spoiled, sample_weight=(np.arange(100) >= 30).astype(float))
-    np.testing.assert_allclose(weighted.coef_, 2.0, atol=0.2)
-    np.testing.assert_allclose(weighted.inclusion_[: 30 * 5], 0.2)
 
 
 def test_refusals():

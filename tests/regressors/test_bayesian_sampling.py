@@ -6,7 +6,6 @@ from scipy.stats import halfnorm, norm
 import bagwise as bw
 from bagwise.datasets import make_law
 from bagwise.embeddings import LandmarkMean
-from bagwise.instances import OutOfFold
 from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
 from bagwise.regressors.bayesian.evidence_ridge import negative_log_likelihood
 from bagwise.regressors.bayesian.sampled_shrinkage import Posterior, hamiltonian, split_rhat
@@ -152,26 +151,6 @@ def test_chains_agree_and_intervals_cover(sampled):
     assert std[bags[150:].sizes == 2].mean() > 1.3 * std[bags[150:].sizes == 60].mean()
 
 
-def test_a_seed_is_an_answer():
-    bags, y = spreads(30)
-    first, again, other = (
-        SampledShrinkage(Shrinkage(LandmarkMean(landmarks=4), penalties=(1.0,)), draws=20, random_state=seed).fit(
-            bags, y
-        )
-        for seed in (0, 0, 1)
-    )
-    np.testing.assert_array_equal(first.draws_, again.draws_)
-    assert not np.array_equal(first.draws_, other.draws_)
-
-
-@pytest.mark.parametrize("y", [np.array([0.0, 1.0]), np.full(2, 0.1), np.full(2, 1e12)])
-def test_two_bags_of_one(y):
-    bags = bw.from_arrays([np.array([[0.0, 1.0]]), np.array([[1.0, 0.0]])])
-    for model in (EvidenceRidge(), Shrinkage(), SampledShrinkage()):
-        mean, std = model.fit(bags, y).predict(bags, return_std=True)
-        assert np.isfinite(mean).all() and np.isfinite(std).all() and (std >= 0).all()
-
-
 def test_refusals():
     bags, y = spreads(10)
     with pytest.raises(ValueError, match="draws must be a whole number of at least 4, not 3"):
@@ -196,19 +175,3 @@ def test_the_benchmark_of_law_in_small():
         scores[name] = np.mean((mean - targets) ** 2), negative_log_likelihood(targets, mean, std).mean()
     for name in ("shrinkage", "bdr"):
         assert scores[name][0] < 0.8 * scores["blr"][0] and scores[name][1] < scores["blr"][1] - 0.3
-
-
-def test_the_catalogue_makes_them():
-    for name in ("blr", "shrinkage", "bdr", "instance-kme-shrinkage"):
-        assert "std" in bw.method_card(name).gives
-    assert bw.method("shrinkage", preset="nonstationary").prior == "nonstationary"
-    assert bw.method("bdr", preset="between", random_state=3).shrinkage.prior == "between"
-    model = bw.method("instance-kme-shrinkage", random_state=3, n_jobs=1)
-    assert isinstance(model[0], OutOfFold) and model[-1].embedding.placement == "quantiles"
-    assert {model[-1].random_state, model[0].random_state, model[-1].embedding.random_state} == {3}
-    rng = np.random.default_rng(0)
-    y = rng.normal(size=40)
-    bags = bw.from_arrays([t + rng.normal(size=(rng.choice([1, 30]), 2)) for t in y])
-    mean, std = model.set_params(instances__regressor=None).fit(bags, y).predict(bags, return_std=True)
-    assert std[bags.sizes == 1].mean() > 1.5 * std[bags.sizes == 30].mean()
-    assert np.corrcoef(mean, y)[0, 1] > 0.7

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 from scipy.stats import norm
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
@@ -21,7 +20,6 @@ from bagwise.regressors.bayesian.shrinkage import (
     shrink,
     unpacked,
 )
-from bagwise.testing import zoo
 
 
 def spreads(n_bags, sizes=(2, 5, 60), seed=0, noise=0.0):
@@ -171,40 +169,6 @@ def test_it_beats_what_ignores_the_size_of_bags(prior):
     covered = np.mean(np.abs(mean - y[200:]) < 1.645 * std)
     assert scores["aware"][0] < 0.95 * scores["flat"][0] and scores["aware"][1] < scores["flat"][1] - 0.1
     assert 0.84 < covered < 0.96
-
-
-def test_laws():
-    bags, y = spreads(40)
-    model = Shrinkage(LandmarkMean(landmarks=6), penalties=(10.0, 1.0)).fit(bags, y)
-    mean, std = model.predict(bags, return_std=True)
-    np.testing.assert_array_equal(model.predict(bags), mean)
-    order = np.random.default_rng(0).permutation(40)
-    np.testing.assert_allclose(model.predict(bags[order], return_std=True), [mean[order], std[order]], rtol=1e-9)
-    for i in (0, 17):
-        np.testing.assert_allclose(model.predict(bags[[i]], return_std=True), [[mean[i]], [std[i]]], rtol=1e-9)
-    other = clone(model).fit(bags[order], y[order])  # the folds follow the ids, the landmarks the values
-    np.testing.assert_allclose(other.predict(bags), mean, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_no_unit_matters(scale):
-    bags, y = spreads(40)
-    model = Shrinkage(LandmarkMean(landmarks=6), penalties=(10.0, 1.0))
-    mean, std = clone(model).fit(bags, y).predict(bags, return_std=True)
-    large = bags.replace(scale * bags.instances)
-    got = model.fit(large, scale * y).predict(large, return_std=True)
-    np.testing.assert_allclose(np.array(got) / scale, [mean, std], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("name", zoo())
-def test_the_zoo(name, prior):
-    bags = zoo(n_features=2)[name]
-    model = Shrinkage(LandmarkMean(landmarks=5), prior=prior, penalties=(1.0,))
-    mean, std = model.fit(bags, np.arange(len(bags)) % 3).predict(bags, return_std=True)
-    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()
-    same = model.fit(bags, np.full(len(bags), 0.1)).predict(bags, return_std=True)
-    np.testing.assert_allclose(same, [np.full(len(bags), 0.1), np.zeros(len(bags))], atol=1e-12)
 
 
 def test_refusals():

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.ensemble._hist_gradient_boosting import binning
 
 import bagwise as bw
-from bagwise.model_files import load_model, save_model
 from bagwise.regressors import BoostedTrees
 
 RNG = np.random.default_rng(0)
@@ -40,14 +38,6 @@ def test_bags_of_weight_zero_do_not_count():
     np.testing.assert_array_equal(found.predict(Z), plain(3).fit(Z, Y, sample_weight=weights).predict(Z))
 
 
-def test_fitting_changes_no_parameter_and_a_clone_is_unfitted():
-    model = BoostedTrees(**OPTIONS)
-    before = model.get_params()
-    model.fit(Z[:30], Y[:30])
-    assert model.get_params() == before and before["min_samples_leaf"] == "auto"
-    assert not hasattr(clone(model), "trees_")
-
-
 @pytest.mark.parametrize("n", [20, 27, 39])
 def test_statistics_of_few_bags_beat_the_mean(n):
     """One constant was predicted below 40 bags."""
@@ -55,15 +45,6 @@ def test_statistics_of_few_bags_beat_the_mean(n):
     model = bw.method("statistics").fit(bags[:n], y[:n])
     errors = np.mean((model.predict(bags[n:]) - y[n:]) ** 2)
     assert errors < 0.7 * np.mean((y[:n].mean() - y[n:]) ** 2)
-
-
-def test_a_saved_model_of_few_bags_predicts_the_same(tmp_path):
-    bags, y = bw.datasets.make_problem("mean", 25, random_state=0)
-    model = bw.method("statistics").fit(bags, y)
-    save_model(model, tmp_path / "m.bagwise")
-    found = load_model(tmp_path / "m.bagwise").predict(bags)
-    np.testing.assert_array_equal(found, model.predict(bags))
-    assert np.ptp(found) > 0
 
 
 def test_columns_are_binned_in_one_thread(monkeypatch):

@@ -151,21 +151,6 @@ def test_sparse_columns_share_a_scale():
     assert ColumnScaler().fit(np.ones((5, 2))).scale_.tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("n_bags", [2, 3])
-def test_instance_kme_of_two_bags_of_one_instance(n_bags):
-    bags = bw.from_arrays([np.array([[float(i), 1.0]]) for i in range(n_bags)])
-    y = np.arange(float(n_bags))
-    predictions = bw.method("instance-kme").fit(bags, y).predict(bags)
-    assert np.isfinite(predictions).all()
-
-
-def test_instance_kme_of_a_constant_target_predicts_it():
-    bags, _ = bw.datasets.make_problem("mean", 20)
-    model = bw.method("instance-kme").set_params(instances__network__regressor__epochs=(1, 2))
-    predictions = model.fit(bags, np.full(20, 3.5)).predict(bags)
-    np.testing.assert_allclose(predictions, 3.5, rtol=1e-6)
-
-
 def test_explanations_say_how_much_of_a_prediction_is_a_sum():
     bags, y = bw.datasets.make_problem("noisy", 40)
     model = bw.method("instance-kme").fit(bags, y)

@@ -13,7 +13,6 @@ import bagwise as bw
 from bagwise.bags.segments import segment_mean, segment_median, segment_sum
 from bagwise.datasets import make_outlier2
 from bagwise.regressors import Gate, Mixture, Primary, Pruning, Reweighting
-from bagwise.testing import zoo
 
 rng = np.random.default_rng(0)
 SIZES = rng.integers(1, 9, size=30)
@@ -145,28 +144,6 @@ def test_a_weight_is_a_repetition():
     without = clone(model).fit(BAGS[5:], Y[5:]).predict(BAGS)
     weights = (np.arange(30) >= 5).astype(float)
     np.testing.assert_allclose(clone(model).fit(BAGS, Y, sample_weight=weights).predict(BAGS), without, rtol=1e-6)
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
-def test_laws(weighting):
-    model = Reweighting(weighting=weighting, rounds=10).fit(BAGS, Y)
-    expected = model.predict(BAGS)
-    turned = bw.from_arrays([bag[::-1] for bag in BAGS])
-    np.testing.assert_allclose(clone(model).fit(turned, Y).predict(turned), expected, rtol=1e-4)
-    for scale in (1e-12, 1e12):
-        np.testing.assert_allclose(clone(model).fit(BAGS, scale * Y).predict(BAGS), scale * expected, rtol=1e-4)
-    np.testing.assert_allclose(segment_sum(model.weights_, BAGS.offsets), 1.0)
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
-@pytest.mark.filterwarnings("error")
-def test_zoo(weighting):
-    for name, bags in zoo(2).items():
-        for y in (np.linspace(-1, 1, len(bags)), np.full(len(bags), 0.1)):
-            model = Reweighting(weighting=weighting, rounds=5).fit(bags, y)
-            assert np.isfinite(model.predict(bags)).all(), name
-            if np.ptp(y) == 0:
-                np.testing.assert_allclose(model.predict(bags), 0.1, atol=1e-6, err_msg=name)
 
 
 def test_any_regressor():

@@ -83,20 +83,6 @@ def test_weighted_median_by_its_definition():
     np.testing.assert_allclose(got, [np.median(r) for r in repeated])  # a whole weight is a repetition
 
 
-@pytest.mark.parametrize(
-    ("name", "preset"),
-    [(name, preset) for name in ("prime", "pruning", "em") for preset in bw.method_card(name).presets],
-)
-def test_methods(name, preset):
-    bags, y = make_problem("noisy", 40, random_state=0)
-    model = bw.method(name, preset=preset, random_state=1)
-    model.set_params(head__rounds=3, head__tolerance=1e-3)
-    test, truth = make_problem("noisy", 100, random_state=1)
-    assert np.mean((model.fit(bags, y).predict(test) - truth) ** 2) < 0.9 * np.var(truth)
-    np.testing.assert_allclose(segment_sum(model["head"].instance_weights(model[:-1].transform(test)), test.offsets), 1)
-    assert model["head"].predict_instances(model[:-1].transform(test)).shape == (test.n_instances,)
-
-
 @pytest.mark.kernels
 def test_rounding_is_not_amplified_from_round_to_round():
     """Steps of L-BFGS that ended at a place of their own made of the last digit, as CPUs differ in it, the first."""

@@ -1,8 +1,4 @@
-"""What the others are measured against: instance-mean, instance-median, aggregated, and plain columns per bag.
-
-Plain columns are summary statistics, with trees or a line, and similarity to prototypes. additive is between
-instance-mean and aggregated.
-"""
+"""Baselines: instance-mean, instance-median, aggregated, additive, statistics and miles."""
 
 from __future__ import annotations
 
@@ -31,26 +27,26 @@ from bagwise.regressors.target_limits import SLACK
 
 
 def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
-    """instance-MIR: a network on all instances, each carrying its bag's target; then the mean (median) of a bag."""
+    """Fit a network on all instances, each with its bag's target, and pool its predictions: instance-MIR."""
     learner = default_network(random_state=random_state, n_jobs=n_jobs)
     stage = EachInstance(learner, random_state=random_state)
     return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic, slack=SLACK))])
 
 
 def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
-    """The same with the network of Uriot (2019), every instance weighing the same."""
+    """Fit the network of Uriot (2019) with equal weight for each instance."""
     learner = paper_network(random_state=random_state, n_jobs=n_jobs)
     stage = EachInstance(learner, weighting="instance", beyond="regressor", random_state=random_state)
     return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
 
 
 def aggregated(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """aggregated-MIR: ridge regression on the mean instance of every bag."""
+    """Fit ridge regression on the mean instance of each bag: aggregated-MIR."""
     return scaled(EmbeddingRidge(Pool(("mean",)), RidgePath()))
 
 
 def additive(*, random_state=0, n_jobs=None, aggregate="mean") -> AdditiveRegressor:
-    """The target is the mean of the instances' values; the blend of the losses is chosen on held-out bags."""
+    """Fit a value per instance whose mean is the target; held-out bags choose the blend of the losses."""
     return AdditiveRegressor(aggregate=aggregate, random_state=random_state, n_jobs=n_jobs)
 
 
@@ -58,33 +54,33 @@ MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
 
 
 def statistics(head) -> BagPipeline:
-    """Trees read missing values (NaN) as they are: that a bag has no value of a feature is one more split."""
+    """Build a pipeline of summary statistics, missing ones as NaN, and a head that reads NaN."""
     return BagPipeline([("embedding", Statistics(missing="keep")), ("head", head)])
 
 
 def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Histogram gradient boosting: small trees, a fifth of the columns tried at each split."""
+    """Fit histogram gradient boosting: small trees, a fifth of the columns tried at each split."""
     return statistics(BoostedTrees(random_state=random_state))
 
 
 def forest(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Extremely randomised trees, a tenth of the columns tried at each split: a third is slower and no better."""
+    """Fit extremely randomised trees, a tenth of the columns tried at each split (a third is slower, not better)."""
     return statistics(ExtraTreesRegressor(200, max_features=0.1, random_state=random_state, n_jobs=n_jobs))
 
 
 def linear(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Ridge regression on the statistics of standardised inputs."""
+    """Fit ridge regression on the statistics of standardised inputs."""
     return scaled(EmbeddingRidge(Statistics(), RidgePath()))
 
 
 def moments(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Ridge regression on mean, deviation, skewness, kurtosis, extremes and size: what can be had from sums over
-    instances, so it fits out of core and on a cluster too (``bagwise.fit_scan``)."""
+    """Fit ridge regression on mean, deviation, skewness, kurtosis, extremes and size: sums over instances, so it also
+    fits out of core and on a cluster (``bagwise.fit_scan``)."""
     return scaled(EmbeddingRidge(Statistics(MOMENTS), RidgePath()))
 
 
 def miles(*, head=RidgePath, random_state=0, n_jobs=None) -> BagPipeline:
-    """Ridge regression on similarities to 500 prototypes, their width chosen by leave-one-bag-out."""
+    """Fit ridge regression on similarities to 500 prototypes, their width chosen by leave-one-bag-out."""
     kernels = [Gaussian(0.25), Gaussian(0.5), Gaussian(1.0), MinusDistance()]
     embedding = Similarity(random_state=random_state)
     return scaled(EmbeddingRidge(embedding, head(), grid={"kernel": kernels}))

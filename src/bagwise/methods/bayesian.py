@@ -1,4 +1,4 @@
-"""blr, shrinkage, bdr, instance-kme-shrinkage and aggregate-gp: methods that say how sure they are of every bag."""
+"""Methods with a predictive standard deviation: blr, shrinkage, bdr, instance-kme-shrinkage and aggregate-gp."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def _grid(bandwidths=BANDWIDTHS) -> dict[str, list]:
 
 
 def blr(draw: str = "bags", *, random_state=0, n_jobs=None) -> EvidenceRidge:
-    """Bayesian linear regression on the mean similarity to 60 landmarks; bandwidth by held-out likelihood."""
+    """Fit Bayesian linear regression on the mean similarity to 60 landmarks; bandwidth by held-out likelihood."""
     embedding = LandmarkMean(landmarks=LANDMARKS, draw=draw, random_state=random_state)
     return EvidenceRidge(embedding, grid=_grid(), random_state=random_state, n_jobs=n_jobs)
 
 
 def shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> Shrinkage:
-    """The same rows, shrunk by bag size; bandwidth and penalty by held-out likelihood."""
+    """Fit the rows of blr, shrunk by bag size; bandwidth and penalty by held-out likelihood."""
     embedding = LandmarkMean(landmarks=LANDMARKS, random_state=random_state)
     return Shrinkage(embedding, prior=prior, grid=_grid(BANDWIDTHS[1:5]), random_state=random_state, n_jobs=n_jobs)
 
 
 def bdr(prior: str = "kernel", *, random_state=0, n_jobs=None) -> SampledShrinkage:
-    """The same model with its weights drawn from their posterior: four chains of 250 draws."""
+    """Draw the weights of shrinkage from their posterior: four chains of 250 draws."""
     fitted = shrinkage(prior, random_state=random_state, n_jobs=n_jobs)
     return SampledShrinkage(fitted, random_state=random_state)
 
 
 def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> BagPipeline:
-    """instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
+    """Fit instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
 
     Landmarks are quantiles of the out-of-fold predictions. The epochs of the networks are judged as in instance-kme, by
     the left-out error of its second stage: in closed form, where shrinkage would be refitted for each.
@@ -54,7 +54,7 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
 
 
 def aggregate_gp(features=FourierFeatures, n_features: int = 256, *, random_state=0, n_jobs=None) -> AggregateGP:
-    """256 random Fourier features; kernel and bandwidth by the evidence. Sums, so it fits out of core too."""
+    """Fit 256 random Fourier features; kernel and bandwidth by the evidence. Sums, so it also fits out of core."""
     phi = features(n_features, linear=False, random_state=random_state)
     return AggregateGP(phi, random_state=random_state, n_jobs=n_jobs)
 
@@ -67,7 +67,7 @@ PRIORS = {
 
 
 def _priors(factory, *names) -> dict:
-    """A preset per prior: the first is the default, the others go by their name."""
+    """Return a preset per prior: the first is the default, the others have the name of the prior."""
     found = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
     return {"default": found.pop(names[0]), **found}
 

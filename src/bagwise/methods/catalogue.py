@@ -21,21 +21,21 @@ CATALOGUE: dict[str, Card] = {}
 
 @dataclass(frozen=True)
 class Card:
-    """What a user needs to know of a method, and its factory.
+    """Description of a method: what it assumes, where it comes from, and how to build it.
 
     Attributes
     ----------
-    name : what `bagwise.method` is asked for
-    idea : one sentence
-    assumes : what it takes the instances of a bag to be
+    name : the name passed to `bagwise.method`
+    idea : one sentence that explains the method
+    assumes : the assumption about the instances of a bag
     cites : the source
-    cost : how the work grows; N instances, B bags, d features
-    presets : name -> function (random_state, n_jobs) -> unfitted estimator; the first preset is the default
-    search_space : parameters worth tuning from outside -> values; a preset keeps those that it sets itself
-    searched : presets that set such parameters only to begin with, and are to be searched all the same
-    gives : what the last step offers beside ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
+    cost : how run time grows with N instances, B bags and d features
+    presets : for each name a function (random_state, n_jobs) -> unfitted estimator; the first is the default
+    search_space : values to try for each parameter; `evaluate` does not search a parameter that a preset sets
+    searched : presets whose own values are only starting points, and are searched as well
+    gives : what the last step offers besides ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
         (``instance_weights(bags)``), "contributions" (``contributions(bags)``)
-    gpu : whether it uses a GPU where there is one
+    gpu : whether it uses a GPU if there is one
     """
 
     name: str
@@ -55,7 +55,7 @@ class Card:
 
 
 def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable[..., Any]:
-    """A preset: a factory with some parameters fixed, and a sentence that says what is different."""
+    """Return a factory with some parameters fixed, described by ``text``."""
 
     def make(**options):
         return factory(*first, **fixed, **options)
@@ -65,7 +65,7 @@ def variant(text: str, factory: Callable[..., Any], *first, **fixed) -> Callable
 
 
 def first_sentence(factory) -> str:
-    """What a preset is, from the beginning of its docstring."""
+    """Return the description of a preset, the first paragraph of its docstring."""
     text = inspect.getdoc(getattr(factory, "func", factory)) or ""
     return " ".join(text.split("\n\n")[0].split())
 
@@ -78,7 +78,7 @@ def register(*cards: Card) -> None:
 
 
 def method_card(name: str) -> Card:
-    """The card of a method: its idea, its citation, what it assumes, costs and offers.
+    """Return the card of a method: its idea, citation, assumptions, cost and presets.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def method_card(name: str) -> Card:
 
 
 def _closest(name: str) -> str | None:
-    """Return the method with the nearest name, else one with a preset that is a word of the name."""
+    """Return the method with the nearest name, or else the preset named by a word of it."""
     close = difflib.get_close_matches(name, CATALOGUE, n=1)
     if close:
         return close[0]
@@ -109,7 +109,7 @@ def _closest(name: str) -> str | None:
 
 
 def find(text: str, preset: str | None = None) -> tuple[Card, str]:
-    """The card and the preset that "name" or "name:preset" stands for; the first preset if none is named.
+    """Return the card and the preset of "name" or "name:preset"; the default preset if none is given.
 
     Examples
     --------
@@ -135,20 +135,20 @@ def method(
     n_jobs: int | None = None,
     **options,
 ):
-    """An unfitted scikit-learn estimator for bags, by the name of the method.
+    """Build an unfitted scikit-learn estimator for bags by the name of a method.
 
     Parameters
     ----------
     name : str
         One of `method_names()`, or "name:preset".
     preset : str, optional
-        A variant of the method, such as "paper" or "notebook" for "instance-kme"; the first is the default.
+        A variant of the method, such as "paper" for "instance-kme"; by default the first of its card.
     random_state : int
         The same seed gives the same answer on the same kind of CPU, whatever ``n_jobs``.
     n_jobs : int, optional
-        How many cores may work at once; -1 for all.
+        Number of cores to use; -1 for all.
     **options
-        Parameters of the estimator, set after it is made: ``method("auto", time_budget=60)``.
+        Parameters of the estimator, such as ``method("auto", time_budget=60)``.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def method(
 
 
 def method_names() -> list[str]:
-    """Names of all methods.
+    """Return the names of all methods.
 
     Examples
     --------
@@ -180,9 +180,9 @@ def method_names() -> list[str]:
 
 @dataclass(frozen=True)
 class NamedMethod:
-    """A name, and a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user's own.
+    """A name with a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user.
 
-    What `AutoRegressor` blends and what `evaluate` compares are such methods, each with a few fields more.
+    The members of `AutoRegressor` and the entries of `evaluate` are subclasses with more fields.
 
     Examples
     --------
@@ -195,7 +195,7 @@ class NamedMethod:
 
     @classmethod
     def of(cls, item, **more):
-        """Of "name" or "name:preset", or of a pair (name, estimator), which is cloned and seeded; ``more`` are fields.
+        """Build from "name" or "name:preset", or from a pair (name, estimator), which is cloned and seeded.
 
         An unknown name, preset or extra is refused now, and not in a fold.
         """
@@ -207,7 +207,7 @@ class NamedMethod:
 
     @staticmethod
     def refuse_twins(methods: list[NamedMethod], noun: str) -> None:
-        """Raise an error if two of them have the same name."""
+        """Raise an error if two methods have the same name."""
         names = [one.name for one in methods]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -215,7 +215,7 @@ class NamedMethod:
 
 
 def auto(*, random_state=0, n_jobs=None, **options):
-    """A dozen methods on the same folds of bags, and a blend of those that lower the held-out error."""
+    """Cross-validate a dozen methods on the same folds of bags, and blend those that lower the held-out error."""
     from bagwise.auto import AutoRegressor  # its members are methods of the catalogue, so it is imported late
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs, **options)
@@ -225,14 +225,14 @@ register(
     Card(
         name="auto",
         idea="Try a diverse set of methods on the same folds of bags, and blend those that lower the held-out error.",
-        assumes="nothing: which assumption fits is found out on held-out bags",
+        assumes="nothing: held-out bags decide which assumption fits",
         cites="Wolpert (1992); Breiman (1996), Stacked regressions",
         cost="that of all members times the number of folds; a time_budget limits it",
         presets={
             "default": auto,
             "quick": variant("No networks: seconds for a few hundred bags.", auto, members="quick"),
             "best": variant(
-                "More members, each on all folds, and three deals of folds: many times the work.",
+                "More members, each on all folds, and three repeats of the folds: many times the work.",
                 auto,
                 members="best",
                 repeats=3,

@@ -37,7 +37,7 @@ PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -9.5, -0.5))
 
 
 def kernel_grid(*names: str, lengths=LENGTHS) -> list:
-    """The kernels of these names (see `KERNELS`) at every length, each once, for the grid of an `EmbeddingRidge`."""
+    """Return the kernels of these names (see `KERNELS`) at each length, without duplicates, as a grid."""
     unknown = [name for name in names if name not in KERNELS]
     if unknown:
         raise ValueError(f"there is no kernel {unknown[0]!r}; the kernels are {', '.join(KERNELS)}")
@@ -46,46 +46,46 @@ def kernel_grid(*names: str, lengths=LENGTHS) -> list:
 
 
 def input_kme(*, first=FIRST, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
-    """Kernel, second kernel and penalty by leave-one-bag-out; the best we know, though not additive over instances."""
+    """Choose kernel, second kernel and penalty by leave-one-bag-out; accurate, but not additive over instances."""
     embedding = SecondKernel(NystroemMean(random_state=random_state), random_state=random_state)
     grid = {"embedding__kernel": list(first), "kernel": list(second)}
     return scaled(EmbeddingRidge(embedding, RidgePath(PENALTIES), grid=grid))
 
 
 def second_kernel(**options) -> BagPipeline:
-    """The same over more kernels on both levels, the linear one left out: Szabó's nonlinear K."""
+    """Choose among more kernels on both levels, without the linear one: Szabó's nonlinear K."""
     first = kernel_grid("gaussian", "cauchy", "inverse-multiquadric", "matern-3/2", lengths=(0.5, 1.0, 2.0))
     second = kernel_grid("gaussian", "inverse-multiquadric", "matern-3/2", lengths=(1.0, 3.0))
     return input_kme(first=first, second=second, **options)
 
 
 def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
-    """The inner product of the embeddings as the only second kernel: a bag is the mean of h(instance), additive."""
+    """Use the inner product of the embeddings as second kernel: a bag is the mean of h(instance), so it is additive."""
     grid = {"kernel": kernel_grid(*(names or ("gaussian", "inverse-multiquadric")))}
     return scaled(EmbeddingRidge(NystroemMean(random_state=random_state), RidgePath(), grid=grid))
 
 
 def fourier(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
-    """The mean of 256 random Fourier features of a Gaussian kernel, and ridge: sums over instances, so it fits out of
-    core and on a cluster too (``bagwise.fit_scan``)."""
+    """Fit ridge on the mean of 256 random Fourier features of a Gaussian kernel: sums over instances, so it also fits
+    out of core and on a cluster (``bagwise.fit_scan``)."""
     features = FourierFeatures(256, linear=False, random_state=random_state)
     return EmbeddingRidge(FeatureMean(features), RidgePath(), grid={"features__bandwidth": [0.5, 1.0, 2.0]})
 
 
 def ensemble(*, random_state=0, n_jobs=None) -> MeanRegressor:
-    """Szabó's ensemble: the equal-weight average of one linear model per kernel; the unbounded polynomials left out."""
+    """Average one linear model per kernel with equal weights, without the unbounded polynomials: Szabó's ensemble."""
     names = [name for name in KERNELS if not name.startswith("polynomial")]
     models = [(name.replace("/", ""), linear_kme(name, random_state=random_state)) for name in names]
     return MeanRegressor(models, n_jobs=n_jobs)
 
 
 def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
-    """Frequencies from low to the median rule; ridge on the phases."""
+    """Fit ridge on the phases, at frequencies from low to the median rule."""
     return EmbeddingRidge(PhaseMean(random_state=random_state), RidgePath(), grid={"bandwidth": [1.0, 2.0, 4.0, 8.0]})
 
 
 def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
-    """Quantiles of out-of-fold instance predictions, W_2 between bags; a second kernel says what to add to the mean."""
+    """Compare quantiles of out-of-fold instance predictions by W_2; a second kernel corrects the mean."""
     grid = {"kernel": list(second)}
     head = EmbeddingRidge(SecondKernel(QuantileRows()), RidgePath(PENALTIES), grid=grid, offset="mean")
     learner = default_network(random_state=random_state)
@@ -94,7 +94,8 @@ def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def sliced(*, directions=200, quantiles=20, distance="l2", slack=SLACK, random_state=0, n_jobs=None) -> BagPipeline:
-    """exp(-γ SW_2²) and 1/√(SW_2² + θ²); many directions, few quantiles: as good as the paper's, at less than half."""
+    """Use exp(-γ SW_2²) and 1/√(SW_2² + θ²), with many directions and few quantiles: as good as the paper's, at less
+    than half the cost."""
     slices = SlicedQuantiles(directions, quantiles, random_state=random_state)
     grid = {"kernel": kernel_grid("gaussian", "inverse-multiquadric", lengths=(0.3, 1.0, 3.0))}
     embedding = SecondKernel(slices, distance=distance, random_state=random_state)

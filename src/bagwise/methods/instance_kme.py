@@ -1,6 +1,6 @@
-"""instance-kme-MIR, the method of Uriot (2019), in six presets; and the networks that methods share.
+"""instance-kme-MIR, the method of Uriot (2019), in six presets, and the networks that methods share.
 
-With the same networks, a comparison of two methods on instance predictions is not one of two networks.
+Methods share networks so that a comparison of two methods is not a comparison of two networks.
 """
 
 from __future__ import annotations
@@ -34,35 +34,35 @@ RIDGE_PENALTIES = tuple(float(f"1e{e}") for e in range(-6, 1))
 
 
 def default_network(*, random_state=0, n_jobs=None):
-    """One hidden layer of 128 units; the number of epochs is chosen on held-out bags."""
+    """Return a network with one hidden layer of 128 units, its number of epochs chosen on held-out bags."""
     return NetworkRegressor(
         (128,), epochs=EPOCHS, batch_size="auto", weight_decay=0.05, random_state=random_state, n_jobs=n_jobs
     )
 
 
 def paper_network(*, random_state=0, n_jobs=None):
-    """128 units, weight decay 0.05, 100 epochs, targets in their own units: the setting in a comment of the notebook of
-    Uriot (2019), the plausible one for aerosol; the paper prints none."""
+    """Return a network of 128 units, weight decay 0.05, 100 epochs, targets in their own units: the setting in a
+    comment of the notebook of Uriot (2019), plausible for aerosol; the paper prints none."""
     return NetworkRegressor(
         (128,), epochs=100, weight_decay=0.05, scale_target=False, random_state=random_state, n_jobs=n_jobs
     )
 
 
 def notebook_network(*, random_state=0, n_jobs=None):
-    """512 units, weight decay 1, 75 epochs, targets in their own units: the active line of the notebook (CORN)."""
+    """Return a network of 512 units, weight decay 1, 75 epochs, targets in their own units: the notebook (CORN)."""
     return NetworkRegressor(
         (512,), epochs=75, weight_decay=1.0, scale_target=False, random_state=random_state, n_jobs=n_jobs
     )
 
 
 def second_stage(kernels, *, offset: str = "mean", reach: float | None = None) -> EmbeddingRidge:
-    """Ridge on the kernel mean of the predictions, added to their mean; the least that earns its place."""
+    """Return ridge on the kernel mean of the predictions, added to their mean."""
     head, embedding = RidgePath(PENALTIES, rule="one-se"), KernelMean(beyond="clip", reach=reach)
     return EmbeddingRidge(embedding, head, grid={"kernel": list(kernels)}, offset=offset)
 
 
 def readings() -> dict[str, EmbeddingRidge]:
-    """Three ways to read the predictions of a bag, unfitted."""
+    """Return three unfitted regressors on the instance predictions of a bag."""
     return {
         "mean": second_stage(KERNELS),
         "median": second_stage(KERNELS, offset="median"),
@@ -71,7 +71,7 @@ def readings() -> dict[str, EmbeddingRidge]:
 
 
 def default(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """The recommended one: three learners, each read in three ways, blended.
+    """Blend three instance learners, each with three second stages (recommended).
 
     A network, a ridge on random features and a linear ridge predict the instances out of fold, on the same ten folds of
     bags, every bag of equal weight; the average of the fold models predicts new bags. Each column of predictions is
@@ -83,7 +83,7 @@ def default(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def additive(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """The default without medians and quantiles: the prediction of a bag is an exact sum over its instances."""
+    """Blend without medians and quantiles: the prediction of a bag is an exact sum over its instances."""
     return _blended({"mean": readings()["mean"]}, random_state, n_jobs)
 
 
@@ -105,7 +105,7 @@ def _blended(read: dict[str, EmbeddingRidge], random_state, n_jobs) -> BagPipeli
 
 
 def single(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """One network, and the kernel mean of its predictions: the default up to version 0.1.
+    """Fit one network and the kernel mean of its predictions.
 
     Ten folds, every bag of equal weight, the average of the fold models for new bags; kernel, bandwidth (relative to
     the spread of the predictions) and penalty by leave-one-bag-out, leave-one-group-out when the bags carry groups;
@@ -119,8 +119,8 @@ def single(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def ridge(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Ridge regression on random features in place of networks: all of it is sums over instances, so it fits out of
-    core and on a cluster too (``bagwise.fit_scan``). Predictions eight deviations from their mean count as the
+    """Fit ridge regression on random features in place of networks: sums over instances, so it also fits out of core
+    and on a cluster (``bagwise.fit_scan``). Predictions eight deviations from their mean count as the
     farthest, and the narrowest kernels are left out, so that there are at most 192 sums per bag."""
     features = FourierFeatures(512, random_state=random_state)
     learner = RandomFeatureRidge(features, penalties=RIDGE_PENALTIES, random_state=random_state)
@@ -129,7 +129,7 @@ def ridge(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """As printed: D = 50, one hidden layer, equal weights, Gaussian kernel in label units, (K + λI), no intercept.
+    """Fit as in the paper: D = 50, one hidden layer, equal weights, Gaussian kernel in label units, K + λI, no intercept.
 
     The paper does not say what predicts new bags; the average of the fold models does here. Bandwidth and penalty are
     the middle of its grid, to be searched from outside (``search_space`` of the catalogue), as the paper did on its
@@ -144,7 +144,7 @@ def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def notebook(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """As the notebook computes: 1/sqrt(r² + 100²), λ·n with λ = 1e-8, the last fold's network for new bags, 512 units.
+    """Fit as in the notebook: 1/sqrt(r² + 100²), λ·n with λ = 1e-8, the last fold's network for new bags, 512 units.
 
     Its Gram normaliser (the size of the first bag) is an error for bags of unequal size and is not reproduced; for
     equal sizes it is the same.

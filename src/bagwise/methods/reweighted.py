@@ -1,6 +1,7 @@
-"""Methods that weigh instances: not every one deserves its bag's target (prime, pruning, em, bmir), or a bag stands for
-one weighted instance of itself (cluster, salience), or a network learns which matter (attention,
-instance-kme-attention).
+"""Methods that weight instances.
+
+Some choose the instances that carry the target of their bag (prime, pruning, em, bmir), some reduce a bag to one
+weighted instance (cluster, salience), and in some a network learns the weights (attention, instance-kme-attention).
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ ROUNDS = 15
 
 
 def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> BagPipeline:
-    """cluster-MIR with five clusters, the best chosen on held-out bags; the exemplar is the nearest instance."""
+    """Fit cluster-MIR with five clusters, the best chosen on held-out bags; the exemplar is the nearest instance."""
     return scaled(ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state))
 
 
 def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> BagPipeline:
-    """Salience; the weights in new bags are learned from the instances."""
+    """Fit salience; the weights in new bags are learned from the instances."""
     return scaled(SalienceRegressor(new_bags=new_bags))
 
 
 def reweighted(weighting, *, network=False, rounds: int = 100, random_state=0, n_jobs=None) -> BagPipeline:
-    """The loop around a weighting, with a linear function of the instance or a network.
+    """Fit a weighting iteratively, with a linear function of the instance or a network.
 
-    The network has 20 units, as small as in the sources: it is to smooth over the instances of a bag, not to fit each.
+    The network has 20 units, as small as in the sources, because it should smooth over the instances of a bag.
     """
     options = {"random_state": random_state, "n_jobs": n_jobs}
     regressor = NetworkRegressor((20,), epochs=60, learning_rate=0.01, **options) if network else LinearRegression()
@@ -56,7 +57,7 @@ GATED = Mixture("gated", gate=Gate(8).set_params(random_state=None))  # the seed
 
 
 def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
-    """Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
+    """Fit Bayesian prime-MIR; the three most likely instances of a new bag are averaged."""
     return scaled(BayesianPrime(**{"top": 3, **options}, random_state=random_state))
 
 
@@ -66,7 +67,7 @@ def attention(*, random_state=0, n_jobs=None, **options) -> AttentionRegressor:
 
 
 def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
-    """instance-kme, its loss and embedding weighed by cross-fitted attention; how strongly, by leave-one-bag-out."""
+    """Weight the loss and the embedding of instance-kme by cross-fitted attention, as strongly as left-out bags say."""
     # No offset: the mean that it adds would have to be weighted, too.
     head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
     learner = default_network(random_state=random_state)

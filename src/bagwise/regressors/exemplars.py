@@ -1,7 +1,7 @@
-"""A bag stands for one instance of its own, an exemplar.
+"""Regressors that reduce a bag to one instance, its exemplar.
 
-cluster-MIR: the exemplar that a bag has in one cluster of instances; the best cluster is found by validation. Salience:
-a weighted combination of the instances, the weights and the regression learned in turn.
+cluster-MIR uses the exemplar of a bag in one cluster of instances, and validation chooses the cluster. Salience uses a
+weighted mean of the instances, and learns the weights and the regression in turn.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from bagwise.regressors.target_limits import TargetLimits
 
 
 class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
-    r"""Regression on the exemplars of the most telling cluster.
+    r"""Regression on the exemplars of the cluster that predicts best.
 
-    All instances, whatever their bags and targets, are clustered. With r_c(x) the relevance of an instance to cluster
+    The instances of all bags are clustered without their targets. With r_c(x) the relevance of an instance to cluster
     c, a bag has one exemplar per cluster, z_ic = Σ_l R_cl x_il, R_cl = r_c(x_il) / Σ_m r_c(x_im), and every cluster
     its own ridge regression on its exemplars. The cluster whose regression has the smallest left-out error predicts
     new bags.
@@ -101,7 +101,7 @@ class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         return self.within_limits(self.heads_[self.cluster_].predict(self._exemplars(bags, [self.cluster_])[0]))
 
     def instance_weights(self, bags) -> np.ndarray:
-        """The relevance of every instance in its bag's exemplar; it sums to one in every bag."""
+        """Return the weight of each instance in the exemplar of its bag; the weights of a bag sum to one."""
         bags = check_bags(bags, fitted=self)
         return self._relevance(bags, self.cluster_)
 
@@ -124,7 +124,7 @@ class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
 
 
 def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
-    """log P(c | x) of a diagonal mixture, row by row alike in any company."""
+    """Return log P(c | x) of a diagonal mixture; each row is computed independently of the others."""
     precision = 1.0 / mixture.covariances_
     log_joint = np.empty((len(X), len(precision)))
     for c, (mean, inverse) in enumerate(zip(mixture.means_, precision, strict=True)):
@@ -137,7 +137,7 @@ SELECTOR_PENALTY = 1e-2  # a row, on standardised features
 
 
 class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
-    r"""Alternate between the weights ψ of the instances and a ridge regression w on the weighted exemplars.
+    r"""Ridge regression w on weighted means of the instances, alternating with their weights ψ.
 
     .. math::
 
@@ -225,12 +225,12 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         return self.within_limits(segment_sum(values, bags.offsets))
 
     def predict_instances(self, bags) -> np.ndarray:
-        """The regression at every instance."""
+        """Return the prediction of each instance by the regression."""
         bags = check_bags(bags, fitted=self)
         return np.einsum("ij,j->i", bags.instances.astype(np.float64), self.coef_) + self.intercept_
 
     def instance_weights(self, bags) -> np.ndarray:
-        """Weights of the instances of bags whose target is not known; they sum to one in every bag."""
+        """Return the weights of the instances of new bags; the weights of a bag sum to one."""
         bags = check_bags(bags, fitted=self)
         share = 1.0 / bags.expand(bags.sizes)
         if self.selector_ is None:
@@ -238,7 +238,7 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         scores = np.einsum("ij,j->i", bags.instances, self.selector_.coef_) + self.selector_.intercept_
         relative = np.maximum(scores, 0.0)
         total = segment_sum(relative, bags.offsets)
-        # A bag all of whose instances look worthless has no better guess than equal weights.
+        # Equal weights where the selector gives no instance of the bag a positive weight.
         return np.where(bags.expand(total <= 0), share, relative / bags.expand(np.where(total <= 0, 1.0, total)))
 
     def _alternate(self, bags: Bags, z: np.ndarray, importance: np.ndarray) -> RidgePath:
@@ -262,7 +262,7 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
 
 
 def simplex_weights(values: np.ndarray, targets: np.ndarray, offsets: np.ndarray, smoothness: float) -> np.ndarray:
-    r"""For every bag the ψ on the simplex that minimises (y - Σ ψ_l h_l)² + ε ‖ψ‖².
+    r"""Return for each bag the ψ on the simplex that minimises (y - Σ ψ_l h_l)² + ε ‖ψ‖².
 
     With the residual g = y - Σ ψ h fixed, the stationary point is ψ_l = max(0, (τ + g h_l) / ε), τ such that they sum
     to one: the projection of g h / ε onto the simplex. The right g is the root of g - (y - Σ ψ(g) h), which rises
@@ -287,7 +287,7 @@ def simplex_weights(values: np.ndarray, targets: np.ndarray, offsets: np.ndarray
 
 
 def project_simplex(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """The nearest point of the simplex, for every bag: max(0, v - τ), τ by one sort of all bags."""
+    """Return the nearest point of the simplex for each bag: max(0, v - τ), with τ by one sort of all bags."""
     sizes = np.diff(offsets)
     bag = np.repeat(np.arange(len(sizes)), sizes)
     # What lies more than one below the largest gets no weight; cut off, it cannot spoil the sums.

@@ -1,9 +1,9 @@
-"""Fit an instance regressor, weigh the instances by its predictions, fit again: prime, pruning and em are one loop.
+"""`Reweighting`: fit an instance regressor, weight the instances by its predictions, fit again (prime, pruning, em).
 
-A weighting (`Primary`, `Pruning`, `Mixture`) knows where to start (`starts`) and what to make of a model's predictions
-(`step`); the loop around it is `Reweighting`. Weights sum to one inside every bag, and an objective is better when
-lower. `Task` is what the loop learns from, its targets on a scale of their own. A `Gate` gives every instance a score,
-which a softmax turns into the chance that it is the primary one of its bag.
+A weighting (`Primary`, `Pruning`, `Mixture`) yields the first weights (`starts`) and computes new weights from
+predictions (`step`). Weights sum to one in each bag, and a lower objective is better. `Task` holds the training data
+with standardised targets. A `Gate` gives each instance a score; a softmax over the bag turns scores into the
+probabilities of being the primary instance.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from bagwise.regressors.target_limits import TargetLimits
 
 
 def _row_by_row(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Rows times weights, the same for a row whatever the others are; a product of matrices is quicker, and is not."""
+    """Return rows times weights, where a row does not depend on the others, unlike in a product of matrices."""
     return np.einsum("ij,j...->i...", rows, weights)
 
 
 class Gate(BaseEstimator):
-    r"""π_il = exp g(x_il) / Σ_m exp g(x_im), g linear or a network with one hidden layer of tanh units.
+    r"""Gate π_il = exp g(x_il) / Σ_m exp g(x_im), g linear or a network with one hidden layer of tanh units.
 
     Trained on soft targets γ (the responsibilities of a mixture) by L-BFGS on the penalised cross entropy, bag i
     counting for the share a_i (Σ a_i = 1):
 
         minimise  - Σ_i a_i Σ_l γ_il log π_il  +  penalty/2 ‖θ‖²
 
-    g has no intercept: a constant cancels in the softmax. With a network g may be high in the middle of the features
-    and low all around, which is how instances that lie far out are told from the rest; a linear g cannot do that.
+    g has no intercept: a constant cancels in the softmax. A network can be high in the middle of the features and
+    low all around, and so separate outlying instances from the rest; a linear g cannot.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Gate(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, bags: Bags, responsibilities: np.ndarray, *, share=None, start=None) -> Gate:
-        """Fit to responsibilities that sum to one in every bag; from the parameters of ``start``, a fitted gate."""
+        """Fit to responsibilities that sum to one in each bag, starting from the parameters of a fitted gate."""
         self.begin(bags)
         share = np.full(len(bags), 1.0 / len(bags)) if share is None else share
         rows, a = self._standardised(bags), bags.expand(share)
@@ -92,13 +92,13 @@ class Gate(BaseEstimator):
         if start is not None:
             self.theta_ = start.theta_
         found = minimize(loss, self.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
-        # So few steps end short of the optimum, at a place that depends on rounding, which every round of EM would
-        # amplify a thousandfold: CPUs agree on six decimals.
+        # So few steps end before the optimum, at a point that depends on rounding, and each round of EM would amplify
+        # that a thousandfold. Six decimals agree between CPUs.
         self.theta_ = np.round(found.x, 6)
         return self
 
     def begin(self, bags: Bags) -> Gate:
-        """Equal chances, and the weights from which `fit` sets out."""
+        """Set equal chances and the initial weights of `fit`."""
         X = bags.instances
         self.centre_, deviation = X.mean(axis=0), X.std(axis=0)
         self.scale_ = np.where(deviation > 1e-12 * np.abs(X).max(axis=0), deviation, np.inf)  # a constant says nothing
@@ -109,18 +109,18 @@ class Gate(BaseEstimator):
 
     @property
     def penalised_(self) -> float:
-        """What the weights cost in the objective."""
+        """Return the penalty of the weights in the objective."""
         return 0.5 * self.penalty * float(self.theta_ @ self.theta_)
 
     def chances(self, bags: Bags) -> np.ndarray:
-        """π of every instance; they sum to one in every bag."""
+        """Return π of each instance; the chances of a bag sum to one."""
         return segment_softmax(self._score(self.theta_, self._standardised(bags))[0], bags.offsets)
 
     def _standardised(self, bags: Bags) -> np.ndarray:
         return (bags.instances - self.centre_) / self.scale_
 
     def _score(self, theta: np.ndarray, rows: np.ndarray, times=_row_by_row):
-        """The scores, and the function that takes their derivatives back to θ; ``times`` is the product of matrices."""
+        """Return the scores, and a function from their derivatives to those of θ; ``times`` multiplies matrices."""
         if not self.hidden:
             return times(rows, theta), lambda slope: rows.T @ slope
         d, h = rows.shape[1], self.hidden
@@ -161,15 +161,15 @@ class Task:
         return cls(in_double(bags), (y - centre) / scale, share, centre, scale)
 
     def errors(self, predictions: np.ndarray) -> np.ndarray:
-        """Squared error of every instance against its bag's target."""
+        """Return the squared error of each instance against the target of its bag."""
         return (self.bags.expand(self.y) - predictions) ** 2
 
     def equal_weights(self) -> np.ndarray:
-        """1 / size of the bag."""
+        """Return 1 / size of the bag for each instance."""
         return 1.0 / self.bags.expand(self.bags.sizes)
 
     def fit(self, regressor, weights: np.ndarray, *, soft: bool, random_state: int):
-        """A clone of the regressor, fitted on the instances that weigh something.
+        """Return a clone of the regressor, fitted on the instances with positive weight.
 
         ``soft`` says that the weights of a bag mean more than a choice, so that a regressor must take them.
         """
@@ -196,7 +196,7 @@ def in_double(bags: Bags) -> Bags:
 
 @dataclass(frozen=True)
 class Step:
-    """What a weighting makes of predictions: how good they are, and the weights for the next fit."""
+    """Result of a weighting: the objective of the predictions, and the weights for the next fit."""
 
     objective: float
     weights: np.ndarray
@@ -206,7 +206,7 @@ class Step:
 
 
 class Primary(BaseEstimator):
-    """One instance of every bag, the one best predicted, carries the target: min_f Σ_i min_l (y_i - f(x_il))².
+    """Weighting of the best predicted instance of each bag: min_f Σ_i min_l (y_i - f(x_il))².
 
     Hard EM: choose the best predicted instance of every bag (ties share), fit on those, and again; the objective can
     only fall. It has many local minima (the exact one is NP-hard), so the loop starts from instance-MIR and again from
@@ -249,7 +249,7 @@ class Primary(BaseEstimator):
 
 
 class Pruning(BaseEstimator):
-    """Drop, round by round, the instances predicted farthest from the median prediction of their bag.
+    """Weighting that drops in each round the instances predicted farthest from the median of their bag.
 
     The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and every other bag the same fraction of its own,
     at least one: for bags of equal size this is the schedule of the source. Instances equally far go together, so of
@@ -305,14 +305,14 @@ def _best_predicted(task: Task, errors: np.ndarray) -> np.ndarray:
 
 
 def smallest(bags: Bags, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """1 for the ``counts`` smallest values of every bag and those that tie with the last of them, 0 for the rest."""
+    """Return 1 for the ``counts`` smallest values of each bag and those that tie with the last, 0 for the rest."""
     ordered = values[np.lexsort((values, bags.expand(np.arange(len(bags)))))]
     limit = ordered[bags.offsets[:-1] + counts - 1]
     return (values <= bags.expand(limit + 1e-9 * np.abs(limit) + 1e-12)).astype(np.float64)
 
 
 class Mixture(BaseEstimator):
-    r"""A latent primary instance per bag: p(y_i) = Σ_l π_il N(y_i; f(x_il), s²), fitted by EM.
+    r"""Mixture over a latent primary instance per bag: p(y_i) = Σ_l π_il N(y_i; f(x_il), s²), fitted by EM.
 
     E: γ_il = π_il N(y_i; f(x_il), s²) / Σ_m π_im N(y_i; f(x_im), s²).
     M: f by least squares weighted with γ, s² ← Σ_il γ_il (y_i - f(x_il))² / B, the gate by soft cross entropy with γ.
@@ -374,14 +374,14 @@ class Mixture(BaseEstimator):
             return None
         gate = clone(self.gate) if self.gate is not None else Gate(8)
         if last is None:
-            return gate.begin(task.bags)  # equal weights teach it nothing, and would shrink a network to nothing
+            return gate.begin(task.bags)  # a fit to equal weights would shrink the network to zero
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
 
 
 class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
-    r"""Alternate between fitting a regressor on weighted instances and weighing the instances by its predictions.
+    r"""Regressor on weighted instances, alternating with weighting the instances by its predictions.
 
-    Every instance carries its bag's target, but not every instance deserves it. From weights 1/L_i,
+    Each instance has the target of its bag, but some instances say nothing about it. From weights 1/L_i,
 
         f ← fit on (x_il, y_i) with weights γ_il;    γ ← weighting(f, y)
 
@@ -490,15 +490,15 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
         return segment_sum(chances * predictions, bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
-        """f of every instance, in units of y."""
+        """Return f of each instance, in units of y."""
         bags = check_bags(bags, fitted=self)
         predictions = self.regressor_.predict(in_double(bags).instances)
         return self.centre_ + self.scale_ * np.asarray(predictions, dtype=np.float64)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """With a gate π, the chance of every instance to be the one its bag's target belongs to.
+        """Return with a gate the probability π of each instance to be the primary one of its bag.
 
-        Without, the weight it has in the prediction of its bag: that of a mean, or of the middle one or two.
+        Without a gate, return its weight in the prediction of its bag, a mean or a median.
         """
         bags = check_bags(bags, fitted=self)
         if self.gate_ is not None:
@@ -518,7 +518,7 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
             raise ValueError(f"rounds must be at least 1, not {self.rounds!r}")
 
     def _run(self, task: Task, weighting, weights) -> tuple:
-        """The loop, from one start: regressor, weights and step of the best round, and the path of the objective."""
+        """Iterate from one start; return regressor, weights and step of the best round, and the objective per round."""
         plain = LinearRegression() if self.regressor is None else self.regressor
         best, step, path = None, None, []
         while len(path) < self.rounds:

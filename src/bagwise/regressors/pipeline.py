@@ -29,7 +29,7 @@ from bagwise.regressors.target_limits import TargetLimits
 
 
 class BagScore:
-    """The score of a bag regressor: R² of its predictions, with targets aligned by bag id."""
+    """Mixin for the score of a bag regressor: R² of its predictions, with targets aligned by bag id."""
 
     def score(self, bags, y, sample_weight=None) -> float:
         """Return the coefficient of determination R² of ``predict(bags)``.
@@ -51,9 +51,9 @@ class BagScore:
 
 
 class FittedDisplay(BagScore):
-    """A short ``repr`` once fitted, and the same above scikit-learn's diagram in a notebook.
+    """Mixin for a short ``repr`` of a fitted estimator, also shown above its diagram in a notebook.
 
-    Unfitted, an estimator prints as scikit-learn prints it, with its parameters.
+    An unfitted estimator prints as in scikit-learn, with its parameters.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class FittedDisplay(BagScore):
     """
 
     def _ends(self) -> tuple[Any, Any]:
-        """What is given the bags, and what predicts: the first and the last step of a pipeline."""
+        """Return the first and the last step of a pipeline."""
         return self, self
 
     def _error_text(self) -> str | None:
@@ -149,10 +149,10 @@ class AdditiveMixin(TargetLimits):
 
 
 class BagPipeline(FittedDisplay, Pipeline):
-    """A scikit-learn Pipeline that hands ``sample_weight``, a weight per bag, to every step whose ``fit`` takes it.
+    """scikit-learn Pipeline that passes ``sample_weight``, a weight per bag, to each step whose ``fit`` takes it.
 
-    A plain Pipeline wants ``head__sample_weight=...``, so the caller would have to know the steps. All else is that of
-    Pipeline: slicing, cloning, ``passthrough``, ``memory``, parameters of steps by name.
+    A plain Pipeline requires ``head__sample_weight=...``, so the caller would have to know the steps. Everything else
+    works as in Pipeline: slicing, cloning, ``passthrough``, ``memory``, parameters of steps by name.
 
     Parameters
     ----------
@@ -252,29 +252,29 @@ class MeanRegressor(BagScore, VotingRegressor):
 
 
 def first_step(model):
-    """What is given the bags: the beginning of a pipeline, or the model itself."""
+    """Return the first step of a pipeline, which reads the bags, or the model itself."""
     while isinstance(model, Pipeline):
         model = next((step for _, step in model.steps if step not in (None, "passthrough")), None)
     return model
 
 
 def last_step(model):
-    """The regressor at the end of a pipeline, or the model itself."""
+    """Return the regressor at the end of a pipeline, or the model itself."""
     while isinstance(model, Pipeline):
         model = model.steps[-1][1]
     return model
 
 
 def standardised() -> EachInstance:
-    """Features of mean 0 and variance 1, new values kept within the range of training.
+    """Return a scaler to mean 0 and variance 1 that keeps new values within the training range.
 
-    A feature that hardly varied in training would otherwise put a new instance a hundred deviations out.
+    A feature that hardly varied in training could otherwise move a new instance a hundred deviations away.
     """
     return EachInstance(make_pipeline(MinMaxScaler(clip=True), StandardScaler()))
 
 
 def scaled(head) -> BagPipeline:
-    """Inputs standardised over all training instances, then the head."""
+    """Return a pipeline that standardises the features over all training instances, then applies the head."""
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
@@ -312,9 +312,9 @@ class PoolPredictions(TargetLimits, BagScore, RegressorMixin, BaseEstimator):
         return self.within_limits(pooled(check_bags(bags, fitted=self, allow_weights=True), self.statistic))
 
     def instance_weights(self, bags) -> np.ndarray:
-        """The weight of every instance in the prediction: equal in a mean; in a median, that of the middle one or two.
+        """Return the weight of each instance in the prediction: its share in a mean, the middle ones in a median.
 
-        Instances of one prediction share alike.
+        Instances with equal predictions have equal weights.
         """
         bags = check_bags(bags, fitted=self, allow_weights=True)
         if self.statistic == "mean":
@@ -323,6 +323,6 @@ class PoolPredictions(TargetLimits, BagScore, RegressorMixin, BaseEstimator):
 
     @available_if(lambda self: self.statistic == "mean")
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to the mean: its share in the bag, times its prediction."""
+        """Return the contribution of each instance to the mean: its share in the bag times its prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return self.limited_contributions(self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64), bags)

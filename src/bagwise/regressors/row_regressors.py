@@ -1,7 +1,4 @@
-"""Regressors of rows whose settings follow the bags: the lasso path, and boosted trees.
-
-`LassoPath` chooses its penalty on held-out bags; the smallest leaf of `BoostedTrees` follows the number of bags.
-"""
+"""Regressors on one row per bag: `LassoPath`, its penalty chosen on held-out bags, and `BoostedTrees`."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ class LassoPath(RegressorMixin, BaseEstimator):
     r"""Lasso on one row per bag, the penalty chosen on held-out bags: few columns keep a weight.
 
     Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α:
-    for the target in its own units the penalty is α times its deviation. Bags are dealt to folds by a
-    hash of their rows, by group where there are groups, so that their order changes nothing.
+    for the target in its own units the penalty is α times its deviation. Bags are split into folds
+    by ``groups`` or else by a hash of their rows, so that their order changes nothing.
 
     Parameters
     ----------
@@ -53,7 +50,7 @@ class LassoPath(RegressorMixin, BaseEstimator):
         self.folds = folds
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> LassoPath:
-        """Fit; bags that share a label in ``groups`` are in the same fold, and ``sample_weight`` weighs errors."""
+        """Fit the path; bags with the same label in ``groups`` are in one fold."""
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
         y = y.astype(np.float64, copy=False)
         w = weights_or_ones(sample_weight, y)
@@ -74,14 +71,14 @@ class LassoPath(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, Z) -> np.ndarray:
-        """One number per row."""
+        """Return one prediction per row."""
         check_is_fitted(self)
         Z = validate_data(self, Z, reset=False, dtype=np.float64)
         return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
 
 
 def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Penalties, weights (columns, penalties) and intercepts; ``penalties`` a number of them, or themselves.
+    """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` are given, or their number.
 
     Targets are divided by their deviation, so that α and the tolerance mean the same for targets of any size.
     """
@@ -158,7 +155,7 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, Z, y, sample_weight=None) -> BoostedTrees:
-        """Fit; a missing value (NaN) goes to that side of a split that fits better."""
+        """Fit the trees; a missing value (NaN) goes to the side of a split that fits better."""
         Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True, ensure_all_finite="allow-nan")
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, Z, dtype=np.float64, ensure_non_negative=True)
@@ -172,7 +169,7 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, Z) -> np.ndarray:
-        """One number per row."""
+        """Return one prediction per row."""
         check_is_fitted(self)
         Z = validate_data(self, Z, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         return self.within_limits(self.trees_.predict(Z))
@@ -184,6 +181,6 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """The trees that were grown."""
+        """Return the number of trees."""
         check_is_fitted(self)
         return self.trees_.n_iter_

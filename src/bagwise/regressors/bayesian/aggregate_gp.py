@@ -34,7 +34,7 @@ FAR = 10.0  # a total exposure so many times the largest of training is warned o
 
 
 class Likelihood(NamedTuple):
-    """How a count, given the exposure of its bag, follows from the mean of h(f) over the bag."""
+    """Distribution of a count given the exposure of its bag and the mean of h(f) over the bag."""
 
     link: Callable  # h(f), the value of an instance
     slope: Callable  # h'(f), from h(f)
@@ -58,12 +58,12 @@ LIKELIHOODS = {
 
 
 def exposures(bags: Bags) -> np.ndarray:
-    """The total weight of every bag: its size where instances have none."""
+    """Return the total weight of each bag, or its size without instance weights."""
     return bags.sizes.astype(np.float64) if bags.weights is None else segment_sum(bags.weights, bags.offsets)
 
 
 class ExposureMixin:
-    """For regressors of an ``aggregate``, "mean" or "sum": exposures (instance weights), as they were in training."""
+    """Mixin for regressors with ``aggregate`` "mean" or "sum", which checks exposures (instance weights)."""
 
     @property
     def counts_exposure(self) -> bool:
@@ -75,7 +75,7 @@ class ExposureMixin:
         self.with_exposure_ = bags.weights is not None
 
     def _seen(self, bags) -> Bags:
-        """New bags, with exposures if those of training had some; totals far larger are warned of."""
+        """Check new bags: exposures as in training, with a warning for totals that are far larger."""
         warned = bags.compared if isinstance(bags, Bags) else False
         bags = check_bags(bags, fitted=self, allow_weights=True)
         if not self.counts_exposure:
@@ -95,14 +95,14 @@ class ExposureMixin:
         return bags
 
     def _weights(self, bags: Bags) -> np.ndarray:
-        """What the value of an instance counts for: its share in the bag, or its exposure in a sum."""
+        """Return the weight of the value of each instance: its share in the bag, or its exposure in a sum."""
         if self.aggregate == "mean":
             return bags.shares()
         return np.ones(bags.n_instances) if bags.weights is None else bags.weights
 
 
 class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""y_i = Σ_l a_il f(x_il) + ε_i with f a Gaussian process: a map of the instances from totals of their bags.
+    r"""Gaussian process f of the instances, learned from aggregates y_i = Σ_l a_il f(x_il) + ε_i of bags.
 
     f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
     landmarks, linear in the number of instances. b has a flat prior. The weight a_il of an instance is
@@ -233,8 +233,8 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
     def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
         """Fit Gaussian targets when the rows are known: (setting, fitted embedding, rows) for each of `settings`.
 
-        A row is the mean of the features of a bag; ``exposure`` is the total of every bag, by default its size. Of the
-        bags only ids and columns count.
+        A row is the mean of the features of a bag; ``exposure`` is the total of every bag, by default its size. Only
+        ids and columns of the bags are used.
         """
         self._check()
         exposure = np.asarray(bags.sizes if exposure is None else exposure, dtype=np.float64)
@@ -264,16 +264,16 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return self
 
     def settings(self) -> list[dict]:
-        """The settings to try, in order."""
+        """Return the settings to try, in order."""
         return list(ParameterGrid(GRID if self.grid is None else self.grid))
 
     def embedding_for(self, setting: dict) -> FeatureMean:
-        """The mean of unfitted features with this setting."""
+        """Return the mean of unfitted features with this setting."""
         default = FourierFeatures(256, linear=False, random_state=self.random_state)
         return FeatureMean(clone(default if self.features is None else self.features).set_params(**setting))
 
     def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
-        """Every setting, and the mean of its features, which are fitted."""
+        """Return each setting with the mean of its fitted features."""
         fitted, seen = [], None
         for setting in self.settings():
             embedding = self.embedding_for(setting)
@@ -290,10 +290,10 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return fitted
 
     def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
-        """The expected target of every bag; with its standard deviation, or the covariance of all bags, if asked for.
+        """Return the expected target of each bag, with its standard deviation or the covariance of all.
 
-        Both are those of new targets. With ``noise=False`` they are those of what the bags aggregate: of the map, not
-        of what would be observed. The covariance tells how sure sums and differences of bags are.
+        Both are those of new targets; with ``noise=False`` those of the aggregates of f. The covariance gives the standard
+        deviation of sums and differences of bags.
         """
         bags = self._seen(bags)
         rows, rate, slope = self._rows(bags)
@@ -307,8 +307,8 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return (mean, root @ root.T + np.diag(spread)) if return_cov else (mean, np.sqrt(variance + spread))
 
     def predict_instances(self, bags, return_std: bool = False):
-        """The value of every instance (of counts the rate per unit of exposure), and its standard deviation if asked
-        for. Their aggregates are the predictions of the bags."""
+        """Return the value of each instance (for counts the rate per unit of exposure), and its standard deviation on
+        request. Their aggregates are the predictions of the bags."""
         bags = self._seen(bags)
         mean, std = np.empty(bags.n_instances), np.empty(bags.n_instances if return_std else 0)
         for start in range(0, bags.n_instances, BLOCK_ROWS):
@@ -322,7 +322,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return (mean, std) if return_std else mean
 
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: its value times its share or its exposure."""
+        """Return the contribution of each instance to its bag: its value times its share or its exposure."""
         bags = self._seen(bags)
         scale = exposures(bags) if self.aggregate == "sum" else 1.0
         return self.limited_contributions(self._weights(bags) * self.predict_instances(bags), bags, scale)
@@ -330,7 +330,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
     # The model ------------------------------------------------------------------------------------------------
 
     def _values(self, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Value and slope, h(f) and h'(f), of instances; standardised if Gaussian."""
+        """Return value and slope, h(f) and h'(f), of instances; standardised if Gaussian."""
         f = self.posterior_.target_mean + (phi - self.posterior_.row_mean) @ self.posterior_.coef
         if self.likelihood == "gaussian":
             return f, np.ones(len(f))
@@ -339,7 +339,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return value, likelihood.slope(value)
 
     def _rows(self, bags: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The row of every bag, its features averaged by how much they move it; its mean value; its mean slope."""
+        """Return per bag its features averaged by their slopes, its mean value and its mean slope."""
         if self.likelihood == "gaussian":
             rows = mean_of_features(self.features_.transform, bags)
             return rows, self._values(rows)[0], np.ones(len(bags))
@@ -347,7 +347,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return moments.rows, moments.level, moments.slope
 
     def _noise(self, bags: Bags, rate: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """The variance of a target of a bag about its aggregate, both over the exposure where targets are sums."""
+        """Return the variance of the target of each bag about its aggregate, per exposure if targets are sums."""
         if self.likelihood == "gaussian":
             total = exposures(bags) * self.noise_exposure_ if self.aggregate == "sum" else np.ones(len(bags))
             return self.noise_std_**2 / total
@@ -364,7 +364,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return self.aggregate == "sum" or self.likelihood != "gaussian"
 
     def _rates(self, bags: Bags, y: np.ndarray, total: np.ndarray) -> np.ndarray:
-        """Counts over exposures; what no count or rate can be is refused."""
+        """Return counts over exposures; raise an error for values that are no counts or rates."""
         noun = "count" if self.aggregate == "sum" else "rate"
         if (y < 0).any():
             raise ParameterError(
@@ -395,7 +395,7 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
 
 
 class Aggregates(NamedTuple):
-    """Of every bag: Σ s h(f), Σ s h'(f), and Σ s h'(f) φ over the second; s are the shares of its instances."""
+    """Sums of each bag: Σ s h(f), Σ s h'(f), and Σ s h'(f) φ over the second; s are the shares of its instances."""
 
     level: np.ndarray
     slope: np.ndarray
@@ -403,9 +403,9 @@ class Aggregates(NamedTuple):
 
 
 def aggregate(features: Callable, bags: Bags, values: Callable, held: list | None = None) -> Aggregates:
-    """Values and slopes of the instances, averaged over their bags; ``values`` gives both from the features.
+    """Average values and slopes of the instances over their bags; ``values`` computes both from the features.
 
-    Features are taken from ``held``, blocks in order, if there are some.
+    Features are taken from ``held``, blocks in order, if there are any.
     """
     share, sums = bags.shares(), None
     blocks = held or (features(bags.instances[rows]) for rows in _blocks(bags))
@@ -427,7 +427,7 @@ def _blocks(bags: Bags) -> Iterator[slice]:
 
 
 class AndersonMixing:
-    """The next point of an iteration x -> g(x): the combination of the last ones whose steps g(x) - x cancel best.
+    """Acceleration of an iteration x -> g(x) by the combination of earlier points whose steps cancel best.
 
     References
     ----------
@@ -448,7 +448,7 @@ class AndersonMixing:
 
 
 class LaplaceFit:
-    """The posterior of f under a likelihood of counts, about its largest density; called with bags it is found."""
+    """Laplace approximation of the posterior of f under a likelihood of counts; calling it with bags fits it."""
 
     def __init__(self, features, likelihood: str):
         self.features, self.likelihood = features, likelihood
@@ -522,7 +522,7 @@ def _posterior(rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Evidence:
 
 
 def _some_bags(bags: Bags) -> np.ndarray:
-    """Bags of at most `SEARCHED` instances in all, evenly spread over their order; at least two."""
+    """Return bags with at most `SEARCHED` instances in total, evenly spread over their order; at least two."""
     if bags.n_instances <= SEARCHED:
         return np.arange(len(bags))
     order = np.argsort(np.arange(len(bags)) * 0.6180339887498949 % 1.0)  # the golden ratio: any first few are spread

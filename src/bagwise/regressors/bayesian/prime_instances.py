@@ -1,7 +1,7 @@
-"""Bayesian prime-MIR: draw the primary instance of every bag and the plane through them, in turn, by Gibbs sampling.
+"""Bayesian prime-MIR: Gibbs sampling of the primary instance of each bag and of the plane through them.
 
-Targets come standardised (mean 0, variance 1), ``design`` has a first column of ones, ``w`` is a weight per bag: the
-target of bag i has the variance s²/w_i.
+Targets are standardised (mean 0, variance 1), the first column of ``design`` is one, and ``w`` holds a weight per bag:
+the target of bag i has the variance s²/w_i.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bagwise.regressors.target_limits import SLACK, TargetLimits
 
 @dataclass(frozen=True)
 class Prior:
-    """s² ~ IG(shape, rate) and b ~ N(0, n I) for n bags, in units of standardised targets."""
+    """Prior s² ~ IG(shape, rate) and b ~ N(0, n I) for n bags, in units of standardised targets."""
 
     shape: float = 0.1
     rate: float = 0.001
@@ -38,7 +38,7 @@ class Posterior:
 
 
 def sample(design, offsets, y, w, start, prior: Prior, draws: int, burn_in: int, random) -> Posterior:
-    """Sweeps of δ | b, s², then b | δ, s², then s² | δ, b from ``start`` = (b, s²); ``burn_in`` are thrown away."""
+    """Draw δ | b, s², then b | δ, s², then s² | δ, b from ``start`` = (b, s²); the first ``burn_in`` are discarded."""
     sizes = np.diff(offsets)
     y_rows, w_rows = np.repeat(y, sizes), np.repeat(w, sizes)
     b, variance = start
@@ -56,12 +56,12 @@ def sample(design, offsets, y, w, start, prior: Prior, draws: int, burn_in: int,
 
 
 def primary_chances(squares, variance: float, offsets) -> np.ndarray:
-    """P(δ_i = l | b, s²) ∝ exp(-w_i (y_i - x_ilᵀb)² / 2s²), the prior being uniform over the bag."""
+    """Return P(δ_i = l | b, s²) ∝ exp(-w_i (y_i - x_ilᵀb)² / 2s²), with a uniform prior over the bag."""
     return segment_softmax(-0.5 / variance * squares, offsets)
 
 
 def draw_primary(chances, offsets, random) -> np.ndarray:
-    """One row per bag, drawn by its chances: where the running sum over all bags passes a uniform number of its bag."""
+    """Draw one row per bag by its chances, where their running sum passes a uniform number."""
     total = np.cumsum(chances)
     before = np.concatenate([[0.0], total[offsets[1:-1] - 1]])
     target = before + random.uniform(size=len(before)) * (total[offsets[1:] - 1] - before)
@@ -69,7 +69,7 @@ def draw_primary(chances, offsets, random) -> np.ndarray:
 
 
 def coefficient_moments(Z, y, w, variance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and precision of b | δ, s²: precision P = ZᵀWZ/s² + I/n, mean P⁻¹ ZᵀWy/s²."""
+    """Return mean and precision of b | δ, s²: precision P = ZᵀWZ/s² + I/n, mean P⁻¹ ZᵀWy/s²."""
     weighted = Z.T * w
     precision = weighted @ Z / variance + np.eye(Z.shape[1]) / np.count_nonzero(w)
     return np.linalg.solve(precision, weighted @ y / variance), precision
@@ -82,7 +82,7 @@ def draw_coefficients(Z, y, w, variance: float, random) -> np.ndarray:
 
 
 def draw_variance(squares: float, n: int, prior: Prior, random) -> float:
-    """s² | δ, b ~ IG(shape + n/2, rate + Σ w (y - xᵀb)² / 2)."""
+    """Draw s² | δ, b ~ IG(shape + n/2, rate + Σ w (y - xᵀb)² / 2)."""
     return float((prior.rate + squares / 2) / random.gamma(prior.shape + n / 2))
 
 
@@ -95,16 +95,16 @@ DIGITS = 9
 
 
 class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
-    r"""y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs; a forest tells it in new bags.
+    r"""Bayesian prime-MIR: y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs sampling.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
     draws δ, b and s² from their conditionals (`draw_primary`, `draw_coefficients`, `draw_variance`), the first
     from the solution of prime-MIR. What comes out is, for each training instance, the chance that it is the primary
     one, and the distribution of the coefficients. The prior is that of standardised features: scale them first.
 
-    The target of a new bag is not known, so its primary instance has to be told by its features. Of every training bag
-    one instance in all is primary and one in all (each weighing (1 - p)/(L_i - 1)) is not; the selector is a regressor
-    that learns the share of the former at x, τ(x). By Bayes' rule the chance of instance l of a new bag is
+    The target of a new bag is unknown, so a selector predicts its primary instance from the features. Each training bag
+    contributes one primary instance in total and one other (each with weight (1 - p)/(L_i - 1)); the selector is a
+    regressor that learns the share of the former at x, τ(x). By Bayes' rule the chance of instance l of a new bag is
     π_l ∝ τ(x_l) / (1 - τ(x_l)), whatever the sizes of the bags. The prediction is the π-weighted mean of b₀ + xᵀb̄ over
     the ``top`` most likely instances.
 
@@ -171,7 +171,9 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         bags, y = check_fit(bags, y, fitting=self)
         weights = weights_or_ones(sample_weight, bags)
         self.remember_targets(y, weights)
-        rows, order = _sorted(bags, np.where(weights > 0, y, np.inf))  # no weight, no say, not even in the order
+        rows, order = _sorted(
+            bags, np.where(weights > 0, y, np.inf)
+        )  # bags without weight must not influence the order
         task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=weights[order])
         with one_thread():
             posterior = self._sample(task)
@@ -186,9 +188,9 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags, return_std: bool = False):
-        """Predictions; with ``return_std`` also the root of the expected squared error of each.
+        """Return the predictions, and the root of their expected squared errors if ``return_std``.
 
-        That counts the noise, the uncertainty of the coefficients, and that another instance may be the primary one:
+        The error includes the noise, the uncertainty of the coefficients, and that of the primary instance:
         mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
         """
         bags = check_bags(bags, fitted=self)
@@ -203,19 +205,19 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         return self.within_limits(predictions), np.sqrt(self.variance_draws_.mean() + segment_sum(missed, bags.offsets))
 
     def predict_instances(self, bags) -> np.ndarray:
-        """b₀ + xᵀb̄ of every instance: the target if it were the primary one."""
+        """Return b₀ + xᵀb̄ of each instance: the target if it is the primary one."""
         bags = check_bags(bags, fitted=self)
         return np.einsum("ij,j->i", bags.instances, self.coef_) + self.intercept_
 
     def instance_weights(self, bags) -> np.ndarray:
-        """The weight of every instance in the prediction of its bag: π over the ``top`` most likely, else zero."""
+        """Return the weight of each instance in its bag: π over the ``top`` most likely, else zero."""
         bags = check_bags(bags, fitted=self)
         chances = self._chances(bags)
         chosen = chances * smallest(bags, -chances, np.minimum(self.top, bags.sizes))
         return chosen / bags.expand(segment_sum(chosen, bags.offsets))
 
     def _sample(self, task: Task) -> Posterior:
-        """From the plane of prime-MIR: left to itself a chain may need many hundred sweeps to find one."""
+        """Start from the plane of prime-MIR, because a chain may need many hundred sweeps to find one."""
         weights = task.share * np.count_nonzero(task.share)  # of mean one over the bags that count
         prime = Reweighting(weighting=Primary(), random_state=self.random_state).fit(task.bags, task.y, weights)
         plane = prime.scale_ * np.array([prime.regressor_.intercept_, *prime.regressor_.coef_])
@@ -225,7 +227,7 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         return sample(*data, start, Prior(), self.draws, self.burn_in, random)
 
     def _fit_selector(self, task: Task, inclusion: np.ndarray):
-        """τ(x): the share of primary instances at x, when a bag has one primary and one other in all."""
+        """Fit τ(x): the share of primary instances at x, where a bag has one primary and one other in total."""
         bags = task.bags
         known = bags.expand((bags.sizes > 1) & (task.share > 0))
         if not known.any():
@@ -239,7 +241,7 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         return fit_rows(selector, bags.instances[known], primary / total, total * bags.expand(task.share)[known])
 
     def _chances(self, bags: Bags) -> np.ndarray:
-        """π: the chance of every instance to be the primary one, by its features."""
+        """Return π: the probability of each instance to be the primary one, by its features."""
         if self.selector_ is None:
             return 1.0 / bags.expand(bags.sizes)
         with one_thread():
@@ -253,7 +255,7 @@ def _design(bags: Bags) -> np.ndarray:
 
 
 def _sorted(bags: Bags, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The bags by target and first instance, and the rows of all of them, instances by features inside every bag."""
+    """Return the rows with instances sorted by features in each bag, and the order of bags by target and instance."""
     within = np.lexsort((*bags.instances.T[::-1], bags.expand(np.arange(len(bags)))))
     order = np.lexsort((*bags.instances[within[bags.offsets[:-1]]].T[::-1], y))
     return within[bags.rows(order)], order

@@ -22,7 +22,7 @@ MOST_STEPS = 64
 
 @dataclass(frozen=True)
 class Draws:
-    """What a run gives.
+    """Draws of a run.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Draws:
 
     @property
     def flat(self) -> np.ndarray:
-        """All draws of all chains, a row each."""
+        """Return all draws of all chains, one row each."""
         return self.values.reshape(-1, self.values.shape[-1])
 
 
@@ -119,7 +119,7 @@ def _leapfrog(at, q, momentum, gradient, step, n_steps):
 
 
 class _StepTuner:
-    """Dual averaging: the step whose acceptance is TARGET_ACCEPTANCE on average; settled, the nearest power of two."""
+    """Dual averaging of the step towards TARGET_ACCEPTANCE; the settled step is the nearest power of two."""
 
     def __init__(self, step: float):
         self.centre, self.log, self.average, self.miss, self.count = np.log(step), np.log(step), 0.0, 0.0, 0
@@ -142,7 +142,7 @@ class _StepTuner:
 
 
 def split_rhat(values: np.ndarray) -> np.ndarray:
-    """Split R̂ of every number: how much wider all half-chains are together than each is; 1 when they agree.
+    """Return split R̂ of each number: the spread of all half-chains relative to that of each; 1 if they agree.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
 
 
 class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""The model of `Shrinkage`, averaged over its posterior instead of taken at its best.
+    r"""`Shrinkage` averaged over the posterior of its weights.
 
     y_i | w, b, σ² ~ N(b + wᵀm_i, wᵀC_i w + σ²), m_i and C_i (diagonal) the posterior mean and covariance of the
     coordinates of bag i given its size, with
@@ -256,7 +256,7 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
         return self
 
     def predict(self, bags, return_std: bool = False):
-        """Predictive mean of every bag, and its standard deviation if asked for."""
+        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
         bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
         given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         mean, std = self.target_.restored(*predictive(*given, self.square_), True)
@@ -264,7 +264,7 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
 
 
 class Posterior:
-    """log p(w, b, log κ, log σ² | y) up to a constant and its gradient, for several vectors (rows) at once."""
+    """Log posterior of (w, b, log κ, log σ²) up to a constant, and its gradient, for several vectors (rows) at once."""
 
     WIDTH = 2.0  # of the priors on b, κ and σ²
 
@@ -290,7 +290,7 @@ class Posterior:
         return likelihood + prior + log_kappa + log_noise, gradient  # the logs last: dκ = κ d log κ
 
     def start(self, fitted: Shrinkage) -> np.ndarray:
-        """The fit, and the κ that its weights and their uncertainty suggest."""
+        """Return the fitted vector, with κ estimated from its weights and their uncertainty."""
         kappa = 1.0 / np.sqrt(fitted.penalty_)
         vector = np.concatenate([fitted.weights_, [fitted.intercept_, np.log(kappa), np.log(fitted.variance_)]])
         spread = np.diag(np.linalg.inv(self.information(vector)))[:-3]
@@ -298,7 +298,7 @@ class Posterior:
         return vector
 
     def information(self, vector: np.ndarray) -> np.ndarray:
-        """Fisher information of the vector plus the precision of the priors."""
+        """Return the Fisher information of the vector plus the precision of the priors."""
         w, sigma2, kappa = vector[:-3], np.exp(vector[-1]), np.exp(vector[-2])
         v = self.variance @ w**2 + sigma2 + FLOOR
         none = np.zeros(len(v))

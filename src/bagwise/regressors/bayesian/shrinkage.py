@@ -38,7 +38,7 @@ SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior ru
 
 
 def prior_covariance(kind: str, embedding, means: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """R up to a factor: the kernel at the landmarks, its smoothed version, or the spread of the bags seen."""
+    """Return R up to a factor: the kernel at the landmarks, its smoothed version, or the covariance between bags."""
     u, kernel = embedding.landmarks_, embedding.kernel_
     if kind == "kernel":
         return kernel(u, u)
@@ -54,10 +54,10 @@ def prior_covariance(kind: str, embedding, means: np.ndarray, sizes: np.ndarray)
 
 
 def between_covariance(means: np.ndarray, sizes: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Covariance of the true embeddings of bags: that of the empirical ones, less what their sizes explain.
+    """Return the covariance of the true embeddings: that of the empirical ones minus their sampling noise.
 
-    Bags weigh N/(N + N0), N0 the size at which noise and signal are equal; the estimate is unbiased for any weights,
-    and its negative eigenvalues are set to zero.
+    Bags have the weight N/(N + N0), N0 the size at which noise and signal are equal. The estimate is unbiased for any
+    weights, and its negative eigenvalues are set to zero.
     """
     equal = np.full(len(sizes), 1.0 / len(sizes))
     raw = np.trace(_between(means, sizes, noise, equal))
@@ -75,7 +75,7 @@ def _between(means, sizes, noise, weights):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """z = Vᵀ(μ̂ - m0), and d: the noise of one instance in every coordinate."""
+    """Coordinates z = Vᵀ(μ̂ - m0), and d, the noise of one instance in each coordinate."""
 
     centre: np.ndarray
     axes: np.ndarray
@@ -83,7 +83,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, prior: np.ndarray, noise: np.ndarray, means: np.ndarray, sizes: np.ndarray) -> Coordinates:
-        """V from R and Σ, scaled so that the coordinates of the bags have mean square 1 (a bag weighing N)."""
+        """Compute V from R and Σ, scaled so that the coordinates have mean square 1 over bags weighted by N."""
         values, vectors = np.linalg.eigh(prior)
         keep = values > SMALLEST * values[-1]
         whiten = vectors[:, keep] / np.sqrt(values[keep])
@@ -100,18 +100,18 @@ class Coordinates:
         return np.einsum("ij,jk->ik", means - self.centre, self.axes)
 
     def noise_of(self, sizes: np.ndarray) -> np.ndarray:
-        """d/N, a row per bag."""
+        """Return d/N, one row per bag."""
         return self.noise / sizes[:, None]
 
 
 def shrink(z: np.ndarray, noise: np.ndarray, eta: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mean g z and variance g d/N of the true coordinates of every bag; ``noise`` is d/N."""
+    """Return mean g z and variance g d/N of the true coordinates of each bag; ``noise`` is d/N."""
     g = eta / (eta + noise)
     return g * z, g * noise
 
 
 def predictive(mean: np.ndarray, variance: np.ndarray, w, b, noise, covariance, square=None):
-    """Mean and variance of targets, given mean and variance of the coordinates of their bags (rows).
+    """Return mean and variance of targets from mean and variance of the coordinates of their bags (rows).
 
     ``w``, ``b`` and ``noise`` are the (mean) weights, intercept and σ²; ``covariance`` is that of (w, b); ``square`` is
     the mean of w², that of the given w if left out.
@@ -127,7 +127,7 @@ FLOOR = 1e-8  # part of every variance: no target is known better than to 1e-4 o
 
 
 class Loss:
-    r"""½ Σ_i [log v_i + (y_i - m_i)²/v_i] + ½ penalty ‖w‖² of the vector (w, b, log σ², log η), and its gradient.
+    r"""Loss ½ Σ_i [log v_i + (y_i - m_i)²/v_i] + ½ penalty ‖w‖² of the vector (w, b, log σ², log η), and its gradient.
 
     m and v are mean and variance of the target given the bag (see the module); ‖w‖² is αᵀRα for the weights α = Vw of
     the landmarks. Wide normal priors on log σ² and log η keep both finite where the data do not say. With weights of
@@ -158,7 +158,7 @@ class Loss:
         return value, np.concatenate([to_w, [to_m.sum()], to_logs])
 
     def information(self, vector: np.ndarray) -> np.ndarray:
-        """Fisher information of the vector, plus penalty and priors: about the curvature of the loss."""
+        """Return the Fisher information of the vector plus penalty and priors, about the curvature of the loss."""
         w, _, sigma2, eta = unpacked(vector)
         mean, variance = shrink(self.z, self.noise, eta)
         v, none = variance @ w**2 + sigma2, np.zeros(len(self.y))
@@ -176,19 +176,19 @@ class Loss:
 
 
 def unpacked(vector: np.ndarray) -> tuple[np.ndarray, float, float, float]:
-    """w, b, σ² (with its floor) and η; a line search that goes astray is kept from overflowing."""
+    """Return w, b, σ² (with its floor) and η, limited so that a line search cannot overflow."""
     sigma2, eta = np.exp(np.clip(vector[-2:], -30.0, 30.0))
     return vector[:-3], float(vector[-3]), float(sigma2) + FLOOR, float(eta)
 
 
 def fisher(by_m: np.ndarray, by_v: np.ndarray, v: np.ndarray, prior: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Σ_i w_i (∇m∇mᵀ/v + ½ ∇v∇vᵀ/v²) + diag(prior): the information in normal targets, a row of ∇m and ∇v per bag."""
+    """Return the information Σ_i w_i (∇m∇mᵀ/v + ½ ∇v∇vᵀ/v²) + diag(prior), with a row of ∇m and ∇v per bag."""
     information = (by_m.T * (weight / v)) @ by_m + 0.5 * (by_v.T * (weight / v**2)) @ by_v + np.diag(prior)
     return information + 1e-9 * np.diag(np.diag(information))  # positive definite whatever was rounded away
 
 
 def minimum(loss: Loss, start: np.ndarray, tolerance: float) -> np.ndarray:
-    """Where the loss is least: L-BFGS in coordinates in which the information is the identity, renewed as it moves."""
+    """Minimise the loss by L-BFGS in coordinates in which the information is the identity, updated on the way."""
     options = {"maxiter": 20, "ftol": tolerance}
     vector = start
     for _ in range(ROUNDS):
@@ -207,8 +207,8 @@ def minimum(loss: Loss, start: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
-    """For each penalty the vector (w, b, log σ², log η) of least loss, starting from that of the one before; and the
-    covariance of (w, b), by the information there."""
+    """Yield for each penalty the minimum (w, b, log σ², log η), started from the previous one, and the covariance of
+    (w, b) by the information there."""
     vector = None
     for penalty in penalties:
         loss = Loss(z, noise, y, penalty, weight)
@@ -220,7 +220,7 @@ PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
 class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""y = b + αᵀμ + ε, where the embedding μ of a bag of N instances is known only as well as N allows.
+    r"""Regression y = b + αᵀμ + ε on embeddings μ that are shrunk by the size N of the bag.
 
     μ ~ N(m0, ηR) a priori, and the empirical embedding is μ̂ ~ N(μ, Σ/N); so, given the bag, μ has mean
     M = R(R + Σ/N)⁻¹(μ̂ - m0) + m0 (R including η) and covariance C = R - R(R + Σ/N)⁻¹R, and
@@ -327,14 +327,14 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags, return_std: bool = False):
-        """Predictive mean of every bag, and its standard deviation if asked for."""
+        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
         bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
         given = (*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
         mean, std = self.target_.restored(*predictive(*given), True)
         return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
 
     def embed(self, bags) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the coordinates of every bag's embedding."""
+        """Return the posterior mean and variance of the coordinates of the embedding of each bag."""
         z = self.coordinates_(self.embedding_.transform(bags))
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
@@ -360,7 +360,7 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
 
 
 def _held_out_scores(z, noise, y, weight, fold, penalties) -> np.ndarray:
-    """Mean negative log likelihood of bags, each predicted without its fold, for every penalty."""
+    """Return the mean negative log likelihood of held-out bags for each penalty."""
     scores = np.zeros(len(penalties))
     for train, test in weighed_folds(fold, weight):
         fits = path(z[train], noise[train], y[train], penalties, weight=weight[train])
