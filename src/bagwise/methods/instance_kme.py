@@ -129,7 +129,7 @@ def ridge(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def paper(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit as in the paper: D = 50, one hidden layer, equal weights, Gaussian kernel in label units, K + λI, no intercept.
+    """Fit as in the paper: D = 50, one hidden layer, equal weights, Gaussian kernel in label units, K + λI.
 
     The paper does not say what predicts new bags; the average of the fold models does here. Bandwidth and penalty are
     the middle of its grid, to be searched from outside (``search_space`` of the catalogue), as the paper did on its

@@ -292,8 +292,8 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
     def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
         """Return the expected target of each bag, with its standard deviation or the covariance of all.
 
-        Both are those of new targets; with ``noise=False`` those of the aggregates of f. The covariance gives the standard
-        deviation of sums and differences of bags.
+        Both are those of new targets; with ``noise=False`` those of the aggregates of f. The covariance gives the
+        standard deviation of sums and differences of bags.
         """
         bags = self._seen(bags)
         rows, rate, slope = self._rows(bags)
