@@ -210,12 +210,7 @@ def test_bags_have_chosen_already():
             next(scan(bags.without_weights()).chunks[0].blocks(**{role: True}))
 
 
-def test_libraries_that_are_missing_are_named(path, monkeypatch):
+def test_libraries_that_are_missing_are_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ImportError, match=r"reading memory://t needs fsspec: pip install 'bagwise\[dask\]'"):
         scan("memory://t", bag="site")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ImportError, match=r"reading .*t.parquet needs pyarrow: pip install pyarrow"):
-        scan(path, bag="site")
-    with pytest.raises(ImportError, match=r"reading a table chunk by chunk needs pyarrow: pip install pyarrow"):
-        scan(pd.DataFrame({"site": [1], "x": [1.0]}), bag="site")

@@ -1,18 +1,15 @@
-"""The columns of a table, whatever holds it: a data frame of any library, or arrays by name.
-
-`FrameColumns` and `ArrayColumns` answer the same questions: ``names``, ``n_rows``, the ``kind`` of a column ("number",
-"boolean", "list", "vector", or the name of its type), whether it is ``single`` precision, its ``numbers``, with NaN for
-what is missing and for the fill values (numbers such as -9999 that stand for a missing one), and its distinct labels
-(``factorise``).
-"""
+"""The columns of a table, whatever holds it: a data frame of any library, or arrays by name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from copy import copy
 from decimal import Decimal
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from numbers import Real
 from typing import Any
 
@@ -51,152 +48,227 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
     return numbers
 
 
+class ArraysByName(dict):
+    """Equally long arrays by name, as the columns of a table: a plain dict given by a user is no data frame."""
+
+
 class FrameColumns:
-    """The columns of a data frame: pandas, polars, pyarrow, or another that narwhals knows."""
+    """The columns of a table as arrays of pyarrow or numpy: those of a data frame of any library, or arrays by name.
 
-    of_bags: tuple = ()
-    siblings: dict = {}
+    Columns of a data frame are converted when they are used, without a copy where their library allows it.
 
-    def __init__(self, frame, fill_values=(), decimal: str = "."):
-        self.frame, self.decimal = as_frame(frame), decimal
-        self.fill_values, self.fill_texts = as_fill_values(fill_values)
-        self.names = self.frame.columns
-        self.n_rows = len(self.frame)
-        self.origin: np.ndarray | None = None  # the positions of these rows in the table they were selected from
-        self._columns: dict = {}
+    Parameters
+    ----------
+    frame : data frame, or `ArraysByName`
+    fill_values : numbers and texts that stand for a missing value
+    decimal : {".", ","}
+        With ",", texts that are all numbers with a decimal comma are numbers.
 
-    def column(self, name) -> nw.Series:
-        """Return a column for learning: numbers that pandas stores sparsely or as objects are converted."""
-        if name not in self._columns:
-            series = _plain(self.frame.get_column(name))
-            if self.decimal == ",":
-                series = _with_points(series)
-            if self.fill_texts and series.dtype in (nw.String, nw.Object):
-                series = _without_texts(series, self.fill_texts)
-            self._columns[name] = series
-        return self._columns[name]
-
-    def kind(self, name) -> str:
-        dtype = self.column(name).dtype
-        if dtype.is_numeric():
-            return "number"
-        if dtype == nw.Boolean:
-            return "boolean"
-        if dtype == nw.List and _innermost(dtype).is_numeric():
-            return "list"
-        if dtype == nw.Array and _innermost(dtype).is_numeric() and len(dtype.shape) == 1:  # type: ignore[attr-defined]
-            return "vector"
-        if dtype == nw.Object:  # pandas keeps lists and arrays as objects
-            some = self.frame.get_column(name).drop_nulls().head(1).to_list()
-            if some and isinstance(some[0], list | tuple | np.ndarray):
-                return "list"
-        return str(dtype)
-
-    def single(self, name) -> bool:
-        inner = _innermost(self.column(name).dtype)
-        return str(inner) in ("Float32", "Float16")  # older narwhals has no Float16 to name
-
-    def numbers(self, name) -> np.ndarray:
-        return with_missing(to_numbers(self.column(name)), self.fill_values)
-
-    def values(self, name) -> np.ndarray:
-        """Return a column without conversion."""
-        return self.frame.get_column(name).to_numpy()
-
-    def rows(self, positions: np.ndarray) -> FrameColumns:
-        """Return the table of some rows."""
-        some = FrameColumns(self.frame[positions], (*self.fill_values, *self.fill_texts), self.decimal)
-        some.origin = positions
-        return some
-
-    def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of each row's label, and the labels in order of first appearance; null is a label too."""
-        series = self.frame.get_column(name)
-        if series.implementation.is_pyarrow():
-            return _factorise_arrow(series.to_native())
-        # The first row with the same label, found by the frame library: one pass, whatever the type of the label.
-        rows = series.alias("label").to_frame().with_row_index("row")
-        first = rows.select(nw.col("row").min().over("label"))["row"].to_numpy()
-        starts = first == np.arange(len(first))
-        return (np.cumsum(starts) - 1)[first], series[np.flatnonzero(starts)].to_numpy()
-
-
-class ArrayColumns:
-    """Columns that are arrays already, by name.
+    Attributes
+    ----------
+    names, n_rows : the columns, and the number of rows
+    origin : positions of these rows in the table that they were selected from, or None
+    of_bags : names of columns that belong to the bags, not to the instances
+    siblings : dict of column -> columns made of the same one, with which it stays
 
     Examples
     --------
-    >>> ArrayColumns({"red": np.array([0.5, -9999.0])}, fill_values=[-9999]).numbers("red")
+    >>> FrameColumns(ArraysByName(red=np.array([0.5, -9999.0])), fill_values=[-9999]).numbers("red")
     array([0.5, nan])
     """
 
-    of_bags: tuple = ()
-    siblings: dict = {}
-
-    def __init__(self, arrays: dict[Any, np.ndarray], fill_values=()):
-        self.arrays = arrays
+    def __init__(self, frame, fill_values=(), decimal: str = "."):
         self.fill_values, self.fill_texts = as_fill_values(fill_values)
-        self.names = list(arrays)
-        self.n_rows = len(next(iter(arrays.values())))
-        self.origin: np.ndarray | None = None
+        self.decimal, self.origin = decimal, None
+        self.of_bags: list = []
+        self.siblings: dict = {}
+        self._made: set = set()  # columns computed from others, which hold no fill values
+        self._converted: dict = {}
+        self._are_arrays = isinstance(frame, ArraysByName)
+        if isinstance(frame, ArraysByName):
+            self._columns, self.n_rows = dict(frame), len(next(iter(frame.values())))
+        else:
+            frame = as_frame(frame)
+            self._columns = {name: partial(_from_series, frame, name) for name in frame.columns}
+            self.n_rows = len(frame)
+
+    @property
+    def names(self) -> list:
+        return list(self._columns)
+
+    def with_columns(self, columns: dict, *, of_bags=(), siblings=None, made: bool = False) -> FrameColumns:
+        """Return a table with further columns: arrays, or functions that return one.
+
+        With ``made``, they are numbers of single precision that were computed from other columns.
+        """
+        table = copy(self)
+        table._columns = self._columns | columns
+        table._made = self._made | set(columns if made else ())
+        table.of_bags, table.siblings = [*self.of_bags, *of_bags], self.siblings | (siblings or {})
+        return table
+
+    def rows(self, positions: np.ndarray) -> FrameColumns:
+        """Return the table of some rows."""
+        table = copy(self)
+        table._columns = {name: partial(self.select, name, positions) for name in self.names}
+        table._converted, table.n_rows, table.origin = {}, len(positions), positions
+        return table
+
+    def raw(self, name):
+        """Return a column as pyarrow or numpy holds it."""
+        column = self._columns[name]
+        return column() if callable(column) else column
+
+    def select(self, name, positions: np.ndarray):
+        """Return some rows of a column, as it is."""
+        column = self.raw(name)
+        return column[positions] if isinstance(column, np.ndarray) else column.take(_arrow().array(positions))
+
+    def column(self, name):
+        """Return a column for learning: numbers that are stored as objects or, on request, as text are converted."""
+        if name in self._converted:
+            return self._converted[name]
+        column = converted = self.raw(name)
+        if isinstance(column, np.ndarray) and column.dtype == object:
+            numbers = _unboxed(column)
+            converted = column if numbers is None else numbers
+        if converted is column and (self.decimal == "," or self.fill_texts) and _may_be_text(column):
+            converted = _parse_numbers(column, self.fill_texts, comma=self.decimal == ",")
+        if converted is not column:
+            self._converted[name] = converted
+        return converted
 
     def kind(self, name) -> str:
-        dtype = self.arrays[name].dtype
-        return {"f": "number", "i": "number", "u": "number", "b": "boolean"}.get(dtype.kind, str(dtype))
+        """Return "number", "boolean", "list", "vector" (a fixed-size list), or the name of another type."""
+        column = self.column(name)
+        if not isinstance(column, np.ndarray):
+            return _kind_of(column.type)
+        if column.dtype != object:
+            kinds = {"b": "boolean", "M": "Datetime", "m": "Duration", "U": "String", "T": "String", "S": "Bytes"}
+            return "number" if column.dtype.kind in "fiu" else kinds.get(column.dtype.kind, str(column.dtype))
+        first = next((one for one in column if not _is_null(one)), None)
+        if isinstance(first, list | tuple | np.ndarray):
+            return "list"
+        return "String" if _is_text(column) and first is not None else "Object"
 
     def single(self, name) -> bool:
-        return self.arrays[name].dtype in (np.float32, np.float16)
+        """Return whether a column has single precision or less."""
+        column = self.column(name)
+        if name in self._made:
+            return True
+        dtype = column.dtype if isinstance(column, np.ndarray) else str(_innermost(column.type))
+        return dtype in (np.float32, np.float16) if isinstance(column, np.ndarray) else dtype in ("float", "halffloat")
 
     def numbers(self, name) -> np.ndarray:
-        return with_missing(self.arrays[name], self.fill_values)
+        """Return a column as numbers, with NaN for missing values and fill values."""
+        if name in self._made:
+            return self.raw(name)
+        return with_missing(to_numbers(self.column(name)), self.fill_values)
 
     def values(self, name) -> np.ndarray:
-        return self.arrays[name]
+        """Return a column without conversion, as a numpy array."""
+        column = self.raw(name)
+        return column if isinstance(column, np.ndarray) else column.to_numpy(zero_copy_only=False)
 
-    def rows(self, positions: np.ndarray) -> ArrayColumns:
-        arrays = {name: values[positions] for name, values in self.arrays.items()}
-        some = ArrayColumns(arrays, (*self.fill_values, *self.fill_texts))
-        some.origin = positions
-        return some
-
-    def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
-        labels, first, codes = np.unique(self.arrays[name], return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        return rank[codes], labels[order]
-
-
-class ExtendedColumns:
-    """A table with further columns, which answer for themselves: of a second table, or made of others.
-
-    ``of_bags`` are those of them that belong to the bags, not to the instances; ``siblings`` of a column are those made
-    of the same one, with which it stays.
-    """
-
-    def __init__(self, table, more: dict, *, of_bags=(), siblings=None):
-        self.table, self.more, self.fill_values, self.fill_texts = table, more, table.fill_values, table.fill_texts
-        self.names, self.n_rows, self.origin = [*table.names, *more], table.n_rows, table.origin
-        self.of_bags, self.siblings = [*table.of_bags, *of_bags], siblings or {}
-
-    def column(self, name) -> nw.Series:
-        more = self.more.get(name)
-        return self.table.column(name) if more is None else more.table.column(more.name)
-
-    def kind(self, name) -> str:
-        return self.more[name].kind if name in self.more else self.table.kind(name)
-
-    def single(self, name) -> bool:
-        return self.more[name].single if name in self.more else self.table.single(name)
-
-    def numbers(self, name) -> np.ndarray:
-        return self.more[name].numbers() if name in self.more else self.table.numbers(name)
-
-    def values(self, name) -> np.ndarray:
-        return self.more[name].values() if name in self.more else self.table.values(name)
+    def texts(self, name, most: int | None = None) -> np.ndarray:
+        """Return the values as text, the first ones up to a number, without missing ones and the texts for these."""
+        column = self.column(name)
+        if isinstance(column, np.ndarray):
+            values = (str(one) for one in column if not _is_null(one))
+            found = list(values if most is None else islice(values, most))
+        else:
+            known = column.drop_null()
+            found = (known if most is None else known.slice(0, most)).cast(_arrow().string()).to_pylist()
+        return np.array([one for one in found if one not in NULLS], dtype=object)
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
-        return self.more[name].factorise() if name in self.more else self.table.factorise(name)
+        """Return the number of each row's label, and the labels in order of first appearance; null is a label too."""
+        column = self.raw(name)
+        if isinstance(column, np.ndarray) and column.dtype == object and not _is_text(column):
+            place: dict = {}
+            keys = [None if _is_null(one) else one for one in column]
+            codes = np.array([place.setdefault(one, len(place)) for one in keys], dtype=np.int64)
+            labels = np.empty(len(place), dtype=object)
+            labels[:] = list(place)
+            return codes, labels
+        if isinstance(column, np.ndarray) and self._are_arrays and column.dtype != object:
+            labels, first, codes = np.unique(column, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            rank = np.empty_like(order)
+            rank[order] = np.arange(len(order))
+            return rank[codes], labels[order]
+        return _factorise_arrow(column)
+
+
+def _arrow():
+    """Return pyarrow, which archives of arrays are read without."""
+    import pyarrow
+
+    return pyarrow
+
+
+def _from_series(frame: nw.DataFrame, name):
+    """Return a column as numpy holds it, where pandas does, else as pyarrow."""
+    series = frame.get_column(name)
+    if series.implementation.is_pyarrow():
+        return series.to_native()
+    dtype = getattr(series.to_native(), "dtype", None)
+    if isinstance(dtype, np.dtype) or type(dtype).__name__ == "SparseDtype":
+        return np.asarray(series.to_native())
+    return series.to_arrow()
+
+
+def _is_null(value) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def _is_text(column) -> bool:
+    """Return whether a column holds text, or objects that are text or missing."""
+    if not isinstance(column, np.ndarray):
+        return _kind_of(column.type) == "String"
+    if column.dtype != object:
+        return column.dtype.kind in "UT"
+    return all(isinstance(one, str) or _is_null(one) for one in column)
+
+
+def _may_be_text(column) -> bool:
+    return _is_text(column) or (isinstance(column, np.ndarray) and column.dtype == object)
+
+
+def _kind_of(dtype) -> str:
+    """Return the kind of an Arrow type; see `FrameColumns.kind`."""
+    of = _arrow().types
+    if of.is_fixed_size_list(dtype) and not of.is_fixed_size_list(dtype.value_type) and _is_number(dtype.value_type):
+        return "vector"
+    if of.is_list(dtype) or of.is_large_list(dtype):
+        return "list" if _is_number(_innermost(dtype)) else "List"
+    if _is_number(dtype):
+        return "number"
+    known = {
+        "boolean": of.is_boolean,
+        "Categorical": of.is_dictionary,
+        "Datetime": of.is_timestamp,
+        "Date": of.is_date,
+        "Struct": of.is_struct,
+        "Array": of.is_fixed_size_list,
+        "Unknown": of.is_null,
+    }
+    if of.is_string(dtype) or of.is_large_string(dtype) or of.is_string_view(dtype):
+        return "String"
+    return next((name for name, test in known.items() if test(dtype)), str(dtype).capitalize())
+
+
+def _is_number(dtype) -> bool:
+    of = _arrow().types
+    return of.is_integer(dtype) or of.is_floating(dtype) or of.is_decimal(dtype)
+
+
+def _innermost(dtype):
+    while hasattr(dtype, "value_type") and not _arrow().types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    return dtype
 
 
 def as_fill_values(fill_values) -> tuple[tuple[float, ...], tuple[str, ...]]:
@@ -269,7 +341,7 @@ def as_frame(frame) -> nw.DataFrame:
         raise
 
 
-def as_matrix(table: FrameColumns | ArrayColumns, names: list, rows=slice(None)) -> np.ndarray:
+def as_matrix(table: FrameColumns, names: list, rows=slice(None)) -> np.ndarray:
     """Copy some rows of some columns into one array, float32 if all columns are, else float64."""
     single = all(table.single(name) for name in names)
     count = table.n_rows if isinstance(rows, slice) else len(rows)
@@ -279,73 +351,58 @@ def as_matrix(table: FrameColumns | ArrayColumns, names: list, rows=slice(None))
     return matrix
 
 
-def to_numbers(series: nw.Series) -> np.ndarray:
-    """Convert a column to numbers, with NaN for null."""
-    plain = series.dtype.is_integer() or series.dtype.is_float()
-    return (series if plain else series.cast(nw.Float64)).to_numpy()
+def to_numbers(column) -> np.ndarray:
+    """Convert a column of numpy or pyarrow to numbers, with NaN for null."""
+    if isinstance(column, np.ndarray):
+        return column
+    pa = _arrow()
+    if pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    return column.to_numpy(zero_copy_only=False)
 
 
-def _plain(series: nw.Series) -> nw.Series:
-    """Convert numbers of a type that narwhals does not know to plain numbers; return any other series unchanged."""
-    if series.dtype == nw.Unknown and series.implementation.is_pandas_like():  # sparse, perhaps
-        values = series.to_numpy()
-        numbers = values if values.dtype.kind in "fiub" else None
+def _parse_numbers(column, fill_texts: tuple[str, ...], *, comma: bool):
+    """Convert texts to numbers, with null for those that stand for a missing value; return other columns unchanged.
+
+    They are converted if all have a decimal comma (``comma``), or if some are among ``fill_texts`` and the others are
+    numbers.
+    """
+    import pyarrow.compute as pc
+
+    pa = _arrow()
+    if isinstance(column, np.ndarray):
+        plain = pa.array([None if _is_null(one) else str(one) for one in column], pa.string())
     else:
-        numbers = _unboxed(series) if series.dtype == nw.Object else None
-    if numbers is None:
-        return series
-    return nw.new_series(series.name, numbers, backend=series.implementation)
+        plain = column.cast(pa.string())
+    texts = pc.if_else(pc.is_in(plain, value_set=pa.array([*NULLS, *fill_texts])), pa.scalar(None, pa.string()), plain)
+    known = texts.drop_null()
+    if comma and len(known) and pc.all(pc.match_substring_regex(known, DECIMAL_COMMA)).as_py():
+        texts = pc.replace_substring(texts, ",", ".")
+    elif not (
+        pc.any(pc.is_in(plain, value_set=pa.array(fill_texts, pa.string()))).as_py()
+        and pc.all(pc.match_substring_regex(known, NUMBER)).as_py()
+    ):
+        return column
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+", "").cast(pa.float64())
 
 
-def _with_points(series: nw.Series) -> nw.Series:
-    """Convert texts that are all numbers with a decimal comma; return any other series unchanged."""
-    if series.dtype != nw.String:
-        return series
-    known = series.drop_nulls()
-    known = known.filter(~known.is_in(NULLS))
-    if len(known) == 0 or not known.str.contains(DECIMAL_COMMA).all():
-        return series
-    names = nw.col(series.name)
-    texts = series.to_frame().select(nw.when(~names.is_in(NULLS)).then(names)).get_column(series.name)
-    return texts.str.replace_all(",", ".", literal=True).cast(nw.Float64)
-
-
-def _without_texts(series: nw.Series, fill_texts: tuple[str, ...]) -> nw.Series:
-    """Return numbers if all values are but those texts, which are missing; else the series as it is."""
-    values = [None if one is None or one != one else str(one) for one in series.to_list()]
-    if not any(one in fill_texts for one in values):
-        return series
-    texts = [None if one in NULLS or one in fill_texts else one for one in values]
-    if not all(one is None or re.match(NUMBER, one) for one in texts):
-        return series
-    numbers = np.array([np.nan if one is None else float(one) for one in texts])
-    return nw.new_series(series.name, numbers, backend=series.implementation)
-
-
-def _unboxed(series: nw.Series) -> np.ndarray | None:
+def _unboxed(values: np.ndarray) -> np.ndarray | None:
     """Convert Python numbers to an array, with NaN for null; return None if there is anything else, or nothing."""
-    known = ~series.is_null().to_numpy().astype(bool)
-    values = np.where(known, series.to_numpy(), None)  # type: ignore[call-overload]
-    if set(map(type, values[known])) <= {bool, np.bool_}:
-        return values.astype(bool) if known.all() and known.any() else None
-    return unbox(values)
-
-
-def _innermost(dtype):
-    while dtype == nw.List or dtype == nw.Array:
-        dtype = dtype.inner
-    return dtype
+    null = np.array([_is_null(one) for one in values], dtype=bool)
+    if set(map(type, values[~null])) <= {bool, np.bool_}:
+        return values.astype(bool) if not null.any() and len(values) else None
+    return unbox(np.where(null, None, values))
 
 
 def _factorise_arrow(column) -> tuple[np.ndarray, np.ndarray]:
-    # Natively: pyarrow joins, on which narwhals builds `over`, return the rows of a large table in any order.
-    import pyarrow as pa
-
+    pa = _arrow()
+    column = pa.array(column, from_pandas=True) if isinstance(column, np.ndarray) else column
     if pa.types.is_dictionary(column.type):  # its dictionary may be in any order, with labels no row has
         column = column.cast(column.type.value_type)
     if len(column) == 0:
         return np.empty(0, dtype=np.int64), pa.array([], column.type).to_numpy(zero_copy_only=False)
-    encoded = column.dictionary_encode(null_encoding="encode")  # all chunks share one dictionary
+    # all chunks share one dictionary
+    encoded = pa.chunked_array([column] if isinstance(column, pa.Array) else column.chunks).dictionary_encode("encode")
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
     return codes.astype(np.int64), encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)
 

@@ -24,7 +24,7 @@ import numpy as np
 from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import ArrayColumns, as_fill_values, as_frame, as_list, with_missing
+from bagwise.bags.frames import ArraysByName, FrameColumns, as_fill_values, as_frame, as_list, with_missing
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Parameter, ParameterError, as_instances, as_offsets, name_bags, refuse_repeated
 from bagwise.io.atomic_files import replace_file
@@ -249,7 +249,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
     with reading(path), _open_npz(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
-        return gather(ArrayColumns(_as_columns(path, arrays), fill_values), roles, missing)
+        return gather(FrameColumns(ArraysByName(_as_columns(path, arrays)), fill_values), roles, missing)
     given = ("features", "weights", "bag_features", "categories", "dates", "targets", "ignore")
     asked = {name: getattr(roles, name) for name in given}
     parameter = next((name for name, value in asked.items() if value is not None and len(value)), None)
@@ -285,7 +285,7 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
     more = _to_table(arrays)
     if missing == "drop-instances":
         names = np.arange(len(offsets) - 1) if ids is None else ids
-        columns = ArrayColumns(dict(enumerate(instances.T)))
+        columns = FrameColumns(ArraysByName(enumerate(instances.T)))
         codes = np.repeat(np.arange(len(names)), np.diff(offsets))
         rows, offsets = rows_in_order(columns, columns.names, codes, names, missing)
         if extra["weights"] is not None and len(extra["weights"]) == len(instances):
@@ -378,7 +378,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
     ids = columns.get(roles.bag)
     if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
         columns[roles.bag] = ids.astype(np.int64)
-    return gather(ArrayColumns(columns, fill_values), roles, missing)
+    return gather(FrameColumns(ArraysByName(columns), fill_values), roles, missing)
 
 
 def _find_matrix(path: Path, variable: str | None) -> np.ndarray:

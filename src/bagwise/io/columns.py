@@ -13,7 +13,6 @@ from datetime import datetime
 from difflib import get_close_matches
 from unicodedata import normalize
 
-import narwhals as nw
 import numpy as np
 
 from bagwise.bags.frames import DECIMAL_COMMA, NULLS, NUMBER, as_list, is_known, plain_number
@@ -184,7 +183,7 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
     if odd:
         named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
         first = next(iter(odd))
-        if odd[first] in ("String", "Object") and (doubt := _doubt(table.column(first))):
+        if odd[first] in ("String", "Object") and (doubt := _doubt(table, first)):
             raise ParameterTypeError("features", Message(f"column {first!r} is text: ", doubt[1]))
         raise ParameterTypeError(
             "features",
@@ -257,7 +256,7 @@ def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
     if table.kind(name) in ("number", "boolean"):
         return
     text = Message(f"{what} must be numbers; column {name!r} is {_type_name(table.kind(name))}")
-    if table.kind(name) in ("String", "Object") and (doubt := _doubt(table.column(name))):
+    if table.kind(name) in ("String", "Object") and (doubt := _doubt(table, name)):
         text += Message(": ", doubt[1])
     raise ParameterTypeError(parameter, text)
 
@@ -461,7 +460,7 @@ def doubtful_texts(table, used) -> dict[object, tuple[str, Message]]:
     "error" where all but a few cells are numbers, else "warning".
     """
     others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
-    doubts = {name: _doubt(table.column(name)) for name in others}
+    doubts = {name: _doubt(table, name) for name in others}
     start = {
         "error": "column {!r} is numeric but for a few cells: ",
         "warning": "column {!r} is text and was left out: ",
@@ -481,8 +480,8 @@ def is_date_kind(table, name) -> bool:
         return True
     if kind not in ("String", "Object"):
         return False
-    some = _texts(table.column(name).drop_nulls().head(1000))
-    return bool(len(some)) and bool(some.str.contains(DATES).all())
+    some = table.texts(name, SAMPLE)
+    return len(some) > 0 and all(re.match(DATES, one) for one in some)
 
 
 def left_out(table, roles: Roles, names: list) -> list[Message]:
@@ -514,19 +513,20 @@ def _left(names: list[str], verbs: tuple[str, str]) -> str:
     return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {left} left out; "
 
 
-def _doubt(series: nw.Series) -> tuple[str, Message] | None:
+def _doubt(table, name) -> tuple[str, Message] | None:
     """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
-    some = _texts(series.drop_nulls().head(1000))
-    if len(some) and some.str.contains(DECIMAL_COMMA).all() and some.str.contains(",").any():
+    some = table.texts(name, SAMPLE)
+    if len(some) and all(re.match(DECIMAL_COMMA, one) for one in some) and any("," in one for one in some):
         return "warning", Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
-    if len(some) == 0 or some.str.contains(NUMBER).mean() <= 0.5:
+    if sum(re.match(NUMBER, one) is not None for one in some) <= 0.5 * len(some):
         return None
-    texts = np.array([None if one is None or one != one else str(one) for one in series.to_list()], dtype=object)
+    values = table.values(name)
+    texts = [None if gone else str(one) for one, gone in zip(values, absent(values), strict=True)]
     rows = np.flatnonzero([one is not None and one not in NULLS and not re.match(NUMBER, one) for one in texts])
     if len(rows) == 0:
         way = Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
         return "warning", way
-    values = list(dict.fromkeys(texts[rows]))
+    values = list(dict.fromkeys(texts[row] for row in rows))
     more = f" and {len(rows) - FEW_CELLS:,} more" if len(rows) > FEW_CELLS else ""
     cells = ", ".join(f"{texts[row]!r} in row {row:,}" for row in rows[:FEW_CELLS]) + more
     level = "error" if len(rows) <= max(1, len(some) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
@@ -535,7 +535,7 @@ def _doubt(series: nw.Series) -> tuple[str, Message] | None:
         f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with ",
         Parameter("fill_values", values[:FEW_CELLS]),
         ", or leave the column out with ",
-        Parameter("ignore", [series.name]),
+        Parameter("ignore", [name]),
     )
 
 
@@ -582,14 +582,6 @@ def _print_alike(ids: list) -> str | None:
 def _seen(text: str) -> str:
     """Return a text as it looks: composed letters, single blanks between words, none around."""
     return " ".join(normalize("NFC", text).split())
-
-
-def _texts(series: nw.Series) -> nw.Series:
-    """Convert a column to text, objects of pandas too, and leave out missing values."""
-    # narwhals looks at the first hundred objects of pandas, and may call them text
-    if series.dtype == nw.Object or getattr(series.to_native(), "dtype", None) == np.dtype(object):
-        series = nw.new_series("text", [str(one) for one in series.to_list()], nw.String, backend=series.implementation)
-    return series.filter(~series.is_in(NULLS))
 
 
 def varying(values, codes, n_bags) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import ArrayColumns, as_frame, as_list
+from bagwise.bags.frames import ArraysByName, FrameColumns, as_frame, as_list
 from bagwise.bags.validation import ParameterError
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import gather, names_files
@@ -344,7 +344,7 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
         return chosen, None
     own = [place[one] for one in ids[chosen]]
     rows = {_KEY: ids[chosen], _ROW: np.arange(len(own)), target: frame[target].to_numpy()[own]}
-    return chosen, gather(ArrayColumns(rows), Roles(_KEY, target, [_ROW]))[1]
+    return chosen, gather(FrameColumns(ArraysByName(rows)), Roles(_KEY, target, [_ROW]))[1]
 
 
 def _lacking(what: str, names, of: str) -> list[str]:

@@ -8,13 +8,13 @@ in one cell (fixed-size lists).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 
-import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import NULLS, ArrayColumns, ExtendedColumns, as_list, to_numbers
+from bagwise.bags.frames import NULLS, ArraysByName, FrameColumns, as_list, to_numbers
 from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, absent, label, name_bags
 from bagwise.io.columns import (
     DATE_PARTS,
@@ -33,19 +33,6 @@ MOST_LEVELS = 50  # of a column that is named; the most frequent stay
 FEW_LEVELS = 20  # of a column that "auto" takes
 TEXTS = ("String", "Categorical", "Enum", "Object", "<U", "object")
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
-
-
-class MadeColumn:
-    """A column of numbers that is made when it is asked for."""
-
-    kind, single = "number", True  # 0 and 1, sines and years lose nothing in float32
-
-    def __init__(self, make):
-        self.numbers = self.values = make
-
-    def factorise(self) -> tuple[np.ndarray, np.ndarray]:
-        labels, codes = np.unique(self.numbers(), return_inverse=True)
-        return codes, labels
 
 
 def encode(table, roles: Roles) -> tuple:
@@ -71,7 +58,7 @@ def encode(table, roles: Roles) -> tuple:
     if not (vocabularies or dates or wanted or days):
         said = "no column of text has few enough levels" if roles.categories == "auto" else ""
         return table, roles, {}, [Message(said)] if said else []
-    more: dict[str, MadeColumn] = {}
+    more: dict[str, Callable] = {}
     columns: dict[str, tuple[str, ...]] = {}
     notes: list[str] = []
     for name, levels in (vocabularies | wanted).items():
@@ -93,7 +80,7 @@ def encode(table, roles: Roles) -> tuple:
     made_of = columns | parts
     of_bags = [one for name, some in made_of.items() if name in table.of_bags for one in some]
     siblings = {one: some for some in made_of.values() for one in some}
-    table = ExtendedColumns(table, more, of_bags=of_bags, siblings=siblings)
+    table = table.with_columns(more, of_bags=of_bags, siblings=siblings, made=True)
     return table, _with_names(table, roles, replaced, list(more)), columns, notes
 
 
@@ -133,7 +120,7 @@ def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
 
 
-def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, ...], str | None]:
+def _indicators(table, name, levels) -> tuple[dict[str, Callable], tuple[str, ...], str | None]:
     """Build a column per level and one for the others; ``levels`` None takes the most frequent that occur."""
     if is_nested(table, name):
         raise ParameterTypeError(
@@ -154,7 +141,7 @@ def _indicators(table, name, levels) -> tuple[dict[str, MadeColumn], tuple[str, 
     names = tuple(f"{name}={level}" for level in (*levels, OTHER))
 
     def indicator(k: int):
-        return MadeColumn(lambda: (level_of == k).astype(np.float32))
+        return lambda: (level_of == k).astype(np.float32)
 
     made = {one: indicator(k) for k, one in enumerate(names)}
     verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
@@ -221,7 +208,7 @@ def _few_valued(table, roles: Roles) -> list:
     return found
 
 
-def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
+def _date_parts(table, name, roles: Roles) -> dict[str, Callable]:
     r"""Compute sine and cosine of the day of the year, and the year.
 
     The last day of a year is next to the first of the following one on a circle, and not on a line: kernels, networks
@@ -247,7 +234,7 @@ def _date_parts(table, name, roles: Roles) -> dict[str, MadeColumn]:
             length = (date(day.year, 12, 31) - start).days + 1
             angle[k], year[k] = 2 * np.pi * (day - start).days / length, day.year
     values = {"sine": np.sin(angle), "cosine": np.cos(angle), "year": year}
-    return {f"{name}_{part}": MadeColumn(lambda of=of: of[codes]) for part, of in values.items()}
+    return {f"{name}_{part}": (lambda of=of: of[codes]) for part, of in values.items()}
 
 
 def as_day(value) -> date | None:
@@ -277,7 +264,7 @@ def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tupl
 
     Plain columns beside list columns are repeated for every instance.
     """
-    lists = {name: table.frame.get_column(name) for name in names if table.kind(name) == "list"}
+    lists = {name: table.raw(name) for name in names if table.kind(name) == "list"}
     sizes = _sizes(lists, codes, ids) if lists else np.ones(len(codes), dtype=np.int64)
     codes_of_instances = np.repeat(codes, sizes)
     arrays: dict[str, np.ndarray] = {}
@@ -291,7 +278,7 @@ def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tupl
         if twice:
             raise ValueError(f"two features would be named {min(twice)!r}; rename the column of that name")
         arrays |= columns
-    return ArrayColumns(arrays, table.fill_values), list(arrays), codes_of_instances
+    return FrameColumns(ArraysByName(arrays), table.fill_values), list(arrays), codes_of_instances
 
 
 def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -319,11 +306,11 @@ def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return lengths[first]
 
 
-def _instances(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
+def _instances(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Convert one cell per bag, the list of its instances, to an array with a row per instance."""
-    if cells.dtype != nw.Object:
+    if not isinstance(cells, np.ndarray):
         return _features(name, _flatten(cells), codes, ids)
-    arrays = [_as_array(cell) for cell in cells.to_list()]
+    arrays = [_as_array(cell) for cell in cells]
     known = [array for array in arrays if array is not None]
     odd = np.array([array is None or array.shape[1:] != known[0].shape[1:] for array in arrays])
     if odd.any():
@@ -343,9 +330,9 @@ def _as_array(cell) -> np.ndarray | None:
     return array if array.dtype.kind in "fiub" and array.ndim in (1, 2) else None
 
 
-def _features(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
+def _features(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Convert one cell per instance, a number or a list of numbers, to an array of one or two axes."""
-    if cells.dtype != nw.List and cells.dtype != nw.Array:
+    if isinstance(cells, np.ndarray) or not hasattr(cells.type, "value_type"):
         return to_numbers(cells)
     widths = _lengths(cells)
     width = int(widths.max())
@@ -358,22 +345,17 @@ def _features(name, cells: nw.Series, codes: np.ndarray, ids: np.ndarray) -> np.
     return _features(name, _flatten(cells), codes, ids).reshape(-1, width)
 
 
-def _lengths(series: nw.Series) -> np.ndarray:
+def _lengths(cells) -> np.ndarray:
     """Return the length of each list; -1 for null."""
-    if series.dtype == nw.Object:
-        return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in series.to_list()])
-    if isinstance(series.dtype, nw.Array):
-        return np.where(series.is_null().to_numpy(), -1, series.dtype.shape[0])
-    return series.list.len().cast(nw.Int64).fill_null(-1).to_numpy()
-
-
-def _flatten(series: nw.Series) -> nw.Series:
-    """Return the elements of all lists in one column; no list may be null."""
-    if series.implementation.is_polars():
-        return nw.from_native(series.to_native().explode(), series_only=True)
-    import pyarrow as pa
+    if isinstance(cells, np.ndarray):
+        return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in cells])
     import pyarrow.compute as pc
 
-    column = series.to_arrow()
-    column = pa.chunked_array([column]) if isinstance(column, pa.Array) else column
-    return nw.from_native(pc.list_flatten(column), series_only=True)
+    return pc.fill_null(pc.list_value_length(cells), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _flatten(cells):
+    """Return the elements of all lists in one column; no list may be null."""
+    import pyarrow.compute as pc
+
+    return pc.list_flatten(cells)

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
-from bagwise.bags.folds import Validation
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Message, ParameterError, label, name_bags
@@ -220,6 +219,8 @@ def load_declared(source, roles: Roles, *, time=None, fold=None, **how) -> tuple
     columns = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
     bags, y, labels = load_labels(source, replace(roles, labels=roles.labels | columns), **how)
     if columns:
+        from bagwise.bags.folds import Validation  # it imports scikit-learn
+
         declared = Validation(
             "given" if fold else "random", time=labels.pop("time", None), given=labels.pop("fold", None)
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.folds import split_bags
-from bagwise.bags.frames import ArrayColumns, FrameColumns, as_list
+from bagwise.bags.frames import ArraysByName, FrameColumns, as_list
 from bagwise.bags.shared_rows import find_shared_rows
 from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, absent, label, name_bags
 from bagwise.io.columns import (
@@ -171,7 +171,7 @@ def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
     columns = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
     columns |= {} if y is None else {"target": bags.expand(y)}
-    return ArrayColumns(columns), Roles(bag="bag", target=None if y is None else "target")
+    return FrameColumns(ArraysByName(columns)), Roles(bag="bag", target=None if y is None else "target")
 
 
 def _look(found: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:

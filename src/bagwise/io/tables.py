@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from pathlib import Path
 
 import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import ExtendedColumns, FrameColumns, as_frame, as_list
+from bagwise.bags.frames import FrameColumns, as_frame, as_list
 from bagwise.bags.validation import Message, Parameter, ParameterError, id_keys, label, name_bags
 from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_not_numeric, refuse_unknown
 from bagwise.io.table_files import ENDINGS as PARQUET
@@ -243,31 +244,6 @@ def _distinct(column: nw.Series) -> list:
     return sorted(column.drop_nulls().unique().to_list())
 
 
-class JoinedColumn:
-    """A column of the second table, repeated for the rows of the first."""
-
-    def __init__(self, table: FrameColumns, name, at: np.ndarray):
-        self.table, self.name, self.at = table, name, at
-
-    @property
-    def kind(self) -> str:
-        return self.table.kind(self.name)
-
-    @property
-    def single(self) -> bool:
-        return self.table.single(self.name)
-
-    def numbers(self) -> np.ndarray:
-        return self.table.numbers(self.name)[self.at]
-
-    def values(self) -> np.ndarray:
-        return self.table.values(self.name)[self.at]
-
-    def factorise(self) -> tuple[np.ndarray, np.ndarray]:
-        codes, labels = self.table.factorise(self.name)
-        return codes[self.at], labels
-
-
 def join(table, roles: Roles) -> tuple:
     """Join the second table ``roles.targets``; return the table, roles that name its target, and notes on unmatched
     rows.
@@ -338,10 +314,10 @@ def join(table, roles: Roles) -> tuple:
                 " takes what describes the bag",
             )
         )
-    more = {name: JoinedColumn(second, name, at) for name in others}
+    more = {name: partial(second.select, name, at) for name in others}
     joined = [name for name in others if name not in unused]
-    table = ExtendedColumns(table, more, of_bags=joined)
-    return table, replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused]), notes
+    roles = replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused])
+    return table.with_columns(more, of_bags=joined), roles, notes
 
 
 def _had(marked: np.ndarray, one: str = "has", several: str = "have") -> str:

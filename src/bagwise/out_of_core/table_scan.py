@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
@@ -454,11 +453,13 @@ def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
     import pyarrow as pa
 
     labels = (roles.bag, roles.groups, *roles.category_list, *as_list(roles.dates))
-    types, others = columns.frame.schema, [name for name in names if name not in labels]
-    numbers = [columns.column(name) for name in others if columns.column(name).dtype != types[name]]
-    chosen = nw.maybe_reset_index(columns.frame.select([nw.col(name) for name in names]))  # no index as a column
-    chosen = chosen.with_columns(*numbers)
+    held = {str(name): columns.raw(name) if name in labels else columns.column(name) for name in names}
     try:
-        return chosen.to_arrow().rename_columns([str(name) for name in names])
+        return pa.table(
+            {
+                name: pa.array(one, from_pandas=one.dtype == object) if isinstance(one, np.ndarray) else one
+                for name, one in held.items()
+            }
+        )
     except (pa.ArrowException, TypeError) as error:
         raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
