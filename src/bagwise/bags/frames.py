@@ -79,7 +79,8 @@ class FrameColumns:
 
     def __init__(self, frame, fill_values=(), decimal: str = "."):
         self.fill_values, self.fill_texts = as_fill_values(fill_values)
-        self.decimal, self.origin = decimal, None
+        self.decimal = decimal
+        self.origin: np.ndarray | None = None
         self.of_bags: list = []
         self.siblings: dict = {}
         self._made: set = set()  # columns computed from others, which hold no fill values
@@ -391,7 +392,7 @@ def _unboxed(values: np.ndarray) -> np.ndarray | None:
     null = np.array([_is_null(one) for one in values], dtype=bool)
     if set(map(type, values[~null])) <= {bool, np.bool_}:
         return values.astype(bool) if not null.any() and len(values) else None
-    return unbox(np.where(null, None, values))
+    return unbox(np.where(null, np.array(None, dtype=object), values))
 
 
 def _factorise_arrow(column) -> tuple[np.ndarray, np.ndarray]:
