@@ -8,7 +8,6 @@ far training bags lie from one another there. `bagwise.novelty` compares new bag
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +27,7 @@ from bagwise.bags.validation import (
     in_column,
     name_bags,
     unmask,
+    warn_user,
 )
 
 # A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
@@ -437,7 +437,7 @@ def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
     )
     if is_known(first.value):
         message += Message(", or, if it stands for a missing value, load with ", Parameter("fill_values", [number]))
-    warnings.warn(message, UserWarning, stacklevel=4)
+    warn_user(message)
 
 
 def _extremes(values: np.ndarray, missing: bool = False) -> tuple[np.ndarray, np.ndarray]:

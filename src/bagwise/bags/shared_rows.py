@@ -5,12 +5,11 @@ A held-out bag whose rows are also rows of training bags is not new, so scores o
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from bagwise.bags.validation import Message, Parameter
+from bagwise.bags.validation import Message, Parameter, warn_user
 
 SHARED_ROWS = "shared-rows"  # as `groups`: bags that share rows are one group
 NOTABLE = 0.06  # the share of instances (or of bags) from which on a user is warned
@@ -140,10 +139,9 @@ def shared_row_groups(bags) -> np.ndarray:
     first = np.empty(len(bags), dtype=np.int64)
     first[found.sets[order]] = order  # of several values for one place, numpy keeps the last: the lowest id
     if found.largest > GIANT * len(bags):
-        warnings.warn(
+        warn_user(
             f"groups={SHARED_ROWS!r}: the largest connected set holds {found.largest:,} of {len(bags):,} bags, and "
-            "folds cannot divide it. Use folds given by a column of the table, made so that similar bags stay together",
-            stacklevel=3,
+            "folds cannot divide it. Use folds given by a column of the table, made so that similar bags stay together"
         )
     return bags.ids[first[found.sets]]
 
@@ -152,7 +150,7 @@ def warn_of_shared_rows(bags) -> None:
     """Warn if more than a few percent of the instances occur in several bags (of several groups)."""
     shared = shares_rows(bags)
     if shared is not None:
-        warnings.warn(shared.describe(), stacklevel=5)
+        warn_user(shared.describe())
 
 
 def check_separation(bags, fold: np.ndarray):
@@ -181,13 +179,12 @@ def warn_of_separated(bags, fold: np.ndarray, shared: SharedRows) -> bool:
     share = np.count_nonzero(split) / bags.n_instances
     if share <= NOTABLE:
         return False
-    warnings.warn(
+    warn_user(
         Message(
             f"The folds separate bags that share rows: {100 * share:.2g} % of the instances also occur in a bag of "
             "another fold, so held-out scores are too good. ",
             shared.advice(),
-        ),
-        stacklevel=4,
+        )
     )
     return True
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from datetime import date
 from typing import NamedTuple
 from unicodedata import normalize
@@ -64,6 +66,14 @@ class ParameterError(ValueError):
 
 class ParameterTypeError(ParameterError, TypeError):
     """The same, where the type is wrong."""
+
+
+def warn_user(message: str) -> None:
+    """Warn at the first line outside the package, wherever in it the warning is issued."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("bagwise.", "sklearn.")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:

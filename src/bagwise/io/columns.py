@@ -6,7 +6,6 @@ A column is the bag id, the target, a label of the bag, a weight, a covariate of
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -26,6 +25,7 @@ from bagwise.bags.validation import (
     absent,
     label,
     name_bags,
+    warn_user,
 )
 
 # An extreme is isolated if its distance from all other values is so many times their width: the second is for one
@@ -647,7 +647,7 @@ def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
     """Return one warning, if some columns hold what looks like fill values."""
     found = {str(name): own for name, values in columns if (own := suspects(values))}
     if found:
-        warnings.warn(describe_suspects(found), UserWarning, stacklevel=5)
+        warn_user(describe_suspects(found))
 
 
 def describe_suspects(found: dict[str, dict[float, int]]) -> Message:

@@ -6,7 +6,6 @@ Of a table that is computed when it is asked for (polars LazyFrame, DuckDB relat
 from __future__ import annotations
 
 import os
-import warnings
 from dataclasses import replace
 
 import narwhals as nw
@@ -16,7 +15,7 @@ from scipy.sparse import csr_array
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_list, as_matrix
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
-from bagwise.bags.validation import Message, ParameterError, label, name_bags
+from bagwise.bags.validation import Message, ParameterError, label, name_bags, warn_user
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -77,7 +76,7 @@ def _features(schema, roles: Roles, taken: set) -> set:
     others = [name for name in schema if name not in usable and name not in taken]
     notes = left_out(_empty(schema, others), replace(roles, ignore=()), [])
     if notes:
-        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
+        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
     return usable
 
 
@@ -375,7 +374,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     notes = [*more, *notes, *(left_out(table, roles, names) if roles.features is None else [])]
     codes, ids = find_bags(table, roles.bag)
     if doubt := alike_ids(ids):
-        warnings.warn(doubt, stacklevel=4)
+        warn_user(doubt)
     # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
     first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
     targets = roles.target_list
@@ -414,7 +413,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
         kept["instance"] = place[rows]
     if notes:
-        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=4)
+        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
     bags = Bags(
         as_matrix(table, names, rows),
         offsets,
