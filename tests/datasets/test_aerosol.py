@@ -1,4 +1,4 @@
-"""The simulated satellite scenes: what is constant, what varies, and that they pose the problem they promise."""
+"""Simulated satellite scenes: constant and varying parts, and the documented difficulty."""
 
 import time
 
@@ -106,7 +106,7 @@ def test_a_thousand_bags_are_quick():
 
 
 def test_clouds_make_the_median_better_than_the_mean():
-    """The point of the data: a decent instance model, clouds that spoil its mean, a median that resists."""
+    """The documented property: clouds bias the mean of instance predictions more than the median."""
     bags, y = make_aerosol(200, instances=50)
     model = make_pipeline(StandardScaler(), PolynomialFeatures(2), StandardScaler(), Ridge(10.0))
     held_out = cross_val_predict(model, bags.instances, bags.expand(y), groups=bags.expand(bags.ids), cv=GroupKFold(5))

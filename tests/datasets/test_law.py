@@ -1,4 +1,4 @@
-"""The benchmark of Law et al.: equal to the bit, and the published optimum over it."""
+"""The benchmark of Law et al. equals the published data bit for bit, and its optimum the published one."""
 
 import math
 
@@ -11,7 +11,7 @@ from bagwise.datasets import LawPosterior, law_bayes_optimal, make_law
 
 
 def naive_part(seed, n_bags, s5, noise):
-    """The recipe as the paper's supplement and code tell it, with lists and loops."""
+    """Naive version of the supplement and code of the paper, with lists and loops."""
     rs = np.random.RandomState(seed)
     shares = [0, 0, 0] if s5 is None else [s5 / 100, 0.25, 0.25]
     sizes = []

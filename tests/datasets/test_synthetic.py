@@ -1,4 +1,4 @@
-"""The smaller generators: facts that follow from their formulas."""
+"""The smaller generators have the properties that follow from their formulas."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_gaussian_is_shuffled():
     ("make", "published", "off"), [(make_gaussian, 3.01e-3, 0.25e-3), (make_outlier2, 7.82e-3, 0.9e-3)]
 )
 def test_mean_pool_error_of_earlier_runs(make, published, off):
-    """Independent earlier runs of the same recipe: MSE of least squares on bag means, 100 bags to learn from."""
+    """Compare with independent runs: MSE of least squares on bag means, with 100 training bags."""
     options = {} if make is make_gaussian else {"label_noise_bags": 0}
     test_bags, test_y = make(1000, random_state=99, **options)
     errors = []

@@ -22,7 +22,7 @@ SECTION = r"^{}\n-{{3,}}\n(.*?)(?=^\S[^\n]*\n-{{3,}}$|\Z)"
 
 
 def documented() -> dict[str, object]:
-    """Name -> class or function."""
+    """Return public classes and functions by name."""
     found = {f"bw.{name}": getattr(bw, name) for name in bw.__all__}
     for package in PACKAGES:
         module = import_module(f"bagwise.{package}")
@@ -39,7 +39,7 @@ def section(docstring: str, name: str) -> str | None:
 
 
 def undocumented(value) -> list[str]:
-    """The parameters of a function, or of the constructor of a class, that its docstring does not list."""
+    """Return the parameters of a function or constructor that its docstring does not list."""
     lines = (section(inspect.getdoc(value) or "", "Parameters") or "").splitlines()
     listed = [name.strip(" *") for line in lines if line[:1].strip() for name in line.partition(":")[0].split(",")]
     return [name for name in inspect.signature(value).parameters if name not in listed]
@@ -79,7 +79,7 @@ def test_what_is_missing_would_be_noticed():
 
 
 def reference() -> dict[str, object]:
-    """Name -> what the pages of the API list."""
+    """Return the objects on the API pages by name."""
     return {name: attrgetter(name)(bw) for task in API.TASKS for name in API.names(task)}
 
 

@@ -1,4 +1,4 @@
-"""The code on the pages runs and prints what stands under it; their commands are commands."""
+"""The code on the pages runs and prints the shown output; the commands exist."""
 
 import contextlib
 import doctest
@@ -26,7 +26,7 @@ NOT_RUN = ("demo", "reproduce")
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, code) of every fenced block of a page that names its language."""
+    """Return (language, code) of each fenced block of a page with a language."""
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     return [(found[2], re.sub(f"^{found[1]}", "", found[3], flags=re.MULTILINE)) for found in FENCE.finditer(text)]
 
@@ -42,7 +42,7 @@ def same(printed: str, shown: str) -> bool:
 
 @pytest.fixture
 def page_module(monkeypatch):
-    """A module for the code of a page, so that its classes pickle; what it adds to the catalogue goes again."""
+    """Create a module for the code of a page, so that its classes pickle; restore the catalogue afterwards."""
     module, known = types.ModuleType("page"), dict(CATALOGUE)
     monkeypatch.setitem(sys.modules, "page", module)
     yield module
@@ -85,7 +85,7 @@ def test_the_comparison_of_output_can_fail():
 
 
 def write_inputs(folder: Path) -> None:
-    """An image with fields, and a folder of arrays with a table: what commands read that make tables."""
+    """Write an image with fields and a folder of arrays with a table, the input of commands that make tables."""
     example, rng = runpy.run_path(str(DOCS.parent / "examples" / "raster_to_bags.py")), np.random.default_rng(0)
     example["write_fields"](folder / "fields.gpkg", example["write_image"](folder / "image.tif", rng), rng)
     (folder / "slides").mkdir()

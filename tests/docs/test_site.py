@@ -1,4 +1,4 @@
-"""The site: every page is reachable, every link leads somewhere, every example is whole; slowly, that it builds."""
+"""The site: pages are reachable, links resolve, examples are complete; the slow test builds it."""
 
 import ast
 import importlib
@@ -19,7 +19,7 @@ BUILT = ("gallery/index", "api/index")  # written by the build itself
 
 
 def entries(text: str) -> list[str]:
-    """What the toctrees of a page list."""
+    """Return the entries of the toctrees of a page."""
     trees = re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [line for tree in trees for line in tree.splitlines() if line and not line.startswith(":")]
 

@@ -1,4 +1,4 @@
-"""The ends of the interval belong to it, however they round."""
+"""The interval includes its ends, whatever their rounding."""
 
 import numpy as np
 import pytest

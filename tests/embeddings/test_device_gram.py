@@ -1,4 +1,4 @@
-"""The kernel mean in blocks on a device is the kernel mean; here the device is torch's CPU."""
+"""The kernel mean in blocks on a device equals that of numpy; the device is torch's CPU."""
 
 import numpy as np
 import pytest

@@ -43,7 +43,7 @@ def test_phases_are_directions_of_the_characteristic_function():
 
 
 def test_symmetric_noise_leaves_the_phases_alone():
-    """Noise of the size of the signal moves the Fourier means far, and the phases by sampling error only."""
+    """Noise of the size of the signal changes Fourier means, but phases only by sampling error."""
     rng = np.random.default_rng(0)
     sharp = [rng.gamma(2.0, size=(4000, 2)) + rng.normal(size=2) for _ in range(8)]
     blurred = [bag + rng.laplace(scale=0.7, size=bag.shape) for bag in sharp]
@@ -59,7 +59,7 @@ def test_symmetric_noise_leaves_the_phases_alone():
 
 
 def test_the_invariance_is_exact_in_the_population():
-    """Every point with every offset of a symmetric set: a convolution, whose characteristic function is real."""
+    """Convolve with a symmetric set of offsets, whose characteristic function is real."""
     rng = np.random.default_rng(1)
     bag, offsets = rng.normal(size=(30, 2)), rng.normal(scale=0.1, size=(20, 2))
     noise = np.vstack([offsets, -offsets])

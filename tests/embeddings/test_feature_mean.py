@@ -24,7 +24,7 @@ def twice(bags):
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 def test_every_instance_a_landmark_is_the_double_loop(kernel, name):
-    """To the root of rounding where the kernel matrix of the landmarks is singular."""
+    """Agreement is to the square root of rounding where the kernel matrix of the landmarks is singular."""
     bags = SMALL[name]
     Z = NystroemMean(kernel, units="label").fit_transform(bags)
     exact = testing.mean_gram(kernel, bags)
@@ -86,7 +86,7 @@ def test_fourier_features_approximate_the_kernel_mean():
 
 @pytest.mark.parametrize("embedding", [NystroemMean(landmarks=20), FeatureMean(), FeatureMean(NystroemFeatures(20))])
 def test_laws(embedding):
-    """Company, order of bags, order of instances, a bag twice over."""
+    """Other bags, order of bags, order of instances, and repeated instances do not matter."""
     bags = ZOO["ragged"]
     embedding.fit(bags)
     Z = embedding.transform(bags)

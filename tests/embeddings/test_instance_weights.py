@@ -1,4 +1,4 @@
-"""Instance weights in embeddings: an instance of weight 2 is two of them, one of weight 0 is none."""
+"""Instance weights in embeddings: weight 2 equals two copies, weight 0 none."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ OTHER = rng.uniform(0.1, 1.0, size=sum(SIZES))
 
 
 def copied(bags):
-    """The bags with every instance as often as it counts."""
+    """Return the bags with each instance repeated by its weight."""
     parts = zip(bags, np.split(COUNTS, bags.offsets[1:-1]), strict=True)
     return bw.from_arrays([np.repeat(bag, counts, axis=0) for bag, counts in parts])
 
@@ -104,7 +104,7 @@ def test_noise_of_a_weighted_mean_is_unbiased():
 
 
 def test_weighted_quantiles_of_a_bag_are_the_same_in_any_company():
-    """Running sums over all bags drifted: of 5,000 bags with equal weights, 2,240 had other quantiles than without."""
+    """Running sums over all bags drifted: 2,240 of 5,000 bags with equal weights had wrong quantiles."""
     rng = np.random.default_rng(0)
     bags = bw.Bags(rng.normal(size=(50_000, 1)), np.arange(0, 50_001, 10))
     weighted = bags.with_weights(np.full(50_000, 0.3))

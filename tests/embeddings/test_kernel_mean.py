@@ -56,7 +56,7 @@ def test_blocks_equal_the_double_loop_across_block_borders(monkeypatch):
 @pytest.mark.parametrize("kernel", [k.Gaussian(1.0), k.InverseMultiquadric(1.0)], ids=label)
 @pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_new_values_beyond_the_training_range(kernel, far):
-    """Predictions equal kernel ridge by double loops, however far out (to the root of rounding, outside)."""
+    """Predictions equal kernel ridge by double loops; to the square root of rounding outside the interval."""
     rng = np.random.default_rng(0)
     train = bw.from_arrays([rng.normal(size=rng.integers(1, 9)) for _ in range(25)])
     new = bw.from_arrays([rng.normal(size=rng.integers(1, 9)) + far for _ in range(6)])

@@ -1,4 +1,4 @@
-"""The polynomial means of the longest series serve every kernel of a grid."""
+"""Kernels of a grid share the polynomial means of the longest series."""
 
 import numpy as np
 import pytest

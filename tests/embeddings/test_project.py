@@ -1,4 +1,4 @@
-"""What a linear head asks of an embedding: rows times coefficients, whether or not rows are made."""
+"""`project` equals rows times coefficients, whether or not the rows are computed."""
 
 import numpy as np
 import pytest

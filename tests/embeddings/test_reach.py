@@ -1,4 +1,4 @@
-"""Outliers and values far from zero do not make a series long, or impossible."""
+"""Outliers and values far from zero do not lengthen the series or make it impossible."""
 
 import numpy as np
 import pytest

@@ -69,7 +69,7 @@ def test_l1_is_the_distance_not_squared():
 
 @pytest.mark.parametrize("distance", ["l1", "l2"])
 def test_landmark_bags_give_features_with_the_same_inner_products(distance):
-    """All bags but one as landmarks: the Gram matrix of the landmarks is reproduced, and the head sees features."""
+    """With all bags but one as landmarks the Gram matrix is reproduced, and the head uses features."""
     bags = ZOO["equal"]
     full = SecondKernel(NystroemMean(), k.Gaussian(1.0), distance=distance)
     K = full.fit_transform(bags)

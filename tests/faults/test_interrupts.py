@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of a run: it ends, and every file it leaves is whole. What is left can be finished later.
+"""Ctrl-C during a run: it ends, each file that it leaves is complete, and the run can be resumed.
 
 kill -9, which no program can answer, is tried in tests/evaluation/test_resume.py.
 """
@@ -27,7 +27,7 @@ def until(ready, process, seconds: float = 100):
 
 
 def interrupted(words, ready):
-    """Start a command, and press Ctrl-C once it is ready: all processes of its group are told."""
+    """Start a command and interrupt its process group once it is ready."""
     process = subprocess.Popen(
         words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=ENVIRONMENT, start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell ignores it in the background
@@ -66,7 +66,7 @@ for turn in range(100_000):
 
 @pytest.mark.slow
 def test_saving(tmp_path):
-    """Over and over, so that the interrupt falls into it."""
+    """Save repeatedly, so that the interrupt occurs during a save."""
     path = tmp_path / "bags.npz"
     code, _ = interrupted([sys.executable, "-c", SAVING, path], path.exists)
     assert code == -signal.SIGINT and [file.name for file in tmp_path.iterdir()] == ["bags.npz"]

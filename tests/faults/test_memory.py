@@ -1,4 +1,4 @@
-"""Short of memory, a command ends with a message that says so: no traceback, no crash.
+"""With too little memory a command ends with a message, without traceback or crash.
 
 The limit is set on the address space, as `ulimit -v` does, a little above what the command needs for a small table.
 Much below that the libraries cannot even be loaded, and what happens then is theirs to say.
@@ -45,7 +45,7 @@ def table(path, n_bags, size):
 
 
 def in_too_little(words, small, large, spare: int):
-    """The command on the large table, with so much more memory than it took for the small one."""
+    """Run the command on the large table, limited to the peak of the small one plus ``spare`` bytes."""
     done = run(*words(small))
     assert done.returncode == 0, done.stderr
     peak = 1024 * int(done.stdout.split()[-1])
@@ -88,7 +88,7 @@ def test_a_text_table_that_does_not_fit(tmp_path):
 
 @pytest.mark.slow
 def test_a_method_that_needs_more_than_there_is(tmp_path):
-    """The table fits; what fails are the cells, each by its own, and the run ends in order."""
+    """The table fits, the cells fail one by one, and the run ends normally."""
     small, large = table(tmp_path / "small.npz", 40, 1), table(tmp_path / "large.npz", 5000, 1)
     words = ["--method", "input-kme", "--repeats", 1, "--folds", 2, "--no-tune"]
     lines = said_so(

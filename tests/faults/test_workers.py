@@ -1,4 +1,4 @@
-"""A worker process that dies: its task is tried once more, then reported by name; the others go on.
+"""If a worker process dies, its task is retried once, then reported by name; the others continue.
 
 Beside these: that no other task is lost, and a whole evaluation with a method that dies, in
 tests/evaluation/test_executors.py; kill -9 of the whole run, in tests/evaluation/test_resume.py.
@@ -39,7 +39,7 @@ ORPHANED = {
 @pytest.mark.skipif(sys.platform == "win32", reason="a process of Windows cannot see that its parent is gone")
 @pytest.mark.parametrize("how", ["executor", pytest.param("method", marks=pytest.mark.slow)])
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
-    """They went on with what they did, and waited for more."""
+    """Idle workers must end with their parent."""
     program = f"import joblib, pathlib; folder = pathlib.Path({str(tmp_path)!r}); "
     program += "from tests.helpers.deadly_tasks import tireless; "
     parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=ENVIRONMENT)
@@ -70,7 +70,7 @@ def wait_until(true) -> None:
 
 @pytest.mark.slow
 def test_the_command_line_names_the_cell(tmp_path):
-    """The first cell that was lost, how many others, and the exit code."""
+    """The message names the first lost cell and the number of others; the exit code is 1."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, tmp_path / "bags.npz", tmp_path / "run"],
         capture_output=True, text=True, timeout=300, env=ENVIRONMENT,

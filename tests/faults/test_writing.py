@@ -1,4 +1,4 @@
-"""Whatever goes wrong while a file is written, the old one stays as it was, and nothing is left beside it."""
+"""If writing a file fails, the old file is unchanged and no temporary file remains."""
 
 import errno
 import os
@@ -37,20 +37,20 @@ WRITERS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def saved_once(tmp_path_factory):
-    """What saving imports is imported by root: nobody may not be allowed to enter the environment."""
+    """Import as root what saving needs, because nobody may not have access to the environment."""
     bw.save_model(MODEL, tmp_path_factory.mktemp("once") / "model.bagwise")
 
 
 @pytest.fixture(params=WRITERS)
 def writer(request, monkeypatch):
-    """(name, write): what is written where."""
+    """Return pairs (name, write)."""
     monkeypatch.setattr("bagwise.reports.html_reports.render", lambda content: "<p>" + 20_000 * "x")
     return request.param, WRITERS[request.param]
 
 
 @pytest.fixture
 def old(writer):
-    """A file that is to survive, in a folder that anybody may enter."""
+    """Yield an existing file in a folder that all users may enter."""
     with open_folder() as folder:
         path = folder / writer[0]
         (folder / "cells").mkdir()
@@ -94,7 +94,7 @@ def test_an_interrupt_half_way(writer, old, monkeypatch):
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no device that is always full")
 @pytest.mark.parametrize("name", [name for name in WRITERS if "json" not in name])
 def test_a_device_that_is_full(name, monkeypatch):
-    """By a link, for the names must end well; without the rights of root, lest a mistake take the device away."""
+    """Uses a link with a valid suffix, and no root rights, so that an error cannot remove the device."""
     monkeypatch.setattr("bagwise.reports.html_reports.render", lambda content: 20_000 * "x")
     with open_folder() as folder:
         (folder / name).symlink_to("/dev/full")
@@ -136,7 +136,7 @@ def test_permissions_and_links_are_kept(tmp_path):
 
 
 def test_the_mask_of_the_user_is_never_touched(tmp_path, monkeypatch):
-    """It belongs to the whole process: another thread would make its files without it."""
+    """The umask belongs to the process, so other threads must not see a change of it."""
 
     def touched(mask):
         raise AssertionError("the mask was set")
@@ -183,7 +183,7 @@ for turn in range(100):
 
 
 def test_two_processes_write_one_file(tmp_path):
-    """A reader sees the one or the other, whole. Two runs in one results folder: tests/evaluation/test_resume."""
+    """A reader sees one complete version. For two runs in one folder, see tests/evaluation/test_resume."""
     path = tmp_path / "shared.txt"
     path.write_text("a" * 50_000)
     writers = [subprocess.Popen([sys.executable, "-c", TURNS, path, one], env=ENVIRONMENT) for one in "ab"]

@@ -1,1 +1,1 @@
-"""What several test files share: small estimators, files made on purpose, readers of pages."""
+"""Helpers of several test files: small estimators, prepared files, readers of pages."""

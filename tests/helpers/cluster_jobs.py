@@ -1,4 +1,4 @@
-"""Worker processes, and jobs for them; light to import."""
+"""Worker processes and jobs for them; light to import."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from joblib import Parallel, delayed
 
 @contextmanager
 def two_processes():
-    """The client of two workers, which find this file as the test did."""
+    """Start two workers that can import this file, and yield the client."""
     import distributed
 
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "silence_logs": 50}
@@ -23,12 +23,12 @@ def where(*_) -> int:
 
 
 def where_inside(_) -> list[int]:
-    """The process of a job, and those of the jobs that it has itself."""
+    """Return the process of a job and those of its nested jobs."""
     return [where(), *Parallel(n_jobs=2)(delayed(where)() for _ in range(3))]
 
 
 def threads(_) -> set[int]:
-    """How many threads the libraries of linear algebra may use."""
+    """Return the thread limits of the linear algebra libraries."""
     from threadpoolctl import threadpool_info
 
     return {pool["num_threads"] for pool in threadpool_info()}
@@ -43,7 +43,7 @@ def total(X, k: int) -> float:
 
 
 def total_dying_once(X, k: int, mark: Path) -> float:
-    """The sum; the first to come kills its process, and with it the data that its worker held."""
+    """Return the sum; the first call kills its process and the data of its worker."""
     try:
         mark.touch(exist_ok=False)
     except FileExistsError:
@@ -56,7 +56,7 @@ def die(_):
 
 
 class Deadly:
-    """Data that kills the worker that unpacks it, until so many have died."""
+    """Data whose unpickling kills the worker, for a given number of times."""
 
     def __init__(self, folder: Path, deaths: int):
         self.folder, self.deaths, self.rows = folder, deaths, bytes(2**17)
@@ -82,7 +82,7 @@ def joined(left, right):
 
 
 class WaitsAtFirst:
-    """A function of tasks that does not come back from one of them, the first time, until the test is over."""
+    """Function of tasks that blocks in one task, the first time, until the test ends."""
 
     def __init__(self, task, folder, seconds: float = 60):
         self.task, self.folder, self.seconds = task, folder, seconds
@@ -104,7 +104,7 @@ class WaitsAtFirst:
         return str(task)
 
     def counted(self, task) -> int:
-        """How often a task has begun."""
+        """Return how often a task was started."""
         (self.folder / f"{task}-{time.monotonic_ns()}").touch()
         self(task)
         return len(list(self.folder.glob(f"{task}-*")))

@@ -1,4 +1,4 @@
-"""The methods made of sums, and one table cut in many ways."""
+"""Methods that can be fitted out of core, and one table in different chunks."""
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,7 +17,7 @@ SHARED = [
 
 
 def small(name):
-    """The method with few random features and few settings: what is tested does not depend on their number."""
+    """Return the method with few random features and settings, because the tests do not depend on their number."""
     base, _, preset = name.partition(":")
     model = method(base, preset=preset or None)
     for key, value in model.get_params().items():
@@ -27,7 +27,7 @@ def small(name):
 
 
 def cut(table, folder, seed):
-    """The rows in another order, in files and row groups of any length; bags are cut in pieces."""
+    """Write the rows in a different order, in files and row groups of any length, with bags split between them."""
     rng = np.random.default_rng(seed)
     shuffled = table.take(rng.permutation(table.num_rows)) if seed % 2 else table
     borders = np.sort(rng.choice(np.arange(1, table.num_rows), size=rng.integers(1, 6), replace=False))

@@ -1,4 +1,4 @@
-"""A method that kills its process."""
+"""Method that kills its process."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 
 class Deadly(RegressorMixin, BaseEstimator):
-    """Predicts zero, and dies where bag 0 is among the training bags."""
+    """Regressor that predicts zero and kills its process if bag 0 is a training bag."""
 
     def fit(self, bags, y):
         if 0 in bags.ids:

@@ -1,4 +1,4 @@
-"""Tasks and a method that kill the process which runs them; light to import, for the workers do."""
+"""Tasks and a method that kill their process; light to import, because workers import this file."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import time
 
 
 def mortal(task, lives, folder):
-    """Its own name; but the first so many tries kill the process. Every try is noted in a file."""
+    """Return its name, but kill the process in the first attempts; attempts are counted in a file."""
     with open(folder / task, "a") as log:
         log.write("x")
     if len((folder / task).read_text()) <= lives[task]:
@@ -15,7 +15,7 @@ def mortal(task, lives, folder):
 
 
 def tireless(task, folder):
-    """Write on and on to a file of its own, for ten minutes."""
+    """Append to a separate file for ten minutes."""
     with open(folder / f"{task}", "a") as log:
         for _ in range(12_000):
             log.write("x")

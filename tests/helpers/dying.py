@@ -1,4 +1,4 @@
-"""Workers that die at their work; light to import, for the workers import it too."""
+"""Workers that die during a task; light to import, because workers import this file."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from bagwise.execution import Dask
 
 
 class DyingOnce:
-    """A function of numbered tasks that kills its process at one of them, the first time it comes there."""
+    """Function of numbered tasks that kills its process at the first attempt of one task."""
 
     def __init__(self, function, number: int, mark: Path):
         self.function, self.number, self.mark = function, number, mark
@@ -25,7 +25,7 @@ class DyingOnce:
 
 
 class Deadly(Dask):
-    """A cluster that loses a worker in the middle of one pass.
+    """Cluster that loses a worker during one pass.
 
     Attributes
     ----------

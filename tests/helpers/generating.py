@@ -1,4 +1,4 @@
-"""Generated inputs: how many, and what must be true of an error."""
+"""Generated inputs: their number, and requirements on errors."""
 
 import traceback
 from pathlib import Path
@@ -20,7 +20,7 @@ def effort(test):
 
 
 def try_all(effort: str, check, *strategies, few: int = 60, many: int = 4000) -> None:
-    """`check` on generated inputs; the first that breaks it is shrunk and shown."""
+    """Run `check` on generated inputs; hypothesis shrinks and shows the first failure."""
     quiet = settings(
         max_examples=few if effort == "few" else many,
         deadline=None,
@@ -33,7 +33,7 @@ def try_all(effort: str, check, *strategies, few: int = 60, many: int = 4000) ->
 
 
 def told(call, *args, **options):
-    """The result of a call, or None if it was refused in our own words: raised here, not inside a dependency."""
+    """Return the result of a call, or None if bagwise itself (not a dependency) raised an error."""
     try:
         return call(*args, **options)
     except (ValueError, TypeError, ImportError, OSError, MemoryError) as error:
@@ -56,7 +56,7 @@ def rows(size, width, values=numbers):
 
 @st.composite
 def ragged(draw, values=numbers, least=0, smallest=0):
-    """A list of arrays: bags of `smallest` to 5 instances with 1 to 4 features, in one of several number types."""
+    """Generate a list of arrays: bags of `smallest` to 5 instances, 1 to 4 features, in one of several dtypes."""
     width = draw(st.integers(1, 4))
     sizes = draw(st.lists(st.integers(smallest, 5), min_size=least, max_size=8))
     dtype = draw(st.sampled_from([np.float64, np.float64, np.float32, np.int64]))

@@ -1,4 +1,4 @@
-"""Fits whose process ends in the middle. As a script: a fit that kills its own process."""
+"""Fits whose process ends before they finish. As a script: a fit that kills its own process."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from bagwise.out_of_core import checkpoints, fit_scan
 
 
 class Ended(BaseException):
-    """In place of the end of the process, which nothing in it can catch."""
+    """Stand-in for the end of the process, which code in it cannot catch."""
 
 
 def raise_end():
@@ -18,7 +18,7 @@ def raise_end():
 
 
 class Ending(Serial):
-    """This process, which ends before a task of a pass.
+    """Executor in this process that stops before a task of a pass.
 
     Attributes
     ----------

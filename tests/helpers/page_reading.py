@@ -1,4 +1,4 @@
-"""A report read back: its tables, its text, and the data of its explorer."""
+"""Parser of a report: its tables, its text, and the data of its explorer."""
 
 import json
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Report(HTMLParser):
-    """Tables by id (a list of rows of (text, value)), all text, and what the explorer was given."""
+    """Parser that collects tables by id (rows of (text, value)), all text, and the data of the explorer."""
 
     def __init__(self, path):
         super().__init__()
@@ -46,7 +46,7 @@ class Report(HTMLParser):
             self._cell[0] += data
 
     def column(self, table, name):
-        """Texts and values of a column, without its head."""
+        """Return the texts and values of a column, without its header."""
         head, *rows = self.tables[table]
         place = [cell[0] for cell in head].index(name)
         return [tuple(row[place]) for row in rows]

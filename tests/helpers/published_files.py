@@ -1,4 +1,4 @@
-"""Files of the shapes and formats of the published data sets, with few bags, from the simulation."""
+"""Simulated files with the shapes and formats of the published data sets, with few bags."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ CROP_COLUMNS = [f"t{t:02d}_{band}" for t in range(46) for band in ("red", "nir")
 
 
 def matrix(bags, y):
-    """Bag id (counted from 1, as MATLAB does), features, target: a row per instance."""
+    """Return a row per instance: bag id (from 1, as in MATLAB), features, target."""
     return np.column_stack([bags.expand(bags.ids.astype(float) + 1), bags.instances, bags.expand(y)])
 
 
@@ -25,7 +25,7 @@ def write_aerosol(folder, name, *, n_bags=40, instances=100, ragged=False, featu
 
 
 def crop_frame(*, n_bags=30, instances=10, seed=0, invalid=0.0):
-    """County-years, pixels, 46 dates of red and near infrared; some values invalid."""
+    """Return county-years of pixels with 46 dates of red and near infrared, some values invalid."""
     rng = np.random.default_rng(seed)
     yields = rng.normal(100.0, 20.0, n_bags)
     season = np.sin(np.linspace(0, np.pi, 92))

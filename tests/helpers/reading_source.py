@@ -1,4 +1,4 @@
-"""Finds, in Python source, the calls by which data can become code."""
+"""Search of Python source for calls that can turn data into code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYWORDS = {"allow_pickle": False, "shell": False, "autoescape": True, "weights_
 
 
 def dangers(source: str) -> list[str]:
-    """What is called, in the order of the lines; names are followed to where they were imported from."""
+    """Return the called functions in line order, with names resolved by the imports."""
     tree = ast.parse(source)
     known = _imported(tree)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -28,7 +28,7 @@ def dangers(source: str) -> list[str]:
 
 
 def _imported(tree) -> dict[str, str]:
-    """The full name of everything that is imported, anywhere in the file."""
+    """Return the full name of each import in the file."""
     known = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""A small model file, and changes to it whose checksums are made again, as an attacker would."""
+"""A small model file, and changes to it with recomputed checksums, as an attacker would make."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def small_model(head=None):
 
 
 def file_of(model) -> bytes:
-    """What a file of the model would hold."""
+    """Return the content of a file of the model."""
     return pack({"versions": versions()}, dump(model))
 
 
@@ -32,7 +32,7 @@ def small_file() -> bytes:
 
 
 def resealed(data: bytes, change) -> bytes:
-    """The file after ``change(plan, arrays)``, with the right checksum."""
+    """Return the file after ``change(plan, arrays)``, with a valid checksum."""
     header, parts = unpack(io.BytesIO(data))
     plan = json.loads(parts.pop("schema.json"))
     plan = change(plan, parts) or plan
@@ -40,12 +40,12 @@ def resealed(data: bytes, change) -> bytes:
 
 
 def head_of(plan: dict) -> dict:
-    """The state, name -> node, of the last step of the small model."""
+    """Return the state, name -> node, of the last step of the small model."""
     return steps_of(plan)[-1]["content"][1]["content"]["content"]
 
 
 def put_into_head(plan: dict, state: dict) -> None:
-    """More attributes for the last step of the small model."""
+    """Add attributes to the last step of the small model."""
     head_of(plan).update(state)
 
 
@@ -59,7 +59,7 @@ def node(loader: str, name: str, **rest) -> dict:
 
 
 def state(attributes: dict) -> dict:
-    """The node of a dictionary with names for keys."""
+    """Return the node of a dictionary with string keys."""
     return node("DictNode", "builtins.dict", content=attributes)
 
 

@@ -1,4 +1,4 @@
-"""Small rasters and polygons, placed by column and row, for the tests of rasters."""
+"""Small rasters and polygons, positioned by column and row."""
 
 import geopandas
 import numpy as np
@@ -28,7 +28,7 @@ def place(transform, points):
 
 
 def pixel_box(transform, left, top, right, bottom):
-    """A box given in columns and rows."""
+    """Return a box given in columns and rows."""
     return shapely.Polygon(place(transform, [(left, top), (right, top), (right, bottom), (left, bottom)]))
 
 
@@ -39,7 +39,7 @@ def star(rng, transform, centre, radius):
 
 
 def random_polygons(rng, transform, n=12):
-    """Stars that overlap and stick out; every second one with a hole, every third with a second part."""
+    """Return stars that overlap and exceed the raster; each second has a hole, each third a second part."""
     shapes = []
     for k in range(n):
         centre = rng.uniform(2, 28, 2)

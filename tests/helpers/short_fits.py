@@ -1,10 +1,10 @@
-"""A method whose training is cut short, with little to choose from: it makes and keeps the same promises."""
+"""Methods with short training and few candidates, for tests of contracts."""
 
 BRIEF = {"epochs": 2, "restarts": 1, "rounds": 3, "draws": 10, "warmup": 10, "n_features": 32}
 
 
 def trained(model) -> bool:
-    """Whether there is training to cut short."""
+    """Return whether the training can be shortened."""
     return any(key.split("__")[-1] in BRIEF for key in model.get_params())
 
 

@@ -18,7 +18,7 @@ SEEN = []  # (what, ids) of every call of `Spy`
 
 
 class TrainMean(RegressorMixin, BaseEstimator):
-    """Predicts the mean of its training targets, after a nap."""
+    """Regressor that sleeps, then predicts the mean of its training targets."""
 
     def __init__(self, shift=0.0, nap=0.0):
         self.shift, self.nap = shift, nap
@@ -33,7 +33,7 @@ class TrainMean(RegressorMixin, BaseEstimator):
 
 
 class Spread(TrainMean):
-    """The same, with the deviation of its training targets."""
+    """Regressor that also returns the deviation of its training targets."""
 
     def fit(self, bags, y):
         self.std_ = float(np.std(y))
@@ -45,7 +45,7 @@ class Spread(TrainMean):
 
 
 class RandomDirection(RegressorMixin, BaseEstimator):
-    """Least squares on one random direction of the bag means: a lottery ticket per seed."""
+    """Least squares on one random direction of the bag means, which depends on the seed."""
 
     def __init__(self, seed=0):
         self.seed = seed
@@ -63,7 +63,7 @@ class RandomDirection(RegressorMixin, BaseEstimator):
 
 
 class SeededTicket(RandomDirection):
-    """The same, seeded as scikit-learn's estimators are."""
+    """The same regressor, with a random_state as in scikit-learn."""
 
     def __init__(self, random_state=None):
         self.random_state = random_state
@@ -74,7 +74,7 @@ class SeededTicket(RandomDirection):
 
 
 class Spy(TrainMean):
-    """Notes the ids of the bags it is shown."""
+    """Regressor that records the ids of its bags."""
 
     def fit(self, bags, y):
         SEEN.append(("fit", frozenset(bags.ids.tolist())))
@@ -86,7 +86,7 @@ class Spy(TrainMean):
 
 
 class Failing(TrainMean):
-    """Fails unless it is trained on the bag with this id."""
+    """Regressor that fails unless it is trained on the bag with this id."""
 
     def __init__(self, needs=0, how="raise"):
         self.needs, self.how = needs, how
@@ -101,7 +101,7 @@ class Failing(TrainMean):
 
 
 class Counted(BaseEstimator):
-    """An instance stage that counts its fits."""
+    """Instance stage that counts its fits."""
 
     fits = 0
 
@@ -124,6 +124,6 @@ SPACE = {
 
 
 def kme():
-    """Instance-kme in small, to be searched over `SPACE`."""
+    """Return a small instance-kme, to be searched over `SPACE`."""
     head = EmbeddingRidge(KernelMean(units="label"), RidgePath((1e-8,), scaling="none", fit_intercept=False))
     return Pipeline([("instances", OutOfFold(LinearRegression(), folds=3)), ("head", head)])

@@ -1,4 +1,4 @@
-"""Members that are quick, and good or bad in known ways."""
+"""Fast members with known errors."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -28,7 +28,7 @@ class Column(RegressorMixin, BaseEstimator):
 
 
 class Memory(Column):
-    """The target of the training bag whose mean in the column is nearest: perfect on what it has seen."""
+    """Nearest neighbour on the mean of a column, without error on its training bags."""
 
     def fit(self, bags, y, sample_weight=None):
         self.x_, self.y_ = self._rows(bags), np.asarray(y)
@@ -39,7 +39,7 @@ class Memory(Column):
 
 
 class Wild(Column):
-    """Predictions of the right size that have nothing to do with the bag's target."""
+    """Predictions with the scale of the targets, independent of the bag's target."""
 
     def predict(self, bags):
         return self.intercept_ + 3 * np.sin(1e4 * self._rows(bags))
@@ -56,7 +56,7 @@ class Unsound(Column):
 
 
 class Counting(Wild):
-    """Wild, and known for how often it was fitted."""
+    """Member with large errors that counts its fits."""
 
     fits = 0
 

@@ -1,4 +1,4 @@
-"""Small runs to make reports of."""
+"""Small runs for reports."""
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -18,7 +18,7 @@ HOSTILE = (SCRIPT, IMAGE, END, ENTITY)
 
 
 class MeanOfFirst(RegressorMixin, BaseEstimator):
-    """A line through the mean of the first feature, with a standard deviation; quick, and it can be told to fail."""
+    """Linear fit on the mean of the first feature, with a standard deviation; can be set to fail."""
 
     def __init__(self, fail: str = "", slope: float = 2.0):
         self.fail = fail
@@ -39,7 +39,7 @@ class MeanOfFirst(RegressorMixin, BaseEstimator):
 
 
 def hostile_run(out=None):
-    """Bags, targets and results whose names are all out to do harm, one method failing with such words."""
+    """Return bags, targets and results with hostile names, and one method that fails with a hostile message."""
     ids = [*HOSTILE, *(f"bag {i}" for i in range(36))]
     bags, y = sample(40, ids=ids, feature_names=[SCRIPT, IMAGE, END])
     methods = [("aggregated" + SCRIPT, MeanOfFirst()), (IMAGE, MeanOfFirst(slope=1.0)), (END, MeanOfFirst(fail=SCRIPT))]
@@ -47,6 +47,6 @@ def hostile_run(out=None):
 
 
 def instance_kme(folds=4):
-    """The stages of instance-kme with a line as the instance learner: quick."""
+    """Return instance-kme with a linear instance learner, which is fast."""
     model = bw.method("instance-kme:single")
     return model.set_params(instances=OutOfFold(LinearRegression(), folds=folds))

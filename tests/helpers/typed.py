@@ -1,4 +1,4 @@
-"""The verbs of evaluation as an app that a test can type to."""
+"""The evaluation commands as an app for tests."""
 
 import typer
 

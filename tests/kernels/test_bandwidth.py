@@ -19,7 +19,7 @@ def kind(rule):
 
 
 def naive_log_density(bags, z, bandwidth, noise):
-    """The normal density of the stacked features of every bag, and log sqrt det JᵀJ by differences."""
+    """Compute the normal density of the stacked features of each bag, and log sqrt det JᵀJ by differences."""
     kernel, m, total = Gaussian(bandwidth), len(z), 0.0
     for X in bags:
         n = len(X)
@@ -74,7 +74,7 @@ def test_the_rule_is_where_the_density_is_largest():
 
 
 def test_more_landmarks_than_features_have_no_maximum():
-    """Why landmarks come in sets of d: with more, the density grows for ever as the kernel widens and τ shrinks."""
+    """Landmarks come in sets of d, because with more the density is unbounded as the kernel widens."""
     X = np.random.default_rng(0).normal(size=(20, 1))
     z = np.array([[-1.0], [0.5], [1.5]])
     values = [naive_log_density([X], z, theta, 1.0 / theta**4) for theta in (5.0, 10.0, 20.0)]

@@ -46,7 +46,7 @@ def test_equal_rows_are_equal_for_a_kernel_with_a_kink(kernel, d, kind):
 
 @pytest.mark.parametrize("kernel", [k.Gaussian(5.0), k.Matern32(5.0), k.Polynomial(2.0), k.Linear()], ids=repr)
 def test_single_precision_is_multiplied_in_double(kernel):
-    """A product in single precision rounds by the number of rows that come along."""
+    """The rounding of a float32 product depends on the number of rows."""
     A = np.random.default_rng(0).normal(2.0, 3.0, size=(40, 11)).astype(np.float32)
     np.testing.assert_array_equal(kernel(A, A[:7]), kernel(A.astype(np.float64), A[:7].astype(np.float64)))
 

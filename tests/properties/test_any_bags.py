@@ -1,4 +1,4 @@
-"""Whatever is passed as bags becomes bags that hold exactly that, or is refused in our own words."""
+"""Input is converted to bags with exactly its values, or refused by an error of bagwise."""
 
 import numpy as np
 import pytest

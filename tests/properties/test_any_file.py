@@ -20,7 +20,7 @@ FRAME = pd.DataFrame({"bag": [1, 1, 2, 3, 3, 3], "x": np.linspace(0, 1, 6), "n":
 
 
 def content(ending: str, folder: Path) -> bytes:
-    """A sound file of six rows."""
+    """Write a valid file of six rows."""
     path = folder / f"sound.{ending}"
     if ending == "npz":
         bw.save_npz(path, *bw.load(FRAME, bag="bag", target="y"))
@@ -37,7 +37,7 @@ def content(ending: str, folder: Path) -> bytes:
 
 @st.composite
 def damaged(draw, sound: bytes):
-    """Bytes overwritten, inserted, taken out or repeated; the end cut off."""
+    """Overwrite, insert, remove or repeat bytes, or truncate the file."""
     raw = bytearray(sound)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, max(len(raw) - 1, 0)))
@@ -79,7 +79,7 @@ def test_a_damaged_file_is_refused_or_gives_sound_bags(effort, ending, tmp_path)
 
 
 def in_little_memory(path: Path, *, gigabytes: float = 6.0) -> str:
-    """What loading a file says in a process that may not take more than so much address space."""
+    """Return the output of loading a file in a process with limited address space."""
     code = f"""
         import resource, sys
         import numpy, scipy.io, pyarrow.parquet, pyarrow.feather, bagwise as bw
@@ -97,7 +97,7 @@ def in_little_memory(path: Path, *, gigabytes: float = 6.0) -> str:
 
 
 def claims_many_rows(folder: Path, version: bytes = b"\x01") -> Path:
-    """A NumPy archive of under 1 KB whose header speaks of 10^12 rows."""
+    """An archive of under 1 KB whose header declares 10^12 rows is refused."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**12, 3)})
     path = folder / "claims.npz"
@@ -121,7 +121,7 @@ def test_an_array_of_an_unknown_version_is_refused(tmp_path):
 
 
 def test_a_part_that_cannot_be_judged_hides_none_behind_it(tmp_path):
-    """One part of an unknown compression ended the judging of all, and the next could claim what it liked."""
+    """A part with an unknown compression ended the check, so that later parts were not checked."""
     path = tmp_path / "odd.npz"
     with zipfile.ZipFile(claims_many_rows(tmp_path)) as sound, zipfile.ZipFile(path, "w") as odd:
         odd.writestr("first.npy", b"anything")
@@ -135,7 +135,7 @@ def test_a_part_that_cannot_be_judged_hides_none_behind_it(tmp_path):
 
 
 def test_an_archive_that_lies_about_its_sizes(tmp_path):
-    """The directory of the zip says 4 GB for a part of a few bytes."""
+    """The zip directory declares 4 GB for a part of a few bytes."""
     path = claims_many_rows(tmp_path)
     raw = path.read_bytes()
     size = len(zipfile.ZipFile(path).read("instances.npy"))
@@ -145,7 +145,7 @@ def test_an_archive_that_lies_about_its_sizes(tmp_path):
 
 
 def test_a_parquet_file_that_claims_more_rows_than_it_has(tmp_path):
-    """Every place of the footer where the number of rows stands says a large number instead."""
+    """Each row count in the footer is replaced by a large number."""
     path = tmp_path / "claims.parquet"
     FRAME.to_parquet(path)
     raw = path.read_bytes()

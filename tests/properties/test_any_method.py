@@ -1,4 +1,4 @@
-"""No bags, however odd, give a silent NaN, a wrong length or a prediction for the wrong bag."""
+"""Generated bags never give a silent NaN, a wrong length or a prediction for the wrong bag."""
 
 import numpy as np
 import pytest

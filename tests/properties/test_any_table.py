@@ -1,4 +1,4 @@
-"""A table of any types and order gives what a dictionary of lists would, or is refused in our own words."""
+"""A table of any types and order gives the bags of a dictionary of lists, or an error of bagwise."""
 
 from datetime import date
 
@@ -27,7 +27,7 @@ days = st.dates(date(2019, 12, 30), date(2020, 1, 2))
 
 @st.composite
 def tables(draw, values=numbers):
-    """A bag column of one kind, a target that may vary inside a bag, features; rows in any order."""
+    """Generate a bag column of one type, a target that may vary within a bag, and features, in any row order."""
     n = draw(st.integers(0, 12))
     bag = draw(st.lists(draw(st.sampled_from([ids, ids.filter(bool), whole, days])), min_size=n, max_size=n))
     tidy = draw(st.booleans())
@@ -41,7 +41,7 @@ def tables(draw, values=numbers):
 
 
 def naive(columns, features):
-    """bag id -> rows and target, in order of appearance; None if it should be refused."""
+    """Return bag id -> rows and target, in order of appearance, or None if the table must be refused."""
     found = {}
     for i, bag in enumerate(columns["bag"]):
         row = [columns[name][i] for name in features]

@@ -1,4 +1,4 @@
-"""No line of the package turns input into code, except those that are named here, each with its reason."""
+"""No line of the package turns input into code, except the listed ones, each with its reason."""
 
 import re
 import subprocess
@@ -100,7 +100,7 @@ print([event for event in seen if event.startswith(bad)])
 
 
 def test_reading_runs_nothing(tmp_path):
-    """The interpreter itself tells what happens while every kind of file is read: no pickle, program or connection.
+    """Audit events show no unpickling, program or connection while files of each kind are read.
 
     Files made to do harm: tests/model_files/test_hostile.py and tests/properties/test_any_file.py.
     """

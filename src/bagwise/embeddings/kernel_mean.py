@@ -297,7 +297,7 @@ class KernelMean(Embedding):
         return self.rows_of(means)  # the interval holds all training values
 
     def fit_sums(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
-        """As `fit` on scalars of which only range, mean and spread are known; the bags say their columns.
+        """Fit on scalars of known range, mean and spread; the bags are used for their column names only.
 
         The rows of the training bags are then ``rows_of(means)``, of the means of as many Chebyshev polynomials as
         ``interpolant_`` is long.
@@ -322,7 +322,7 @@ class KernelMean(Embedding):
         self.range_ = low, high
 
     def rows_of(self, polynomial_means: np.ndarray) -> np.ndarray:
-        """The rows of bags, by the means of at least as many Chebyshev polynomials as ``interpolant_`` is long."""
+        """Return the rows of bags from the means of at least ``length_`` Chebyshev polynomials."""
         # einsum instead of BLAS, so that a row does not depend on the number of rows.
         return np.einsum("ij,jk->ik", polynomial_means[:, : self.length_], self.to_features_)
 

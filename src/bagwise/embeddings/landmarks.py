@@ -99,8 +99,7 @@ class LandmarkMean(Embedding):
         return means
 
     def fit_sums(self, bags, rows) -> LandmarkMean:
-        """As `fit` with ``draw="rows"``, when all that is known of the instances is the `sampling`; the bags say their
-        columns.
+        """Fit with ``draw="rows"`` on the rows of the `sampling`; the bags are used for their column names only.
 
         `similarities` then gives φ of some instances, and `keep_noise` completes the fit.
         """
@@ -112,7 +111,7 @@ class LandmarkMean(Embedding):
         return self
 
     def sampling(self) -> tuple[int, int]:
-        """How many distinct rows landmarks are made from, and the seed: those of the smallest `row_keys`."""
+        """Return the number of distinct rows from which landmarks are computed, and the seed of `row_keys`."""
         return DRAWN, self.random_state
 
     def similarities(self, X: np.ndarray) -> np.ndarray:
@@ -120,12 +119,12 @@ class LandmarkMean(Embedding):
         return self.kernel_((X - self.centre_) / self.scale_, self.landmarks_)
 
     def keep_noise(self, means: np.ndarray, second: np.ndarray, sizes: np.ndarray) -> None:
-        """``noise_``, by the bag means of φ and Σ over bags of `unbiasing` times the mean of φφᵀ in the bag."""
+        """Compute ``noise_`` from bag means of φ and Σ over bags of `unbiasing` times the mean of φφᵀ in the bag."""
         unbias = unbiasing(sizes)
         self.keep_noise_sums(second, (means.T * unbias) @ means, int(np.count_nonzero(unbias)))
 
     def keep_noise_sums(self, second: np.ndarray, outer: np.ndarray, n: int) -> None:
-        """The same, by Σ of `unbiasing` times the product of a bag's mean with itself, over the n bags that have it."""
+        """Compute ``noise_`` from Σ of `unbiasing` times μ̂μ̂ᵀ, over the n bags with a factor above zero."""
         self.noise_ = (second - outer) / max(n, 1)
 
     def transform(self, bags) -> np.ndarray:

@@ -406,13 +406,13 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
-        """As `fit`, when all that is known of the rows is the mean and scale of the columns, and the `sampling`."""
+        """Fit on the mean and scale of the columns and the rows of the `sampling`."""
         self._check()
         validate_data(self, rows, dtype=FLOATS)
         return self._fit(mean, scale, rows)
 
     def sampling(self) -> tuple[int, int]:
-        """How many distinct rows the fit looks at, and the seed: those of the smallest `row_keys`."""
+        """Return the number of distinct rows that the fit uses, and the seed of `row_keys`."""
         return max(MEDIAN_ROWS, self.n_features), int(np.random.default_rng(self.random_state).integers(2**63))
 
     def _fit(self, mean, scale, rows):
