@@ -39,7 +39,7 @@ ORPHANED = {
 @pytest.mark.skipif(sys.platform == "win32", reason="a process of Windows cannot see that its parent is gone")
 @pytest.mark.parametrize("how", ["executor", pytest.param("method", marks=pytest.mark.slow)])
 def test_workers_end_with_a_parent_that_is_killed(tmp_path, how):
-    """Idle workers must end with their parent."""
+    """Workers used to continue, and to wait for tasks, after their parent was killed."""
     program = f"import joblib, pathlib; folder = pathlib.Path({str(tmp_path)!r}); "
     program += "from tests.helpers.deadly_tasks import tireless; "
     parent = subprocess.Popen([sys.executable, "-c", program + ORPHANED[how]], env=ENVIRONMENT)
