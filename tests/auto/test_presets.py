@@ -93,7 +93,7 @@ def test_costly_members_race_each_other():
     right, fair = (begun(name, np.where(fold == 0, z, np.nan)) for name, z in (("right", y), ("fair", fair)))
     assert cv.useless([fair], rivals) == [""]
     first, second = cv.useless([right, fair], rivals)
-    assert first == "" and "of no use on the first fold: RMSE" in second
+    assert first == "" and "did not improve the blend on the first fold: RMSE" in second
 
 
 def test_best_races_nobody():
@@ -229,7 +229,7 @@ def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
     model.forget_folds()
     np.testing.assert_array_equal(model.predict(bags), predicted)
     assert model.leaderboard()["file_bytes"].iloc[0] < 0.5 * before
-    with pytest.raises(ValueError, match="let go of its fold models"):
+    with pytest.raises(ValueError, match="without each fold were dropped"):
         model.predict_folds(bags)
     own = (
         AutoRegressor(TWO, folds=3, transforms=False).fit(*problem(60)).leaderboard().set_index("member")["file_bytes"]

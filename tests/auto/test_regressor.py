@@ -47,7 +47,7 @@ def test_a_useless_member_is_fitted_once_and_one_that_complements_the_others_is_
     Counting.fits = 0
     model = AutoRegressor([*TWO, ("wild", Counting(2))], folds=5).fit(bags, y)
     assert Counting.fits == 1 and model.weights_["wild"] == 0
-    assert "dropped: of no use on the first fold: RMSE" in model.summary()
+    assert "dropped: did not improve the blend on the first fold: RMSE" in model.summary()
     # The second column alone is clearly worse than the first if the target is mostly that; it still has its say.
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 2))

@@ -201,12 +201,12 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        """One number per bag."""
+        """Return one prediction per bag."""
         bags = self.prepare(bags)
         return self._blended(self.models_, bags).mean(axis=0)
 
     def predict_members(self, bags) -> dict[str, np.ndarray]:
-        """The predictions of every member in the blend, by name; ``predict`` is their sum by ``weights_``."""
+        """Return the predictions of each member in the blend by name; ``predict`` is their weighted sum."""
         bags = self.prepare(bags)
         with one_thread():
             return {
@@ -215,29 +215,30 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             }
 
     def predict_folds(self, bags) -> np.ndarray:
-        """The prediction of every bag by the models without each fold, (folds, bags)."""
+        """Return the predictions of the models fitted without each fold, (folds, bags)."""
         bags = self.prepare(bags)
         if not self.fold_models_:
             if hasattr(self, "n_folds_"):
                 raise ValueError("auto fitted from a scan keeps no models of folds; fit it to bags in memory for them")
             raise ValueError(
-                "this model has let go of its fold models (forget_folds, fit --no-intervals); fit it again"
+                "the models without each fold were dropped (forget_folds, fit --no-intervals), and predict_folds "
+                "needs them; fit the model again"
             )
         return self._blended(self.fold_models_, bags)
 
     def forget_folds(self) -> AutoRegressor:
-        """Let go of the models without each fold, which intervals alone need: the file of the model is then smaller."""
+        """Drop the models without each fold, which only intervals need, so that the model file is smaller."""
         check_is_fitted(self)
         self.fold_models_ = {}
         return self
 
     def summary(self) -> str:
-        """What was tried, how well it did, what was chosen, and what would probably help: a text to print."""
+        """Return a text of the members tried, their errors, the choice, and what would probably help."""
         check_is_fitted(self)
         return summary_of(self)
 
     def leaderboard(self, bags=None, y=None):
-        """The members as a data frame, the best first, below the row of the blend.
+        """Return the members as a data frame, the best first, below the row of the blend.
 
         Columns: ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its
         fold), ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
@@ -268,7 +269,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return held_out_text(self)
 
     def paragraph(self) -> str:
-        """What was done and chosen, in one paragraph for a paper."""
+        """Return one paragraph for the methods section of a paper."""
         check_is_fitted(self)
         return paragraph_of(self)
 
@@ -288,7 +289,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             raise ValueError(f"repeats must be a whole number above zero, not {self.repeats!r}")
 
     def _kept(self, bags: Bags, y: np.ndarray, weight: np.ndarray | None):
-        """The folder of finished fits, or None."""
+        """Return the store of finished fits, or None without a work folder."""
         if self.work is None:
             return None
         from bagwise.auto.kept_fits import KeptFits  # model files and fingerprints are imported for it
@@ -310,7 +311,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return splits[:1] + [split for split in splits[1:] if not np.array_equal(split.test, splits[0].test)]
 
     def _try(self, cv: CrossValidation, members: list[Member], show) -> list[Trial]:
-        """Every member on the folds, the mean first; a transform of the targets is tried on the next two."""
+        """Try each member on the folds, the mean first; try a transform of the targets on the next two."""
 
         def run(some: list[Member], so_far: list[Trial]) -> list[Trial]:
             trials, racing = list(so_far), [member for member in some if member.costly and cv.race_costly]
@@ -329,7 +330,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return run(rest, [trials[0], *choice.trials])
 
     def _blend(self, trials: list[Trial], cv: CrossValidation, show) -> None:
-        """Weights, honest predictions, and the models that are needed; the others are let go."""
+        """Set the weights, held-out predictions and scores, and keep the models with a weight."""
         done = [trial for trial in trials if trial.done]
         if not done:
             raise ValueError(f"no member could be fitted; {trials[0].member.name} {trials[0].status}: {trials[0].why}")
@@ -349,7 +350,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self._keep(chosen, cv, lambda names: show(f"fit to all bags, {names}", trials))
 
     def _keep(self, chosen: list[Trial], cv: CrossValidation, show) -> None:
-        """The models of the members in the blend; the others are let go."""
+        """Keep the models of the members in the blend and fit them to all bags."""
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
         members = [trial.member for trial in chosen]
         in_time = refit_seconds(chosen) <= cv.clock.left or cv.has_whole(members)
@@ -361,7 +362,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             self.models_ = {trial.member.name: [model] for trial, model in zip(chosen, fits, strict=True)}
 
     def _curve(self, trials: list[Trial], cv: CrossValidation, show) -> Curve | None:
-        """What more data would bring, from the quickest member that explains half of what the best does, or more."""
+        """Return the learning curve of the quickest member that explains at least half of what the best does."""
         done = [trial for trial in trials if trial.done]
         mean, best = (fn(cv.loss(t.held_out).mean() for t in done) for fn in (max, min))
         good = [t for t in done if cv.loss(t.held_out).mean() < (mean + best) / 2]
@@ -388,7 +389,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return compared(without_equal_weights(bags))
 
     def _blended(self, models: dict[str, list], bags: Bags) -> np.ndarray:
-        """The blend of the first models of all members, of the second, and so on: (models of a member, bags)."""
+        """Return the blend of the first models of all members, of the second and so on, (models per member, bags)."""
         with one_thread():
             return sum(
                 self.weights_[name] * np.array([self._predicted(one, bags) for one in some])

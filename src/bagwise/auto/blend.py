@@ -1,4 +1,4 @@
-"""From held-out predictions of several members to one prediction: the weights, and an honest error of the blend."""
+"""Blend of held-out predictions of several members: the weights, and the held-out error of the blend."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Blend:
 
 
 def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
-    """`blend_weights` of the members that earn their place.
+    """Return `blend_weights` of the members that lower the error of the blend.
 
     Members leave one at a time, always the one that is missed least, as long as the blend without it is no worse on
     folds that its weights were not learned from.
@@ -35,7 +35,7 @@ def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight
 def blend(
     Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarray | None = None, mean: int | None = None
 ) -> Blend:
-    """The blend, or the single best member where a blend does no better on bags that neither was decided on.
+    """Return the blend, or the single best member if it is as good on bags that neither was chosen on.
 
     The held-out predictions of a fold come from a blend for which everything (which members, how much of each) was
     decided on the other folds. It is compared with the single member chosen in the same way, fold by fold: the best of
@@ -50,7 +50,7 @@ def blend(
     metric : str
         Name of the metric that decides. Weights minimise its ``bag_loss``.
     shown : array (bags, members), optional
-        Held-out predictions that the weights are applied to, where Z is a mean over several deals of folds.
+        Held-out predictions that the weights are applied to, if Z is a mean over several repeats.
     mean : int, optional
         The column that predicts the mean of the targets. It is used alone if the held-out predictions of the blend are
         no better.
@@ -108,7 +108,7 @@ class SumBlend:
 
 
 def blend_sums(grams: list[np.ndarray], mean: int | None = None) -> SumBlend:
-    """`blend` by squared errors, where all that is known of a fold is Σ e eᵀ over its bags, e the errors of members.
+    """Return `blend` by squared errors, from Σ e eᵀ over the bags of each fold, e the errors of members.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class _Ladder:
         return members
 
     def _loss(self, members: list[int]) -> float:
-        """Error of blends of these members, each fold by weights learned on the others."""
+        """Return the error of blends of these members, with the weights of each fold learned on the others."""
         weights = (self.least(without[:, members]) for without in self.without)
         return sum(self.total(own[:, members] @ w) for own, w in zip(self.folds, weights, strict=True))
 
@@ -198,6 +198,6 @@ class _AbsoluteLadder(_Ladder):
 
 
 def _triangle(gram: np.ndarray) -> np.ndarray:
-    """R with RᵀR = gram, of as many rows as there are members; eigenvalues lost to rounding are zero."""
+    """Return R with RᵀR = gram, one row per member; eigenvalues lost to rounding are zero."""
     values, vectors = np.linalg.eigh(gram)
     return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -45,7 +45,7 @@ FEWEST = 16  # bags to judge anything by
 FEW_SECONDS = 2.0  # of work that is not worth sending to a worker
 FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
 SURE = 2.0  # standard errors by which a transform of the targets must help
-TRANSFORM_SHARE = 1 / 3  # of what is left of the budget: what a transform of the targets may take, at most
+TRANSFORM_SHARE = 1 / 3  # of the rest of the budget that a transform of the targets may take
 WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
 LEAST_SHARE = 1e-9  # a weight in a blend that is not rounding: beside a member that is exactly right it decides
 BEGUN = "begun"  # status of a member of which only the first fold is known
@@ -54,10 +54,10 @@ BEYOND = 0.1  # predictions stay within the range of the training targets, widen
 
 @dataclass
 class Trial:
-    """What became of a member. One that was "skipped", "failed" or "dropped" has a reason; else all is filled in.
+    """Result of a member: held-out predictions, models and seconds, or why it was "skipped", "failed" or "dropped".
 
-    ``held_out`` are the predictions in the first deal of folds, ``averaged`` their mean over all deals (the same array
-    if there is one). Seconds are those of fits and of predictions, without the start of workers.
+    ``held_out`` are the predictions in the first repeat, ``averaged`` their mean over all repeats. Seconds are those of
+    fits and of predictions, without the start of workers.
     """
 
     member: Member
@@ -85,7 +85,7 @@ class Trial:
 
 
 def refit_seconds(trials: Sequence[Trial]) -> float:
-    """Seconds of a fit of every member that may be chosen to all bags."""
+    """Return the seconds of fitting each member that may be chosen to all bags."""
     return WHOLE * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
@@ -111,7 +111,7 @@ class Clock:
         return np.inf if self.budget is None else self.budget - self.passed
 
     def advance(self, passed: float) -> None:
-        """Work that is read and not done again took its time before: the clock shows what it showed then, or more."""
+        """Count the seconds of stored fits: set the clock to at least the time at which they were finished."""
         self.started = min(self.started, time.perf_counter() - passed)
 
 
@@ -147,7 +147,7 @@ class CrossValidation:
 
     @property
     def counted(self) -> np.ndarray:
-        """Which bags count: those of weight zero have no part in anything."""
+        """Mask of the bags of weight above zero; the others are left out of everything."""
         return np.ones(len(self.y), dtype=bool) if self.sample_weight is None else self.sample_weight > 0
 
     @property
@@ -166,7 +166,7 @@ class CrossValidation:
         return np.ones(self.scored.sum()) if self.sample_weight is None else self.sample_weight[self.scored]
 
     def limits(self, seen: np.ndarray | None = None) -> tuple[float, float]:
-        """The range of the targets (of some bags), a little widened: what lies far beyond is a model gone astray."""
+        """Return the limits of predictions: the range of the targets (of some bags), widened by a tenth."""
         if not self.clipped:
             return -np.inf, np.inf
         y = self.y[self.counted if seen is None else self.counted & seen]
@@ -184,10 +184,9 @@ class CrossValidation:
         return get_metric(self.metric)(self.y[self.scored], predictions[self.scored], weight=weight)
 
     def start_workers(self) -> None:
-        """Start the worker processes, which import what they need: no member is charged for that.
+        """Start the worker processes and their imports, so that the seconds of members do not contain them.
 
-        Where there is a time budget nobody waits for them: on a busy machine that may take as long as the budget. Until
-        they are there, this process does the work.
+        Under a time budget they start in the background, and this process works until they are ready.
         """
         number = effective_n_jobs(self.n_jobs)
         if number == 1:
@@ -201,7 +200,7 @@ class CrossValidation:
 
     @property
     def workers(self) -> int:
-        """How many processes there are to work now."""
+        """The number of processes that can work now."""
         return 1 if self._waiting else effective_n_jobs(self.n_jobs)
 
     @property
@@ -209,14 +208,14 @@ class CrossValidation:
         return any(start.is_alive() for start in self.starting)
 
     def try_member(self, member: Member, reserve: float = 0.0) -> Trial:
-        """Held-out predictions of a member; or the reason why there are none. A member that fails spoils nothing.
+        """Return the trial of a member with its held-out predictions, or the reason why there are none.
 
         ``reserve`` are seconds of the budget that must be left for the fits of others to all bags.
         """
         return self._guarded(self._all_folds, Trial(member), reserve)
 
     def race(self, members: Sequence[Member], rivals: Sequence[Trial], show=lambda name, trials: None) -> list[Trial]:
-        """Fit all members without the first fold, and those that are of use there without the others."""
+        """Fit all members without the first fold, and those that improve the blend there without the others."""
         trials: list[Trial] = []
 
         def finished() -> list[Trial]:
@@ -244,7 +243,7 @@ class CrossValidation:
         return trial
 
     def fit_whole(self, members: Sequence[Member]) -> list:
-        """The members fitted to all bags."""
+        """Return the members fitted to all bags."""
         return [found.model for found in self._fits([(member, self._whole, False) for member in members])]
 
     @property
@@ -261,7 +260,7 @@ class CrossValidation:
         return [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
 
     def _all_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        """Fill in the trial, and tell what became of it: status and reason."""
+        """Fill in the trial; return its status and the reason for it."""
         if why := self._too_long(trial.member, reserve):
             return "skipped", why
         return self._complete(trial, self._pairs, reserve)
@@ -282,8 +281,7 @@ class CrossValidation:
         return self._complete(trial, pairs[1:], reserve)
 
     def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> tuple[str, str]:
-        """The rest of the folds: together, or where there is a budget a few at a time, as what these took tells whether
-        the others, and the fit to all bags, will be done in time."""
+        """Fit the remaining folds: all at once, or a few at a time under a budget, until it is exceeded."""
         step = len(pairs) if self.clock.budget is None else self._at_once
         for at in range(0, len(pairs), step):
             started = self.clock.passed
@@ -312,12 +310,12 @@ class CrossValidation:
         return trial.predictions
 
     def useless(self, begun: Sequence[Trial], rivals: Sequence[Trial]) -> list[str]:
-        """For every member of which the first fold is known, why not to go on with it, or "".
+        """Return for each member with a first fold the reason to drop it, or "".
 
-        Let b be the blend of the rivals, weighed on all bags. Of b and the members the best blend on the first fold is
-        taken; a member goes on if it has a weight there. That is so if and only if, b being the blend without it, z the
-        member and y the targets, the slope of y - b on z - b is above zero. To ask for more, such as a standard error,
-        gives up good members: one fold says little of them.
+        Let b be the blend of the rivals, weighted on all bags. A member continues if it has a weight in the best blend
+        of b and the members on the first fold. That is so if and only if the slope of y - b on z - b is above zero,
+        with b the blend without it, z its predictions and y the targets. A stricter rule, such as a standard error,
+        drops good members, as one fold is little evidence.
         """
         if not begun or not rivals:
             return [""] * len(begun)
@@ -333,15 +331,18 @@ class CrossValidation:
         judge = get_metric(self.metric)
         best, *own = (judge(self.y[at], column, weight=weight) for column in (columns @ weights, *columns[:, 1:].T))
         name = judge.label
-        of_no_use = (f"of no use on the first fold: {name} {e:.4g} there, {best:.4g} for a blend of all" for e in own)
-        return ["" if share > LEAST_SHARE else why for share, why in zip(weights[1:], of_no_use, strict=True)]
+        reasons = (
+            f"did not improve the blend on the first fold: {name} {e:.4g} there, {best:.4g} for a blend of all"
+            for e in own
+        )
+        return ["" if share > LEAST_SHARE else why for share, why in zip(weights[1:], reasons, strict=True)]
 
     def has_whole(self, members: Sequence[Member]) -> bool:
-        """Whether fits of the members to all bags are kept."""
+        """Return whether the fits of the members to all bags are stored."""
         return self.kept is not None and all(self.kept.has(self._key(member, self._whole)) for member in members)
 
     def _is_kept(self, member: Member, *, begun: bool) -> bool:
-        """Whether the first fit of a member is kept, or all of them if it is begun: they were let in before."""
+        """Return whether the first fit of a member is stored, or all of them if it has begun."""
         if self.kept is None:
             return False
         if begun:
@@ -384,8 +385,10 @@ class CrossValidation:
         return delayed(fit_held_out)(fit, bags, self.y, *positions, self.sample_weight)
 
     def at_hand(self, seconds: float) -> AbstractContextManager:
-        """A context in which this process does work of so many seconds itself, if they are few and there is a budget:
-        to send it to others may take longer on a busy machine."""
+        """Return a context in which this process does short work itself under a budget.
+
+        Sending it to workers may take longer on a busy machine.
+        """
         few = self.clock.budget is not None and seconds < FEW_SECONDS
         return parallel_config(backend="sequential") if few else nullcontext()
 
@@ -396,11 +399,11 @@ class CrossValidation:
 
     @property
     def _at_once(self) -> int:
-        """How many folds are fitted at a time."""
+        """The number of folds that are fitted at a time."""
         return max(1, min(self.folds, self.workers))
 
     def _behind(self, trial: Trial, more: float, reserve: float) -> str:
-        """Why a member that was begun is given up: so many seconds ``more``, and a fit to all bags, are not left."""
+        """Return why a begun member is given up, if ``more`` seconds and a fit to all bags exceed the budget."""
         if trial.member.always or self._is_kept(trial.member, begun=True):
             return ""
         more += WHOLE * trial.seconds_of_a_fit
@@ -410,9 +413,9 @@ class CrossValidation:
         return f"about {seconds:.0f} s, and {max(self.clock.left - reserve, 0.0):.0f} s were left"
 
     def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
-        """Why the member is not tried: it does not fit into what is left of the budget.
+        """Return why the member does not fit into the rest of the budget, or "".
 
-        ``each`` are the seconds of one fit. If they are not known, a fit to a few bags tells.
+        ``each`` are the seconds of one fit. If they are unknown, a fit to a few bags estimates them.
         """
         if self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
             return ""
@@ -443,26 +446,25 @@ class CrossValidation:
         return self._shortage(guess, reserve)
 
     def too_long_again(self, trials: Sequence[Trial], members: Sequence[Member]) -> str:
-        """Why members are not tried that take as long as these trials did: the budget has other uses."""
+        """Return why members that take as long as these trials are not tried, or ""."""
         if self.clock.budget is None or all(self._is_kept(member, begun=True) for member in members):
             return ""
         seconds = sum(self._all_fits(trial.seconds_of_a_fit, trial.fits + 1) for trial in trials)
         return self._shortage(seconds, 0.0) if seconds > TRANSFORM_SHARE * self.clock.left else ""
 
     def _all_fits(self, each: float, fits: int) -> float:
-        """Seconds of so many fits, the last of them to all bags, for which nobody shares the work."""
+        """Return the seconds of so many fits, the last of them to all bags by one worker."""
         return each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
 
     def _probes(self) -> tuple[np.ndarray, np.ndarray]:
-        """The least number of bags to judge by, and one in eight if those are more: some of every fold, and so of
-        several groups; of the bags that count."""
+        """Return positions of the fewest bags of a probe, and of one bag in eight if those are more, from all folds."""
         order = np.argsort(self.fold, kind="stable")
         order = order[self.counted[order]]
         few, some = (max(1, len(order) // number) for number in (FEWEST, max(FEWEST, len(order) // PROBE)))
         return np.sort(order[::few]), np.sort(order[::some])
 
     def _seconds_by(self, member: Member, some: np.ndarray) -> float:
-        """Seconds of a fit without a fold, from a fit to some bags: at least linear in the bags.
+        """Return the seconds of a fit without a fold, at least linear in the bags, from a fit to some bags.
 
         Those of compiling, once in a process, are not among them.
         """
@@ -479,7 +481,7 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
     """Fit a member in one thread, so that results are the same in this process and in a worker.
 
     Everything is fitted to these bags alone, imputation and the routing of constant columns included. Bags of weight
-    zero are left out. Warnings are silenced: held-out errors show what the member is worth.
+    zero are left out. Warnings are silenced: held-out errors judge the member.
     """
     make = member.make_first if first and member.make_first is not None else member.make
     model, weights = make(random_state), {}
@@ -495,13 +497,13 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
 
 
 def _refuse_weights(model) -> None:
-    """A vote hands weights on, though its signature does not tell."""
+    """Raise an error if the model takes no bag weights; a vote passes them on, though its signature lacks them."""
     if not isinstance(model, VotingRegressor) and not has_fit_parameter(model, "sample_weight"):
         raise ValueError("takes no sample_weight")
 
 
 def _ready(number: int) -> int:
-    """What a worker does first; this module is imported for it."""
+    """Return the number; calling it makes a worker import this module."""
     return number
 
 
@@ -519,7 +521,7 @@ class Curve:
     se: dict[str, float]
 
     def sentences(self) -> str:
-        """A sentence for each. What is within two standard errors is called noise.
+        """Return one sentence per curve. A change within two standard errors is called noise.
 
         Examples
         --------
@@ -531,7 +533,7 @@ class Curve:
     def _sentence(self, what: str) -> str:
         rise, se = self.rise[what], self.se[what]
         shown = round(rise, 2) + 0.0  # no -0 %
-        noun = "bags" if what == "bags" else "instances a bag"
+        noun = "bags" if what == "bags" else "instances per bag"
         measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})".replace(
             "%", " %"
         )
@@ -539,11 +541,11 @@ class Curve:
             return f"More {noun} would probably help: {measured}."
         if rise + 2 * se < SMALL:
             return f"More {noun} would hardly help: {measured}."
-        return f"Whether more {noun} would help cannot be told: {measured}, which is within noise."
+        return f"Inconclusive: the effect of more {noun} is within noise; {measured}."
 
 
 def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
-    """The curve of a member whose held-out predictions with all the data are known; None for too few bags.
+    """Return the learning curve of a member from its held-out predictions; None for too few bags.
 
     A costly member is fitted again without two of the folds: a hint is not worth twice its time.
     """
@@ -566,13 +568,13 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
 
 
 def _with_half_the_bags(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
-    """Every fold predicted by a model of half of the other bags, of every group about half; by a hash of their ids."""
+    """Predict each fold by a model of half of its training bags, drawn by a hash of their ids, groups or not."""
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
     return _cross_fit(cv, member, cv.bags, half, folds)
 
 
 def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
-    """Half of every bag, in training and in the bags predicted."""
+    """Predict each fold with half of the instances of each bag, in training and in prediction."""
     thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
     return _cross_fit(cv, member, thinned, np.ones(len(cv.y), dtype=bool), folds)
 
@@ -584,7 +586,7 @@ def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, some: np.ndarray
 
 
 def transformed(member: Member, formula: str) -> Member:
-    """The same member, learning a transform of the targets."""
+    """Return the member with estimators that learn a transform of the targets."""
 
     def learning(make):
         def made(random_state: int):
@@ -609,10 +611,9 @@ class Choice:
 def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     """Fit a few quick members once more, to transformed targets, on the same folds.
 
-    A transform is kept if it lowers the squared (absolute) error, in the unit of the target, of the best of them by
-    more than `SURE` standard errors of the difference, paired by bag. One that raises the error of the first of them by
-    as much is not tried with the others; nor is one tried at all that would take more than a third of what is left of
-    the time budget: members that run always would overrun it.
+    A transform is kept if it lowers the loss of the best of them, in the unit of the target, by more than `SURE`
+    standard errors of the difference, paired by bag. It is not tried with the others if it raises the loss of the first
+    by as much, and not at all if it would take more than a third of the rest of the time budget.
     """
     choice, before = Choice(None, [], plain), _best_losses(plain, cv)
     for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
@@ -634,7 +635,7 @@ def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
 
 
 def _gain(before: np.ndarray | None, after: np.ndarray | None) -> tuple[float, float] | None:
-    """By which share losses fall, on average, and the standard error of it; None if some are not known."""
+    """Return the mean relative fall of the losses and its standard error; None if some are unknown."""
     if before is None or after is None:
         return None
     gain = (before - after) / before.mean()

@@ -30,9 +30,8 @@ MEAN = "mean"  # the name of the member that every other has to beat
 class Member(NamedMethod):
     """A name and a function seed -> unfitted estimator.
 
-    A ``costly`` member has to show on the first fold that it is of use. One that is tried ``always`` does not ask
-    whether the time budget allows it. ``make_first`` makes a cheaper estimator for that first fold (fewer networks to
-    average), where there is one.
+    A ``costly`` member continues after the first fold only if it improves the blend there. One that is tried ``always``
+    ignores the time budget. ``make_first`` makes a cheaper estimator for that first fold (fewer networks).
     """
 
     costly: bool = False
@@ -63,7 +62,7 @@ class MeanTarget(RegressorMixin, BaseEstimator):
         return np.full(len(check_bags(bags, fitted=self, allow_weights=True, apart=True)), self.mean_)
 
     def contributions(self, bags) -> np.ndarray:
-        """The mean, shared out among the instances of every bag."""
+        """Return the mean times the share of each instance in its bag."""
         return self.mean_ * check_bags(bags, fitted=self, allow_weights=True, apart=True).shares()
 
 
@@ -72,7 +71,7 @@ def mean_member() -> Member:
 
 
 def members_of(listed) -> list[Member]:
-    """Members of names ("aggregated", "statistics:forest") or pairs (name, unfitted estimator), the mean before them.
+    """Return members of names ("aggregated", "statistics:forest") or pairs (name, unfitted estimator), after the mean.
 
     Examples
     --------
@@ -106,7 +105,7 @@ NUMBERS = 5 * 10**7  # in the rows of all bags, 400 MB: statistics and slices ha
 STATISTICS = 7  # columns for a feature
 BUSY_COLUMNS = 1000  # of statistics that boosted trees see: those that go with the target most
 TRIED_COLUMNS = 150  # at a split of a forest, at most
-FIRST_NETWORKS = 2  # of attention, to see whether it is of use
+FIRST_NETWORKS = 2  # of attention, on the first fold
 LEAF_BAGS = 4000  # a forest has one bag more in every leaf for so many bags: its trees stay small
 # Above so many bags with so many statistics a forest tries half as many columns, and no leaf is a single bag: less
 # than two thirds of the time, and errors as before within noise.
@@ -114,15 +113,15 @@ BUSY_BAGS, BUSY_NUMBERS = 1000, 10**6
 
 
 def count_folds(bags: Bags) -> int:
-    """5, or 3 from 10,000 bags on, and no more than there are bags (groups)."""
+    """Return the number of folds: 5, or 3 from 10,000 bags on, and no more than there are bags (groups)."""
     return max(2, min(5 if len(bags) < 10_000 else 3, count_units(bags)))
 
 
 def plan(bags: Bags, name: str = "auto") -> list[Member]:
-    """The members of a plan for these bags, in order of cost; the mean is the first of all.
+    """Return the members of a plan for these bags in order of cost, the mean first.
 
     ========  ============================================================================================
-    auto      quick members and costly ones; each of the latter goes on only if its first fold is of use
+    auto      quick members and costly ones, which continue only if they improve the blend on the first fold
     quick     no networks
     best      more members, and each of them on all folds
     additive  only members whose prediction of a bag is an exact sum over its instances
@@ -169,7 +168,7 @@ class Menu:
         return [*(Member(name, make, costly=True) for name, make in found.items()), self.attention()]
 
     def more(self) -> list[Member]:
-        """What `best` tries beside."""
+        """Return the further members of the plan "best"."""
         return [Member(name, self._by_networks(name), costly=True) for name in ("quantile", "attention:moments")]
 
     def additive(self) -> list[Member]:
@@ -183,7 +182,7 @@ class Menu:
         return [*found, kernel_mean, second]
 
     def attention(self) -> Member:
-        """Five networks; two to see on the first fold whether they are worth it."""
+        """Return attention with five networks, and two on the first fold."""
 
         def first(seed: int):
             return self._seen_by_networks(
@@ -198,7 +197,7 @@ class Menu:
         return self._narrow(method("statistics", preset="linear", random_state=seed), seed)
 
     def forest(self, seed: int):
-        """Extremely randomised trees on the statistics of a bag."""
+        """Return extremely randomised trees on the statistics of a bag."""
         columns, n = STATISTICS * self.features, 100 if self.bags < FEW_BAGS else 200
         busy = self.bags > BUSY_BAGS and self.bags * columns > BUSY_NUMBERS
         leaf = max(2 if busy else 1, 1 + self.bags // LEAF_BAGS)
@@ -207,7 +206,7 @@ class Menu:
         return self._narrow(BagPipeline([("embedding", Statistics(missing="keep")), ("head", trees)]), seed)
 
     def boosting(self, seed: int):
-        """Boosted trees on the statistics that go with the target most: with thousands, a split takes too long."""
+        """Return boosted trees on statistics; of more than 1,000, on those most correlated with the target."""
         model = method("statistics", random_state=seed)
         if STATISTICS * self.features <= BUSY_COLUMNS:
             return model
@@ -219,7 +218,7 @@ class Menu:
         return self._short(self._screened(method("input-kme", random_state=seed)), seed)
 
     def sliced(self, seed: int):
-        """Sliced Wasserstein distances, in fewer directions for many bags or instances."""
+        """Return sliced Wasserstein distances, in fewer directions for many bags or instances."""
         directions = min(200, max(25, min(NUMBERS // (20 * self.bags), SLICES // self.instances)))
         return self._short(self._screened(sliced(directions=directions, random_state=seed)), seed)
 
@@ -233,7 +232,7 @@ class Menu:
         return lambda seed: self._seen_by_networks(method(name, random_state=seed), seed)
 
     def _second_stage(self, preset: str, seed: int):
-        """Five inner folds for ten: half the fits. Of few groups, each is a fold."""
+        """Return instance-kme with five inner folds in place of ten; of few groups, each is a fold."""
         model, folds = method("instance-kme", preset=preset, random_state=seed), 5 if self.units >= 10 else "auto"
         learners = [f"instances__{name}__folds" for name, _ in model[0].learners]
         return self._seen_by_networks(model.set_params(**dict.fromkeys(learners, folds)), seed)
@@ -241,13 +240,13 @@ class Menu:
     # What goes before them ------------------------------------------------------------------------------------------
 
     def _narrow(self, model, seed: int):
-        """Principal components first, where statistics of all features would not fit into memory."""
+        """Put principal components first where statistics of all features would not fit into memory."""
         if self.bags * STATISTICS * self.features <= NUMBERS:
             return model
         return BagPipeline([("components", Components(COMPONENTS, random_state=seed)), ("model", model)])
 
     def _short(self, model, seed: int):
-        """Fewer instances of every bag in training, where they are very many."""
+        """Train on fewer instances of each bag where there are very many."""
         if self.instances <= VERY_LONG:
             return model
         return BagPipeline([("some", self._some(VERY_LONG, seed)), ("model", model)])
@@ -259,7 +258,7 @@ class Menu:
         return model.set_params(head=ScreenedRidge(**model.named_steps["head"].get_params(deep=False)))
 
     def _seen_by_networks(self, model, seed: int):
-        """Fewer instances and fewer features for what passes over them many times."""
+        """Train networks on fewer instances and features where there are very many."""
         steps = [("model", model)]
         if self.features > WIDE and self.features * min(self.instances, LONG) > CELLS:
             steps.insert(0, ("components", Components(COMPONENTS, random_state=seed)))

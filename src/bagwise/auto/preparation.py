@@ -68,7 +68,7 @@ class Routing:
     transform = __call__  # so that it can be a step of a pipeline
 
     def _beside(self, bags: Bags, moved: np.ndarray) -> tuple[np.ndarray, list | None]:
-        """The covariates that the bags had, then those that were moved; names where all have one."""
+        """Return the covariates of the bags followed by the moved columns, and names if all have one."""
         had = np.empty((len(bags), 0)) if bags.covariates is None else bags.covariates
         named = bags.feature_names is not None and (bags.covariates is None or bags.covariate_names is not None)
         names = [*(bags.covariate_names or ()), *(bags.feature_names[c] for c in self.columns)] if named else None
@@ -76,7 +76,7 @@ class Routing:
 
 
 def _one_per_bag(bags: Bags, columns: np.ndarray) -> np.ndarray:
-    """The value itself where a bag has one (its mean would be rounded), else the mean."""
+    """Return the value of each bag with a single value (a mean would be rounded), else the mean."""
     values = bags.instances[:, columns].astype(np.float64)
     first = values[bags.offsets[:-1]]
     varies = segment_sum((values != bags.expand(first)).astype(np.int64), bags.offsets) > 0
@@ -137,8 +137,10 @@ class ThinBags(BaseEstimator):
 
 
 def thin(bags: Bags, most, random_state: int = 0) -> Bags:
-    """The bags with at most so many (one number, or one per bag) of their instances, in the order they had; those of
-    weight zero go first."""
+    """Return the bags with at most ``most`` (a number, or one per bag) of their instances, in order.
+
+    Instances of weight zero are dropped first.
+    """
     most = np.broadcast_to(np.asarray(most), len(bags))
     if (bags.sizes <= most).all():
         return bags
@@ -238,7 +240,7 @@ class MonotoneTarget(TransformerMixin, BaseEstimator):
 
 
 def worth_trying(y: np.ndarray) -> list[str]:
-    """The transforms that the targets suggest: none, for targets that are neither skewed nor within [0, 1].
+    """Return the transforms to try: none for targets that are neither skewed nor within [0, 1].
 
     Examples
     --------

@@ -22,8 +22,8 @@ NAN = float("nan")
 
 
 def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation) -> list[dict]:
-    """A row for every member. ``status`` is "blended", "tried" (without weight), "dropped" after the first fold,
-    "skipped" for want of time, or "failed"; ``why`` is the reason of the last three.
+    """Return one row per member. ``status`` is "blended", "tried" (without weight), "dropped" after the first fold,
+    "skipped" for lack of time, or "failed"; ``why`` is the reason of the last three.
 
     ``error`` is the metric over all held-out bags, ``difference`` how much larger it is than that of the best member;
     standard errors are over bags, those of differences paired by bag.
@@ -63,7 +63,7 @@ def error_columns(loss: float, se: float, best: float, gap_se: float) -> dict[st
 
 
 def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation) -> dict:
-    """Held-out errors over all bags.
+    """Return the held-out errors over all scored bags.
 
     ``error`` is that of the metric for what was chosen, ``single_error`` for the single best member chosen without the
     fold it predicts, ``mean_error`` for the mean of the targets; ``rmse``, ``best_rmse`` (of the member that is best on
@@ -89,14 +89,14 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
 
 
 def held_out_text(model) -> str:
-    """The held-out error, beside that of the mean of the targets, as a line."""
+    """Return the held-out error beside that of the mean of the targets, as a line."""
     scores = model.scores_
     mean = scores["mean_error"]
     return f"Held-out {get_metric(model.metric).label} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
 
 
 def leaderboard_of(model, bags=None, y=None):
-    """The rows as a data frame, the blend first, then the members by error."""
+    """Return the rows as a data frame, the blend first, then the members by error."""
     scores = model.scores_
     total = {what: sum(row[what] for row in model.trials_) for what in ("fit_seconds", "predict_seconds")}
     loss = get_metric(model.metric).loss
@@ -124,7 +124,7 @@ def leaderboard_of(model, bags=None, y=None):
 
 
 def _file_bytes(model, name: str) -> float:
-    """What the models of a member take in a model file, those without each fold included; NaN if none can hold them."""
+    """Return the bytes of the models of a member in a model file, fold models included; NaN if none can hold them."""
     from bagwise.model_files.plan_nodes import write  # for this alone
 
     models = {id(one): one for one in (*model.models_[name], *model.fold_models_.get(name, ()))}
@@ -151,7 +151,7 @@ COLUMNS = ("above the best", "weight", "seconds", "")
 
 
 def summary_of(model) -> str:
-    """The table, then what was chosen and why, and what would probably help."""
+    """Return the table, the choice and its reason, and what would probably help."""
     parts = [as_table(model.trials_, model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
     if getattr(model, "imputation_", None) is not None:
         parts.append("Missing values were filled in: by the median of the bag, else of the training bags.")
@@ -161,7 +161,7 @@ def summary_of(model) -> str:
 
 
 def as_table(rows: list[dict], metric: str = "rmse") -> str:
-    """The rows as aligned text, the best first, those without an error last."""
+    """Return the rows as aligned text, the best first, those without an error last."""
     lines = [("member", get_metric(metric).label, *COLUMNS), *(_cells(row) for row in _by_error(rows, metric))]
     widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS) + 1)]
     return "\n".join(_aligned(line, widths) for line in lines)
@@ -210,7 +210,7 @@ def _transform_line(row: dict) -> str:
 
 
 def paragraph_of(model) -> str:
-    """One paragraph for a methods section."""
+    """Return one paragraph for a methods section."""
     return " ".join([_setting(model), _chosen(model), _errors(model), *_ending(model)])
 
 
@@ -267,7 +267,7 @@ def _ending(model) -> list[str]:
 
 
 def _named_weights(weights: dict[str, float], *, cite: bool = False) -> str:
-    """The members of a blend with their weights, the heaviest first."""
+    """Return the members of a blend with their weights as text, the heaviest first."""
     chosen = sorted(((weight, name) for name, weight in weights.items() if weight > 0), key=lambda pair: -pair[0])
     return ", ".join(f"{name} {weight:.2f}{_source(name) if cite else ''}" for weight, name in chosen)
 
@@ -279,8 +279,7 @@ def _source(name: str) -> str:
 
 @contextmanager
 def live_line(show: bool, total: int, cv: CrossValidation):
-    """A function of the name of the next member and the trials so far, which shows members done, the best of them, and
-    seconds used and left; silent unless ``show``."""
+    """Yield a function of the name of the next member and the trials so far that shows progress if ``show``."""
     if not show:
         yield lambda name, trials: None
         return

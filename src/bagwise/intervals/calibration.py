@@ -64,7 +64,7 @@ def by_folds(method, bags: Bags, y, weights, folds: Folds, *, kept: bool, n_jobs
 
 
 def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
-    """For "jackknife+", in closed form; None where that would not be honest."""
+    """Calibrate by "jackknife+" in closed form; return None where left-out errors would be too small."""
     ridge = leave_out_of_ridge(method, bags, y, weights, any_grid=any_grid)
     if ridge is None:
         return None
@@ -88,11 +88,11 @@ class FoldModels:
     models: tuple
 
     def predict_folds(self, bags: Bags) -> np.ndarray:
-        """Predictions (folds, bags) of every model."""
+        """Return the predictions of each model, (folds, bags)."""
         return np.stack([model.predict(bags) for model in self.models])
 
     def std_folds(self, bags: Bags) -> np.ndarray:
-        """Their standard deviations (folds, bags), for methods that give them."""
+        """Return the standard deviations of each model, (folds, bags), for methods that give them."""
         return np.stack([model.predict(bags, return_std=True)[1] for model in self.models])
 
     def held_out(self, bags: Bags, fold: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class FoldModels:
 
 
 def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
-    """A fresh copy of the method, fitted; weights are passed on only if there are any."""
+    """Return a fitted clone of the method; weights are passed on only if there are any."""
     return clone(method).fit(bags, y) if weights is None else clone(method).fit(bags, y, sample_weight=weights)
 
 
@@ -116,13 +116,13 @@ def fit_without_folds(method, bags: Bags, y, folds: Folds, weights, n_jobs) -> t
 
 
 def keeps_folds(model, bags: Bags) -> bool:
-    """Whether a fitted model kept its fold models: ``held_out_``, ``fold_`` (a bag each) and ``predict_folds``."""
+    """Return whether a model has fold models: ``held_out_``, ``fold_`` (one entry per bag) and ``predict_folds``."""
     offers = all(hasattr(model, name) for name in ("held_out_", "fold_", "predict_folds"))
     return offers and model.held_out_ is not None and len(model.held_out_) == len(bags)
 
 
 def gives_std(method) -> bool:
-    """Whether ``predict(bags, return_std=True)`` is understood."""
+    """Return whether ``predict(bags, return_std=True)`` works."""
     return "return_std" in inspect.signature(last_step(method).predict).parameters
 
 
@@ -146,7 +146,7 @@ class LeavingOut(RidgePath):
         return super().fit(Z, y, sample_weight=sample_weight, groups=groups)
 
     def smoother(self) -> Smoother:
-        """The weights h of the training targets, as a function of a row."""
+        """Return the weights h of the training targets as a function of a row."""
         rows, w = self.seen_
         w = weights_or_ones(w, rows)
         penalty = self.penalty_ * (np.count_nonzero(w) if self.scaling == "n" else 1.0)
@@ -176,7 +176,7 @@ class Smoother:
 
 @dataclass(frozen=True)
 class LeftOutHead:
-    """In the place of a fitted head: the predictions of all left-out ridges at once, (units, rows)."""
+    """Replacement of a fitted head that predicts by all left-out ridges at once, (units, rows)."""
 
     head: LeavingOut
     smoother: Smoother
@@ -201,14 +201,16 @@ class LeftOutRidge:
         return last_step(self.method).residuals_
 
     def predict_folds(self, bags: Bags) -> np.ndarray:
-        """Predictions (units, bags) of new bags."""
+        """Return the predictions of new bags, (units, bags)."""
         ridge = copy(last_step(self.method))
         ridge.head_ = LeftOutHead(ridge.head_, self.smoother, self.unit)
         return with_last(self.method, ridge).predict(bags)
 
 
 def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> LeftOutRidge | None:
-    """The method fitted once, ready to leave each bag out in closed form; None where that would not be honest.
+    """Return the fitted method, ready to leave each bag out in closed form, or None.
+
+    None where left-out errors would be too small.
 
     Honest where the stages before the ridge learn nothing from the targets or are themselves out of fold, where no
     bag stands twice among the bags, where no bag is fitted exactly, and where the ridge chooses nothing but its penalty
@@ -241,7 +243,7 @@ def _honest(stage) -> bool:
 
 
 def with_last(method, ridge):
-    """The method with another regressor at its end; its other steps are shared, not copied."""
+    """Return the method with another last step; the other steps are shared, not copied."""
     if not isinstance(method, Pipeline):
         return ridge
     changed = copy(method)

@@ -211,7 +211,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         method = method_of(self)
         bags, y = check_fit(bags, y, **EVERYTHING)
         remember_columns(self, bags)
-        # compared: what fold models make of the bags that they have not seen is no matter of the user's
+        # compared: do not warn the user about held-out bags
         counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
         bags = following(bags, self.folds)
         folds, self.lacking_ = split(self, bags)
@@ -246,7 +246,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return self
 
     def _adopt(self, found: Calibration, bags: Bags, y: np.ndarray, method=None, weights=None, *, scale=None) -> None:
-        """Residuals of held-out predictions, the scale or the quantiles of every fold, and the scores."""
+        """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores."""
         scored = bags[found.positions]
         self.method_, self.left_out_ = found.method, found.left_out
         self.fold_, self.residuals_ = found.fold, y[found.positions] - found.held_out
@@ -273,7 +273,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         self.scores_ = np.abs(self.residuals_) / given[self.fold_ % len(given), np.arange(len(scored))]
 
     def _fit_apart(self, model, method, bags, y, weights, found: Calibration) -> tuple[list, Bags, np.ndarray]:
-        """A scale or quantiles for every fold, fitted on the held-out residuals of the bags outside it.
+        """Fit a scale or quantiles for each fold on the held-out residuals of the bags outside it.
 
         With one fold (a split) it is fitted on residuals held out within the training part. Also return the bags that
         all were fitted on, and their held-out predictions.
@@ -293,12 +293,12 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return [clone(model).fit(bags[rows], *[one[rows] for one in known]) for rows in outside], bags, held_out
 
     def predict(self, bags) -> np.ndarray:
-        """The prediction of ``method_`` for every bag."""
+        """Return the prediction of ``method_`` for each bag."""
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         return self.method_.predict(bags)
 
     def predict_interval(self, bags, level: float | None = None) -> np.ndarray:
-        """Lower and upper bound of every bag, (bags, 2); ``level`` if it is to be another than that of fitting."""
+        """Return the lower and upper bound of each bag, (bags, 2), for ``level`` (default: that of fitting)."""
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         level = check_level(self.level if level is None else level)
         refusal = self.refusal(level)
@@ -330,7 +330,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
                 yield np.flatnonzero(labels == value), scored, unit_shares(unit)
 
     def predict_distribution(self, bags) -> PredictiveDistribution:
-        """The distribution of every bag's target, from the same held-out errors: quantiles, cdf, CRPS.
+        """Return the predictive distribution of each bag's target, from the same held-out errors.
 
         Unlike intervals it looks at the sign of errors, so quantiles are asymmetric whatever the scores are. It holds
         a number for every fold and bag.
@@ -348,7 +348,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_, bags.ids)
 
     def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
-        """Intervals (bags, 2) of the training bags ``calibration_``, each by the model and the scores of other folds.
+        """Return intervals of the training bags ``calibration_``, each by the model and scores of other folds.
 
         What coverage can be measured with when there are no new bags: the model of the bag's fold never saw it, and
         its own score is not among those that make it wide. None where the other folds have too few scores for the
@@ -387,7 +387,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return plus_interval(centre, centre, self.scale_.predict_folds(bags), scores, level)
 
     def refusal(self, level: float) -> str | None:
-        """Why there are no intervals of this level; None if there are."""
+        """Return why there are no intervals of this level, or None."""
         if self.left_out_ is None:
             return self.lacking_
         return lacking(level, round(self.shares_.sum()), self.unit_, self.kind)
@@ -407,7 +407,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
 
 def _counted(bags, y, weights) -> tuple:
-    """Positions of the bags that weigh something, and those bags alone: one of weight zero has no influence."""
+    """Return the positions of the bags of weight above zero, and these bags, targets and weights."""
     if weights is None or (weights > 0).all():
         return np.arange(len(bags)), bags, y, weights
     counted = np.flatnonzero(weights)
@@ -437,7 +437,7 @@ def check_options(intervals) -> None:
 
 
 def method_of(intervals):
-    """The method as an estimator that takes bags; one whose standard deviations are asked for must give some."""
+    """Return the method as an estimator of bags; raise if scale="std" and it gives no standard deviations."""
     method = intervals.method
     if isinstance(method, str):
         from bagwise.methods import method as by_name  # here, for a fitted model does not need all methods
@@ -466,7 +466,7 @@ def _refuse_rows(method) -> None:
 
 
 def _wants_rows(step) -> bool:
-    """A part of scikit-learn that holds no other estimator (searches, votes) and looks at what it is given."""
+    """Return whether a step is a plain estimator of scikit-learn, which takes rows."""
     if not type(step).__module__.startswith("sklearn.") or get_tags(step).no_validation:
         return False
     return not any(hasattr(part, "fit") or isinstance(part, list) for part in step.get_params(deep=False).values())
@@ -493,7 +493,7 @@ def split(intervals, bags: Bags) -> tuple[Folds | None, str | None]:
 
 
 def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:
-    """Why this level has no finite interval with so many scores; None if it has."""
+    """Return why the level has no finite interval with so many scores, or None."""
     if n_units >= units_needed(level):
         return None
     highest = np.floor(1000 * n_units / (n_units + 1)) / 1000

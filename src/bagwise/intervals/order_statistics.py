@@ -28,7 +28,7 @@ def check_level(level: float) -> float:
 
 
 def units_needed(level: float) -> int:
-    """The least number of calibration bags (groups) for which ``level`` has a finite interval: level / (1 - level).
+    """Return the least number of calibration bags (groups) with a finite interval, level / (1 - level).
 
     Parameters
     ----------
@@ -44,12 +44,12 @@ def units_needed(level: float) -> int:
 
 
 def unit_shares(unit: np.ndarray) -> np.ndarray:
-    """1 / (number of bags of the unit) for every bag: the shares of a unit add up to one."""
+    """Return 1 / (number of bags of its unit) for each bag."""
     return 1.0 / np.bincount(unit)[unit]
 
 
 def conformal_quantile(values: np.ndarray, shares: np.ndarray, level: float) -> np.ndarray:
-    r"""The smallest v in every row such that the values up to v hold ``level * (K + 1)`` of the K units.
+    r"""Return the smallest v in each row such that the values up to v hold ``level * (K + 1)`` of the K units.
 
     With one bag a unit, it is the ⌈level (n + 1)⌉-th smallest of n values. With groups it is the quantile of the
     hierarchical conformal method, where a score of a group of N bags has mass 1 / ((K + 1) N) and the last
@@ -110,7 +110,7 @@ class SortedScores:
         return self.n_folds if self.bisected else len(self.scores)
 
     def quantile(self, scale: np.ndarray, shift: np.ndarray, level: float) -> np.ndarray:
-        """`conformal_quantile` of ``scale[x, k(i)] * score_i + shift[x, k(i)]`` for every new bag x.
+        """Return `conformal_quantile` of ``scale[x, k(i)] * score_i + shift[x, k(i)]`` for each new bag x.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class SortedScores:
         return conformal_quantile(scale[:, self.fold] * self.scores + shift[:, self.fold], self.shares, level)
 
     def _bisect(self, scale, shift, level: float) -> np.ndarray:
-        """The windows hold the places of every fold where the quantile may still lie.
+        """Find the quantile by windows of places in each fold where it may still lie.
 
         A step compares the quantile with the median of the windows' medians, and discards at least a quarter of what
         is left.
@@ -144,7 +144,7 @@ class SortedScores:
         return found
 
     def _middle(self, scale, shift, low, high) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Fold, place and value of the median of the windows' medians, each counting as often as its window is wide."""
+        """Return fold, place and value of the median of the medians of windows, weighted by their widths."""
         width, middle = high - low, (low + high) // 2
         middle[width == 0] = 0
         values = np.where(width > 0, scale * self.scores[middle] + shift, np.inf)
@@ -155,7 +155,7 @@ class SortedScores:
         return fold, middle[rows, fold], values[rows, fold]
 
     def _count(self, scale, shift, low, high, fold, value) -> np.ndarray:
-        """The first place of each window that comes after the pivot, ties in the order of the folds."""
+        """Return the first place of each window after the pivot, ties in the order of the folds."""
         low, high, ties = low.copy(), high.copy(), np.arange(low.shape[1]) < fold[:, None]
         last, value = len(self.scores) - 1, value[:, None]
         for _ in range(int((high - low).max()).bit_length()):
@@ -167,7 +167,7 @@ class SortedScores:
 
 
 def plus_interval(lower, upper, scale, scores: SortedScores, level) -> np.ndarray:
-    r"""The CV+ interval of every new bag.
+    r"""Return the CV+ interval of each new bag.
 
     From the quantile of :math:`l_{-k(i)}(x) - h_i` at the bottom to that of :math:`u_{-k(i)}(x) + h_i` at the
     top, over the calibration bags i, where k(i) is the fold of i and :math:`h_i = s_{-k(i)}(x)` times its score.
@@ -191,7 +191,7 @@ def plus_interval(lower, upper, scale, scores: SortedScores, level) -> np.ndarra
 
 
 def around(predictions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """The bounds, moved out to the prediction where it lies outside: they never cross, and cover no less.
+    """Return the bounds, widened to the prediction where it lies outside, so that they never cross.
 
     Examples
     --------
@@ -206,7 +206,7 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
 def coverage(y, intervals) -> float:
-    """The share of the targets inside their interval, the bounds included.
+    """Return the share of the targets inside their interval, bounds included.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def coverage(y, intervals) -> float:
 
 
 def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
-    """Coverage of all bags, of the smallest fifth and of the largest fifth (all bags as small, or large, as those).
+    """Return the coverage of all bags, of the smallest fifth and of the largest fifth, ties included.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
 
 
 def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
-    """Coverage for every label (site, year), as columns: label, bags, coverage, low, high, mean width.
+    """Return the coverage per label (site, year) as columns: label, bags, coverage, low, high, mean width.
 
     With few bags a coverage says little: of one bag it is 0 or 1. In 95 of 100 cases that of n independent bags lies
     from ``low`` to ``high`` where the intervals hold at ``level``.
@@ -279,7 +279,7 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
 
 
 def fifths(values) -> np.ndarray:
-    """The fifth in which every value lies, 0 to 4, equal values together; fewer where there are few distinct ones.
+    """Return the fifth (0 to 4) of each value; equal values share one, so few distinct values have fewer.
 
     Examples
     --------
@@ -292,7 +292,7 @@ def fifths(values) -> np.ndarray:
 
 
 def gaussian_coverage(y, mean, std, levels=LEVELS) -> dict[float, float]:
-    r"""How many targets lie within mean ± z std, z the normal quantile of each level: the level, if std is right.
+    r"""Return the share of targets within mean ± z std, with z the normal quantile of each level.
 
     For the methods whose ``predict(bags, return_std=True)`` gives a standard deviation ("blr", "shrinkage", "bdr").
 
@@ -365,12 +365,12 @@ class PredictiveDistribution:
         return f"PredictiveDistribution: {len(self)} bags, quantiles from {low:.3g} to {high:.3g}"
 
     def known(self) -> tuple[float, float]:
-        """The smallest and the largest probability that has a finite quantile: 1 / (n + 1) and n / (n + 1)."""
+        """Return the least and the greatest probability with a finite quantile: 1 / (n + 1) and n / (n + 1)."""
         units = round(self.shares.sum())
         return 1 / (units + 1), units / (units + 1)
 
     def quantile(self, probability) -> np.ndarray:
-        """Quantiles (bags,) of one probability, (bags, probabilities) of several.
+        """Return quantiles, (bags,) for one probability, (bags, probabilities) for several.
 
         From 0.5 on, the ⌈p (n + 1)⌉-th smallest value; below, the ⌊p (n + 1)⌋-th smallest: the quantiles of p and
         1 - p hold a share of at least 1 - 2p between them.
@@ -398,14 +398,14 @@ class PredictiveDistribution:
         return sign * np.concatenate(found) if found else np.empty(0)
 
     def cdf(self, y) -> np.ndarray:
-        """The probability of a target below y, a number per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""
+        """Return the probability of a target below y per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""
         found = [
             (self.shares * ((values < t) + 0.5 * (values == t))).sum(axis=1) + 0.5 for values, t in self._values(y)
         ]
         return np.concatenate(found) / (self.shares.sum() + 1.0)
 
     def crps(self, y) -> np.ndarray:
-        r"""The continuous ranked probability score of every bag: E\|C - y\| - E\|C - C'\| / 2, C drawn from the values.
+        r"""Return the continuous ranked probability score per bag, E\|C - y\| - E\|C - C'\| / 2, C one of the values.
 
         In the unit of the target; for a distribution that is one point it is the absolute error. The mass at no known
         place is left out.
@@ -419,11 +419,11 @@ class PredictiveDistribution:
         return np.concatenate(found)
 
     def values(self) -> np.ndarray:
-        """All values C (bags, calibration bags), in increasing order; as large as it sounds."""
+        """Return all values C in increasing order, (bags, calibration bags)."""
         return np.sort(self.scale[self.fold].T * self.scores + self.centre[self.fold].T, axis=1)
 
     def _values(self, y) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The values of some bags at a time, and the number given for each."""
+        """Yield the values of some bags at a time, with the number of each bag."""
         y = np.asarray(y if self.ids is None else aligned(y, self.ids), dtype=np.float64)
         if y.shape != (len(self),):
             raise ValueError(f"y must have one number for each of {len(self)} bags, not shape {y.shape}")

@@ -36,7 +36,7 @@ class BagScale(BaseEstimator):
     inside the bag, in units of the variance of all instances. A bag's own sum of squares is completed by one instance
     of the usual spread, so that v of a bag of one is the usual and v of a large bag its own. The error of a mean over n
     instances falls with :math:`1/\sqrt n` down to what no size removes, and so does s; where larger bags are harder,
-    b > a says so. s is bounded whatever the size of a new bag.
+    b > a expresses it. s is bounded whatever the size of a new bag.
 
     The coefficients are those of non-negative least squares of the absolute residuals, every bag divided by its own
     scale (a few rounds of reweighting). Below a tenth of its mean over the training bags the scale is cut off. A value
@@ -87,7 +87,7 @@ class BagScale(BaseEstimator):
         return self
 
     def predict(self, bags) -> np.ndarray:
-        """The scale of every bag."""
+        """Return the scale of each bag."""
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
         reached = within_range(bags, self, widths=FAR)
         return np.maximum(self._columns(reached) @ self.coef_, self.smallest_)
@@ -101,7 +101,7 @@ class BagScale(BaseEstimator):
         return np.column_stack([small, 1.0 - small, spread * small, spread * (1.0 - small)])
 
     def _variance(self, bags: Bags) -> np.ndarray:
-        """Mean over the features of the variance inside every bag, divided by the variance of all instances."""
+        """Return the mean over features of the variance inside each bag, relative to that of all instances."""
         varies = self.variance_ > 0
         if not varies.any():
             return np.zeros(len(bags))
@@ -109,7 +109,7 @@ class BagScale(BaseEstimator):
 
 
 def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of every feature over its known values that count; a feature without any has variance 0."""
+    """Return mean and variance of each feature over its known values; a feature without any has variance 0."""
     known = ~np.isnan(instances)
     if weights is not None:
         known &= weights[:, None] > 0
@@ -119,7 +119,7 @@ def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndar
 
 
 def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance inside every bag of every feature, standardised; 0 for a feature that never varies."""
+    """Return mean and variance of each standardised feature inside each bag; 0 for a constant feature."""
     varies = variance > 0
     rows = np.zeros(bags.instances.shape)
     rows[:, varies] = (bags.instances[:, varies] - mean[varies]) / np.sqrt(variance[varies])
@@ -163,13 +163,13 @@ class ModelStd:
 
 
 def model_std(models, bags: Bags) -> ModelStd:
-    """The scale "std"; a method that is certain of everything (constant targets) has scale 1."""
+    """Return the scale "std"; 1 for a method whose standard deviations are all zero."""
     typical = float(np.median(models.std_folds(bags)))
     return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
 
 
 def held_out_within(method, bags: Bags, y, weights, *, random_state, n_jobs) -> np.ndarray:
-    """Predictions of bags by models without their fold, within the training part of a split."""
+    """Return held-out predictions within the training part of a split."""
     from bagwise.regressors.bayesian.evidence_ridge import few_folds
 
     fold = few_folds(bags, INNER_FOLDS, random_state)
@@ -249,7 +249,7 @@ class BagQuantiles(BaseEstimator):
         return self
 
     def predict(self, bags, predictions) -> np.ndarray:
-        """Both quantiles of every bag (bags, 2); of predictions (models, bags), (models, bags, 2)."""
+        """Return both quantiles per bag, (bags, 2), or (models, bags, 2) for predictions (models, bags)."""
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
         predictions = np.asarray(predictions, dtype=np.float64)
         own = self._standardised(self._describe(bags), slice(1, None)) @ self.coef_[:, 1:].T + self.intercept_
@@ -273,7 +273,7 @@ class BagQuantiles(BaseEstimator):
         return (np.clip(values, low, high) - self.centre_[which]) / self.width_[which]
 
     def _describe(self, bags: Bags, errors: np.ndarray | None = None) -> np.ndarray:
-        """1/√size, spread, covariates, and means of features: those chosen by the errors now, or when it was fitted."""
+        """Return 1/√size, spread, covariates and means of chosen features; ``errors`` choose them in a fit."""
         mean, variance = _within(bags, self.mean_, self.variance_)
         own = [1.0 / np.sqrt(bags.effective_sizes()), np.sqrt(variance.mean(axis=1))]
         if bags.covariates is not None:
@@ -297,7 +297,7 @@ class FoldQuantiles:
     smallest: float = 0.0
 
     def predict_folds(self, bags: Bags, centre: np.ndarray) -> np.ndarray:
-        """Bounds (folds, bags, 2) around the predictions (folds, bags) of the folds' models."""
+        """Return bounds (folds, bags, 2) around the predictions (folds, bags) of the fold models."""
         bounds = np.empty((*centre.shape, 2))
         for j, model in enumerate(self.models):
             mine = slice(j, None, len(self.models))
@@ -305,7 +305,7 @@ class FoldQuantiles:
         return bounds
 
     def held_out(self, bags: Bags, fold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-        """Bounds (bags, 2) of training bags by the model that never saw their fold."""
+        """Return bounds (bags, 2) of training bags by the quantiles fitted without their fold."""
         bounds = np.empty((len(bags), 2))
         for j, model in enumerate(self.models):
             mine = np.flatnonzero(fold % len(self.models) == j)
@@ -314,11 +314,11 @@ class FoldQuantiles:
         return bounds
 
     def middle_and_half(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The middle between two bounds and half the width, which is never nothing."""
+        """Return the middle between two bounds and half the width, which is above zero."""
         return bounds.mean(axis=-1), np.maximum((bounds[..., 1] - bounds[..., 0]) / 2, self.smallest)
 
 
 def fold_quantiles(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
-    """The quantiles of every fold, and the least width between them, from the training bags."""
+    """Return the quantiles of each fold, with the least width between them."""
     width = float(np.median([np.ptp(one.predict(bags, held_out), axis=1) for one in fitted]))
     return FoldQuantiles(tuple(fitted), SMALLEST_WIDTH * width if width > 0 else 1.0)
