@@ -190,13 +190,13 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
 
 
 def unit_hash(key, random_state: int) -> bytes:
-    """The hash of a group, or of a bag's id, by whose order units are dealt."""
+    """Return the hash of a group or of a bag's id; units are split in the order of their hashes."""
     seed = int(random_state).to_bytes(16, "little", signed=True)
     return blake2b(str(key).encode(), digest_size=8, key=seed).digest()
 
 
 def units_of(bags: Bags) -> np.ndarray:
-    """The unit (0, 1, ...) of every bag, which is dealt to folds as a whole: its group, or itself with all of its id.
+    """Return the unit (0, 1, ...) of each bag, which folds do not divide: its group, or all bags of its id.
 
     Examples
     --------
@@ -208,12 +208,12 @@ def units_of(bags: Bags) -> np.ndarray:
 
 
 def count_units(bags: Bags) -> int:
-    """How many groups, or bags, there are to deal to folds."""
+    """Return the number of groups, or of bags, that are split into folds."""
     return int(units_of(bags).max()) + 1
 
 
 def some_of(chosen, X, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple:
-    """Some samples (bags or rows), their targets and their weights, if any: what a model without a fold learns from.
+    """Return the training samples of one fold: bags or rows, targets and optional weights.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def some_of(chosen, X, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple
 
 
 def row_units(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The unit of every row, which is left out as one: rows that are the same, with the same target, are one unit.
+    """Return the unit of each row, which is left out as a whole: equal rows with equal targets are one unit.
 
     A copy that stays would tell the target of the one left out; so a row of weight two is a row that came twice.
 
@@ -256,7 +256,7 @@ def count_folds(folds: int | str, n_units: int, noun: str) -> int:
 
 
 def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
-    """The fold of every unit: the largest first, each to the emptiest fold."""
+    """Return the fold of each unit: the largest first, each to the emptiest fold."""
     if sizes.max() == 1:
         return np.arange(len(sizes)) % n_folds
     fold, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(n_folds, dtype=np.int64)

@@ -1,9 +1,9 @@
 """Bags from files of arrays: NumPy archives (.npz), which `save_npz` writes, and MATLAB matrices (.mat).
 
 `from_folder` takes a file of arrays per bag (.npy, .npz, .h5), and a table with a row per bag.
-MATLAB files are those of version 4 or 5 (saved by MATLAB up to 7.2, or with -v7). scipy reads them too, but trusts
-what a file says of itself: one damaged byte in the type of the numbers ends the interpreter. Here every type and length
-is looked at before it is used, and what is no matrix of numbers is passed over.
+MATLAB files are those of version 4 or 5 (saved by MATLAB up to 7.2, or with -v7). scipy reads them too, but
+crashes the interpreter if a byte in the type of the numbers is damaged. Here each type and length is checked before it
+is used, and variables other than numeric matrices are skipped.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _elements(data: memoryview, order: str, *, padded: bool = True) -> Iterator[
 
 
 def _inflated(data: memoryview, order: str) -> memoryview:
-    """Decompress the single element of a block, up to the number of bytes that its tag states."""
+    """Read the single element of a compressed block, up to the number of bytes that its tag states."""
     stream = zlib.decompressobj()
     tag = stream.decompress(data, 8)
     (length,) = struct.unpack_from(f"{order}I", tag, 4)
@@ -162,9 +162,8 @@ def save_npz(path, bags: Bags, y=None) -> None:
     """Save bags, and targets if given, as a NumPy archive that `load` reads back exactly, without pickle.
 
     The archive holds ``instances``, ``offsets``, ``ids``, and where there are any ``targets``, ``groups``,
-    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. What `load` knows of a table goes with them:
-    the columns kept, the names of the id and the target, and the levels of categories. It is written beside its place
-    and moved there when complete.
+    ``feature_names``, ``weights``, ``covariates`` and ``covariate_names``. The metadata of a loaded table is
+    saved too: the kept columns, the names of the id and the target, and the levels of categories. The write is atomic.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
-    """Let ``write`` make a file beside ``path``, then put it in place in one step; an error leaves the old file alone.
+    """Write a file by ``write(temporary path)``, then move it to ``path``; an error leaves the old file unchanged.
 
     A link keeps pointing where it did, and a file keeps the permissions it had. What is no ordinary file (a device, a
     pipe) cannot be replaced and is written to as it is. An error of the system names ``path``.
@@ -36,7 +36,7 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
 
 
 def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a folder beside ``path``, then put it in place in one step; an error leaves nothing behind.
+    """Write a folder by ``write(temporary path)``, then move it to ``path``; an error leaves no folder.
 
     Examples
     --------

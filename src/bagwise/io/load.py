@@ -122,10 +122,9 @@ def load(
 ) -> tuple[Bags, np.ndarray | None]:
     """Load bags and targets from a data frame, or from files by the endings of their names.
 
-    - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow, polars or pandas,
-      whichever is installed. The unnamed row numbers that pandas writes are left out. Bag ids and groups of a .csv or
-      .tsv are whole numbers if all are written so, else text as it stands: "007", "1.10" and "1e5" stay what they are.
-      Beside a file in which they are numbers, they are read as such.
+    - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow. The unnamed row numbers
+      that pandas writes are left out. Bag ids and groups of a .csv or .tsv are whole numbers if all are written so,
+      else text: "007", "1.10" and "1e5" are unchanged. Beside a file in which they are numbers, they are read as such.
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...

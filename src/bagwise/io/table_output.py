@@ -36,7 +36,7 @@ def own_name(name, generic: str, taken) -> str:
 
 
 def without_controls(text: str) -> str:
-    r"""Escape control characters and invisible characters, except line breaks and tabs.
+    r"""Return a text with control and invisible characters escaped, except line breaks and tabs.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def percent(value, digits: int = 0) -> str:
 
 
 def shortened(text: str, most: int = 500) -> str:
-    """Shorten a text to a maximum length.
+    """Return a text, cut to a maximum length.
 
     Examples
     --------
