@@ -65,9 +65,9 @@ def to_rows(columns: dict[str, list]) -> list[dict]:
 
 
 def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> Path:
-    """Write columns to a file that ends in .csv or .parquet (which needs pyarrow); it appears whole or not at all.
+    """Write columns to a file that ends in .csv or .parquet; the write is atomic.
 
-    With ``spreadsheet_safe``, texts of a .csv that a spreadsheet would take for a formula begin with an apostrophe.
+    With ``spreadsheet_safe``, texts of a .csv that a spreadsheet would read as a formula begin with an apostrophe.
 
     Examples
     --------
@@ -87,11 +87,9 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
         if path.suffix == ".csv":
             with place.open("w", newline="", encoding="utf-8") as file:
                 return write_csv(file, columns)
-        try:
-            import pyarrow as pa
-            import pyarrow.parquet as pq
-        except ImportError as error:
-            raise ImportError("writing Parquet needs pyarrow: pip install pyarrow; or write a .csv") from error
+        import pyarrow as pa  # slow to import, and most commands write no table
+        import pyarrow.parquet as pq
+
         with place.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
             pq.write_table(pa.table(columns), stream)
 

@@ -151,9 +151,10 @@ def _function_parts(function: FunctionType) -> tuple:
     closure = [_cell_value(cell) for cell in function.__closure__ or ()]
     if has_version(function.__module__):
         return tuple(closure)
-    names = _names(function.__code__)
+    names, namespace = _names(function.__code__), function.__globals__
+    named = {name: namespace[name] for name in sorted(names & set(namespace))}
     defaults = function.__defaults__, function.__kwdefaults__, vars(function)
-    return _code_parts(function.__code__), defaults, closure, _named_values(names, names, function.__globals__)
+    return _code_parts(function.__code__), defaults, closure, named
 
 
 def _class_parts(kind: type) -> tuple:
@@ -177,29 +178,11 @@ def _names(code: CodeType) -> set[str]:
     return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, CodeType)])
 
 
-def _named_values(names: set[str], attributes: set[str], namespace: dict) -> dict[str, object]:
-    """Return the values of names; of a module without a version, the members that are named."""
-    values: dict[str, object] = {}
-    for name in sorted(names & set(namespace)):
-        value = namespace[name]
-        if isinstance(value, ModuleType) and not has_version(value.__name__):
-            members = _named_values(attributes - {name}, attributes - {name}, vars(value))
-            values |= {f"{name}.{member}": one for member, one in members.items()}
-        else:
-            values[name] = value
-    return values
-
-
 def _cell_value(cell):
     try:
         return cell.cell_contents
     except ValueError:  # a variable without a value yet
         return None
-
-
-@cache
-def _cached():
-    """Exist for the type of a cached function."""
 
 
 # Values as text ------------------------------------------------------------------------------------------------------
@@ -242,7 +225,9 @@ def _new_text(value, seen: dict) -> str:
     if isinstance(value, FunctionType):
         return _name(value, _function_parts(value), seen)
     if isinstance(value, ModuleType):
-        return _with_version(value.__name__, value.__name__)
+        place = None if has_version(value.__name__) else getattr(value, "__file__", None)
+        source = f"#{digest(Path(place).read_text(encoding='utf-8'))[:8]}" if place else ""
+        return _with_version(value.__name__, value.__name__) + source
     return _CONTAINERS.get(type(value), _object)(value, seen)
 
 
@@ -256,7 +241,9 @@ def _name(value, parts: tuple, seen: dict) -> str:
 
 def _object(value, seen: dict) -> str:
     wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
-    if wrapped is not None and (isinstance(value, type(_cached)) or type(value).__module__.startswith("numba.")):
+    if wrapped is not None and (
+        isinstance(value, type(_source_of_bagwise)) or type(value).__module__.startswith("numba.")
+    ):
         parts = type(value), wrapped, getattr(value, "targetoptions", None)  # not what it has cached or compiled
     else:
         parts = _pickled_parts(value)
