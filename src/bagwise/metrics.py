@@ -310,6 +310,8 @@ METRICS = {
     )
 }
 
+POINT_METRICS = [metric.name for metric in METRICS.values() if not metric.needs_std]
+
 
 def get_metric(name: str, *, point: bool = False) -> Metric:
     """Return a metric by its name; with ``point``, refuse one that needs standard deviations.

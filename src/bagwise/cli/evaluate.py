@@ -13,6 +13,7 @@ import numpy as np
 import typer
 
 from bagwise.cli import options as o
+from bagwise.metrics import METRICS
 
 HEADS = {
     "sd_folds": "±folds",
@@ -84,7 +85,7 @@ def evaluate(
         Selection, typer.Option(help="Chosen inside the training bags, or on the scoring folds.")
     ] = "nested",
     tune: Annotated[bool, typer.Option(help="Search the space on a method's card; costly. Example: --no-tune")] = True,
-    metric: Annotated[o.Metric, typer.Option(help="What to choose and rank by.")] = "rmse",
+    metric: Annotated[Literal[*METRICS], typer.Option(help="What to choose and rank by.")] = "rmse",
     by: Annotated[
         str | None, typer.Option(help="Column to score separately by; not a feature. Example: --by site")
     ] = None,
@@ -331,7 +332,7 @@ def learning_curve(
     times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
     repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
     folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
-    metric: Annotated[o.Metric, typer.Option(help="What is to improve.")] = "rmse",
+    metric: Annotated[Literal[*METRICS], typer.Option(help="What is to improve.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from bagwise.cli import options as o
-from bagwise.metrics import METRICS
+from bagwise.metrics import METRICS, POINT_METRICS
 
 SMALL = 200_000  # numbers in a table, below which starting processes takes longer than the fit
 IN_MEMORY = (
@@ -48,7 +48,7 @@ def fit(
         float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
     ] = None,
     metric: Annotated[
-        o.PointMetric | None, typer.Option(help="The metric by which auto decides; default rmse.")
+        Literal[*POINT_METRICS] | None, typer.Option(help="The metric by which auto decides; default rmse.")
     ] = None,
     folds: o.Folds = None,
     work: o.Work = None,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from bagwise.cli import options as o
 from bagwise.cli.predict import columns_at_fit, load_like_training
+from bagwise.metrics import POINT_METRICS
 
 
 @o.reading_a_table(options={name: o.LIKE_TRAINING[name] for name in ("bag", "targets", "decimal")})
@@ -26,7 +27,7 @@ def importance(
         list[str] | None,
         typer.Option(help="What is permuted: whole, mean or spread; default all three. Example: --part whole"),
     ] = None,
-    metric: Annotated[o.PointMetric, typer.Option(help="The error metric.")] = "rmse",
+    metric: Annotated[Literal[*POINT_METRICS], typer.Option(help="The error metric.")] = "rmse",
     repeats: Annotated[int, typer.Option(min=1, help="How often each column is permuted.")] = 5,
     out: Annotated[
         Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")

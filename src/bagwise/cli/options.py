@@ -13,8 +13,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from bagwise.metrics import METRICS
-
 Tables = Annotated[
     list[str],
     typer.Argument(
@@ -39,8 +37,6 @@ Features = Annotated[
     typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),
 ]
 Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out of the features. Example: --ignore year")]
-Metric = Literal[*METRICS]
-PointMetric = Literal[*(metric.name for metric in METRICS.values() if not metric.needs_std)]
 Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
 Missing = Annotated[
     Treatment, typer.Option(help="What happens to rows with missing values; impute: the method fills them in.")
