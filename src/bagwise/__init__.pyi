@@ -12,7 +12,7 @@ from bagwise import (
     kernels as kernels,
     methods as methods,
     model_files as model_files,
-    out_of_core as out_of_core,
+    scale as scale,
     regressors as regressors,
     reports as reports,
     testing as testing,
@@ -60,9 +60,9 @@ from bagwise.methods import (
     method_names as method_names,
 )
 from bagwise.model_files import load_model as load_model, save_model as save_model
-from bagwise.out_of_core import fit_scan as fit_scan, predict_scan as predict_scan, scan as scan
 from bagwise.regressors import BagPipeline as BagPipeline, EmbeddingRidge as EmbeddingRidge
 from bagwise.reports import plots as plots
+from bagwise.scale import fit_scan as fit_scan, predict_scan as predict_scan, scan as scan
 from bagwise.testing import check_bag_estimator as check_bag_estimator
 
 __all__ = [

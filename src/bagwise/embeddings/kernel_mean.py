@@ -244,6 +244,10 @@ class KernelMean(Embedding):
         scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
         return self._clipped(scaled) if self.beyond == "clip" or self.reach is not None else scaled
 
+    def polynomial_means(self, bags) -> np.ndarray:
+        """Return the mean of each Chebyshev polynomial of the series over each training bag."""
+        return self.interpolant_.means(self._new(bags))
+
     def _clipped(self, scaled: Bags) -> Bags:
         return scaled.replace(np.clip(scaled.instances, *self.range_))
 
@@ -296,15 +300,14 @@ class KernelMean(Embedding):
             self.to_features_ = to_lagrange @ self.kernel_(nodes, nodes) @ self.outside_
         return self.rows_of(means)  # the interval holds all training values
 
-    def fit_sums(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
-        """Fit on scalars of known range, mean and spread; the bags are used for their column names only.
+    def fit_range(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
+        """Fit on scalars from their range, mean and spread, where they are elsewhere; of the bags the columns count.
 
-        The rows of the training bags are then ``rows_of(means)``, of the means of as many Chebyshev polynomials as
-        ``interpolant_`` is long.
+        The rows of training bags are then ``polynomial_means(bags)``, as many as ``length_``, times ``to_features_``.
         """
         self._check()
         if self.columns != "features" or hasattr(self._kernel, "bandwidth") and hasattr(self._kernel.bandwidth, "fit"):
-            raise ValueError("from sums, KernelMean takes columns='features' and a kernel whose bandwidth is a number")
+            raise ValueError("on a scan, KernelMean takes columns='features' and a kernel whose bandwidth is a number")
         remember_columns(self, bags)
         self.spread_ = spread if self.units == "spread" else 1.0
         self._set_range(*(np.array([one]) / self.spread_ for one in (low, high, mean, spread)))

@@ -94,18 +94,17 @@ class LandmarkMean(Embedding):
         else:
             self._place(bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64))
         sizes = bags.effective_sizes()
-        means, second = self._stream(bags, unbiasing(sizes))
+        means, second = self.means_and_products(bags, unbiasing(sizes))
         self.keep_noise(means, second, sizes)
         return means
 
-    def fit_sums(self, bags, rows) -> LandmarkMean:
-        """Fit with ``draw="rows"`` on the rows of the `sampling`; the bags are used for their column names only.
+    def fit_sample(self, bags, rows) -> LandmarkMean:
+        """Fit with ``draw="rows"`` from the rows of the `sampling`, where other rows are elsewhere.
 
-        `similarities` then gives φ of some instances, and `keep_noise` completes the fit.
+        Of the bags only the columns count. `means_and_products` then gives the rows of some bags, and
+        `keep_noise_sums` completes the fit.
         """
         self._check(bags)
-        if self.draw != "rows":
-            raise ValueError("from sums, LandmarkMean takes draw='rows': to weigh bags it would have to sort them all")
         remember_columns(self, bags)
         self._place(rows.astype(np.float64))
         return self
@@ -128,7 +127,7 @@ class LandmarkMean(Embedding):
         self.noise_ = (second - outer) / max(n, 1)
 
     def transform(self, bags) -> np.ndarray:
-        return self._stream(check_bags(bags, fitted=self, allow_weights=True))[0]
+        return self.means_and_products(check_bags(bags, fitted=self, allow_weights=True))[0]
 
     def _check(self, bags: Bags) -> None:
         check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
@@ -157,8 +156,8 @@ class LandmarkMean(Embedding):
             return distinct[rng.choice(len(distinct), self.landmarks, replace=False)]
         return k_means_centres(drawn, self.landmarks, rng)
 
-    def _stream(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return bag means of φ and, if weights are given, Σ over instances of weight(bag) share φφᵀ."""
+    def means_and_products(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
         s, share = len(self.landmarks_), bags.shares()
         means, second = np.zeros((len(bags), s)), np.zeros((s, s))
         for rows, own_bags, own in row_blocks(bags.offsets, BLOCK):

@@ -85,22 +85,17 @@ class CovariatesBeside:
     @classmethod
     def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
         spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
-        largest = np.abs(covariates).max(axis=0)
-        fitted = cls.of_moments(covariates.mean(axis=0), covariates.std(axis=0), largest, spread)
-        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
-
-    @classmethod
-    def of_moments(cls, mean: np.ndarray, deviation: np.ndarray, largest: np.ndarray, spread: float):
-        """Fit for features from moments of the covariates and Σ var(z) of the rows."""
-        varies = deviation > 1e-12 * largest
+        deviation = covariates.std(axis=0)
+        varies = deviation > 1e-12 * np.abs(covariates).max(axis=0)
         factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
-        return cls(mean, np.where(varies, deviation, np.inf), factor, None)
+        fitted = cls(covariates.mean(axis=0), np.where(varies, deviation, np.inf), factor, None)
+        return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
 
     def join(self, rows: np.ndarray, covariates) -> np.ndarray:
         """Return the rows of the embedding with the covariates of the same bags as additional columns."""
         scaled = self._scaled(covariates)
         if self.training is None:
-            return np.hstack([rows, scaled])
+            return rows.with_columns(scaled) if hasattr(rows, "with_columns") else np.hstack([rows, scaled])
         # einsum instead of BLAS, so that a row does not depend on the number of rows.
         return rows + np.einsum("ij,kj->ik", scaled, self.training)
 
@@ -290,10 +285,14 @@ class Statistics(Pool):
     def keep_varying(self, rows: np.ndarray) -> np.ndarray:
         """Learn which columns vary over the training bags."""
         unknown = np.isnan(rows)
-        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # ignores NaN
-        self.varies_ = (high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0))
-        self.varies_[0] |= not self.varies_.any()
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # of what is known
+        self.keep_columns((high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0)))
         return rows[:, self.varies_]
+
+    def keep_columns(self, varies: np.ndarray) -> None:
+        """Note which columns vary over the training bags; the first is kept where none does."""
+        self.varies_ = varies
+        self.varies_[0] |= not self.varies_.any()
 
     def transform(self, bags) -> np.ndarray:
         return self.all_columns(bags)[:, self.varies_]

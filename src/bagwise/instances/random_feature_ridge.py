@@ -101,16 +101,20 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
         X = validate_data(self, X, dtype=FLOATS)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         share = weight / weight.sum()
-        self.mean_ = share @ X
-        scale = np.sqrt(share @ (X - self.mean_) ** 2)
-        scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(self.mean_)] = 0.0
-        self.sparse_ = (share @ (X == 0) > SPARSE) & (scale > 0)
+        mean = share @ X
+        return self.fit_moments(mean, np.sqrt(share @ (X - mean) ** 2), share @ (X == 0))
+
+    def fit_moments(self, mean: np.ndarray, deviation: np.ndarray, zeros: np.ndarray) -> ColumnScaler:
+        """Fit from the mean and deviation of each column and its share of zeros, where the rows are elsewhere."""
+        self.mean_, scale = mean, deviation.copy()
+        scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(mean)] = 0.0
+        self.sparse_ = (zeros > SPARSE) & (scale > 0)
         scale[self.sparse_] = np.sqrt((scale[self.sparse_] ** 2).mean()) if self.sparse_.any() else 0.0
         self.scale_ = np.where(scale > 0, scale, 1.0)
         self.directions_ = None
-        if self.most is not None and X.shape[1] > self.most:
+        if self.most is not None and len(mean) > self.most:
             rng = np.random.default_rng(self.random_state)
-            self.directions_ = rng.normal(size=(X.shape[1], self.most)) / np.sqrt(self.most)
+            self.directions_ = rng.normal(size=(len(mean), self.most)) / np.sqrt(self.most)
         return self
 
     def transform(self, X) -> np.ndarray:
@@ -281,8 +285,10 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         candidates = tuple({"penalty": float(penalty)} for penalty in penalties[usable])
         return CrossFit(left_out.predictions[:, usable], candidates, predictor)
 
-    def from_sums(self, features, sums: dict[int, np.ndarray], origin: np.ndarray) -> tuple[dict[int, tuple], CrossFit]:
-        """What `cross_fit` gives when all that is known of the rows is Σ w d dᵀ of every fold.
+    def solve_folds(
+        self, features, sums: dict[int, np.ndarray], origin: np.ndarray
+    ) -> tuple[dict[int, tuple], CrossFit]:
+        """Cross-fit from Σ w d dᵀ of each fold, where the rows are elsewhere.
 
         Returns the model without each fold, as (β, b) for all penalties, to predict the fold's rows wherever they are;
         and a `CrossFit` that still lacks those predictions.

@@ -405,8 +405,8 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
             X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
         return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
-    def fit_sums(self, mean, scale, rows) -> _KernelFeatures:
-        """Fit on the mean and scale of the columns and the rows of the `sampling`."""
+    def fit_moments(self, mean, scale, rows) -> _KernelFeatures:
+        """Fit from the mean and scale of the columns and the rows of the `sampling`, where other rows are elsewhere."""
         self._check()
         validate_data(self, rows, dtype=FLOATS)
         return self._fit(mean, scale, rows)

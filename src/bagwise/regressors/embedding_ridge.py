@@ -92,22 +92,25 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
 
     def fit_rows(self, bags, y, embedded, sample_weight=None) -> EmbeddingRidge:
-        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
-
-        Of the bags only ids, groups, covariates and columns count, and their means if ``offset`` is "mean": a bag of
-        one instance, the mean, may stand for a bag that is elsewhere.
-        """
-        self._check(bags)
+        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`."""
+        self.check_offset(bags.n_features)
         weights = check_weights(sample_weight, bags)
         self.remember_targets(y, weights)
-        y = y - self._offset(bags)
+        groups, folds = bags.groups, getattr(self.fresh_head(), "folds", None)
+        if groups is None and folds is not None:
+            groups = bag_folds(bags, min(folds, len(bags)))  # by ids: rounding of the rows must not move bags
+        self.fit_embedded(embedded, y - self._offset(bags), weights, groups, bags.covariates)
+        remember_columns(self, bags)
+        return self
+
+    def fit_embedded(self, embedded, y, weights=None, groups=None, covariates=None) -> EmbeddingRidge:
+        """Fit when bags are known by their rows alone, arrays or `RowBlocks`; y is counted from the offset."""
         with one_thread():
             self.keep_best(
-                (setting, embedding, *self._head(embedding, rows, bags, y, weights))
+                (setting, embedding, *self._head(embedding, rows, y, weights, groups, covariates))
                 for setting, embedding, rows in embedded
             )
         self.residuals_ = self.head_.residuals_
-        remember_columns(self, bags)
         return self
 
     def keep_best(self, fitted) -> EmbeddingRidge:
@@ -138,26 +141,24 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         """An unfitted embedding with this setting."""
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
-    def _check(self, bags) -> None:
+    def check_offset(self, n_features: int) -> None:
+        """Refuse an offset of bags that are no instance predictions."""
         check_options(self, offset=("none", "mean", "median"))
-        if self.offset != "none" and bags.n_features != 1:
+        if self.offset != "none" and n_features != 1:
             raise ValueError(
-                f"offset={self.offset!r} is for instance predictions (one column), not {bags.n_features} features"
+                f"offset={self.offset!r} is for instance predictions (one column), not {n_features} features"
             )
 
-    def _head(self, embedding, rows, bags, y, weights) -> tuple:
+    def _head(self, embedding, rows, y, weights, groups, covariates) -> tuple:
         head, beside = self.fresh_head(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.kernel = "precomputed"  # not by set_params, which takes as long as a small fit
-        if bags.covariates is not None and not reads_covariates(embedding):
-            beside = CovariatesBeside.of(bags.covariates, rows, gram)
-            rows = beside.join(rows, bags.covariates)
-        groups = bags.groups
+        if covariates is not None and not reads_covariates(embedding):
+            beside = CovariatesBeside.of(covariates, rows, gram)
+            rows = beside.join(rows, covariates)
         if groups is None and isinstance(head, RidgePath):
-            groups = np.arange(len(bags))  # each bag alone, a copy of another too: as where bags are elsewhere (a scan)
-        elif groups is None and hasattr(head, "folds"):
-            groups = bag_folds(bags, min(head.folds, len(bags)))  # by ids: rounding of the rows must not move bags
+            groups = np.arange(len(y))  # each bag alone, also one whose row and target are those of another
         return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
 
     def predict(self, bags) -> np.ndarray:
@@ -350,17 +351,21 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
         self.remember_targets(y, weight)
         self.learners_ = list(bags.feature_names or map(str, range(bags.n_features)))
         self.range_ = bags.instances.min(axis=0), bags.instances.max(axis=0)
-        fitted = self._fitted(bags, y, sample_weight)
-        known = [key for key, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
-        Z = np.column_stack([y - fitted[key].residuals_ for key in known])
-        told = np.isfinite(Z).all()
-        weights = blend_weights(Z, y, weight) if told else np.full(len(known), 1 / len(known))
-        self.weights_ = {key: float(w) for key, w in zip(known, weights, strict=True) if w > 0}
-        self.readings_ = {key: fitted[key] for key in self.weights_}
-        self.residuals_ = y - (self._left_out(Z, bags, y, weight) if told else Z @ weights)
-        self.error_ = float(np.average(self.residuals_**2, weights=weight))
+        fold = bag_folds(bags, "auto", random_state=self.random_state)
+        self.keep_readings(self._fitted(bags, y, sample_weight), y, weight, fold)
         remember_columns(self, bags)
         return self
+
+    def keep_readings(self, fitted: dict, y, weight, fold: np.ndarray) -> None:
+        """Blend fitted readings, by "learner:reading"; ``fold`` is the fold of each bag by which the error is told."""
+        known = [key for key, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
+        Z = np.column_stack([y - fitted[key].residuals_ for key in known])
+        is_finite = np.isfinite(Z).all()
+        weights = blend_weights(Z, y, weight) if is_finite else np.full(len(known), 1 / len(known))
+        self.weights_ = {key: float(w) for key, w in zip(known, weights, strict=True) if w > 0}
+        self.readings_ = {key: fitted[key] for key in self.weights_}
+        self.residuals_ = y - (self._left_out(Z, y, weight, fold) if is_finite else Z @ weights)
+        self.error_ = float(np.average(self.residuals_**2, weights=weight))
 
     def predict(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
@@ -424,9 +429,10 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
             total += self.weights_[key] * getattr(model, what)(columns[_learner(key)])
         return total
 
-    def _left_out(self, Z, bags: Bags, y, weight) -> np.ndarray:
-        """The blend of every bag by weights of the other folds."""
-        fold, out = bag_folds(bags, "auto", random_state=self.random_state), np.empty(len(y))
+    @staticmethod
+    def _left_out(Z, y, weight, fold) -> np.ndarray:
+        """Return the blend of each bag by weights of the other folds."""
+        out = np.empty(len(y))
         for k in range(fold.max() + 1):
             seen = fold != k
             out[~seen] = Z[~seen] @ blend_weights(*some_of(seen, Z, y, weight))

@@ -1,27 +1,31 @@
 """`RidgePath`: ridge regression on rows for every penalty of a grid at once, chosen by leave-one-bag-out.
 
-`RowSums` is what it needs of rows that are elsewhere.
+The rows are an array, or `RowBlocks`, which are read a block at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import weights_or_ones
 from bagwise.bags.checks import check_options
 from bagwise.bags.folds import numbered, row_units
+from bagwise.regressors.row_blocks import RowBlocks, row_blocks
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 # Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
 SMALLEST_GAP = 1e-10
 # Up to so many groups, from so many rows and penalties on, a Gram matrix is decomposed once more without each group.
 FEW_GROUPS, MANY_ROWS, MANY_PENALTIES = 5, 200, 8
+MOST_RESIDUALS = 2**25  # of blocks, for all penalties: 256 MB; beyond, those of the best are computed once more
 
 
 class RidgePath(RegressorMixin, BaseEstimator):
@@ -94,11 +98,16 @@ class RidgePath(RegressorMixin, BaseEstimator):
         Z, y, w = self._checked_rows(Z, y, sample_weight)
         penalties, scale = self._check(), self._scale(w)
         path = self._path(Z, y, w)
-        errors, best, left_out = self._judged(Z, y, w, groups, path)
+        errors, best, residuals = self._judged(Z, y, w, groups, path)
         self._keep(path, penalties, scale, errors, best)
-        self.residuals_ = left_out
-        out = w == 0  # the fit is the one without them
-        self.residuals_[out] = y[out] - _linear(Z[out], self.coef_, self.intercept_)
+        if residuals is None:
+            one = penalties[[best]] * scale
+            residuals = np.concatenate([own[:, 0] for _, own in self._left_out(path, Z, y, w, groups, one)])
+        self.residuals_ = residuals
+        if (w == 0).any():  # the fit is the one without these bags
+            for some, rows in row_blocks(Z):
+                fitted = y[some] - _linear(rows, self.coef_, self.intercept_)
+                residuals[some] = np.where(w[some] == 0, fitted, residuals[some])
         return self
 
     def judge(self, Z, y, sample_weight=None, groups=None) -> tuple[float, float]:
@@ -111,8 +120,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
         errors, best, _ = self._judged(Z, y, w, groups)
         return float(self._check()[best]), float(errors[best])
 
-    def _checked_rows(self, Z, y, sample_weight) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
+    def _checked_rows(self, Z, y, sample_weight) -> tuple[np.ndarray | RowBlocks, np.ndarray, np.ndarray]:
+        if isinstance(Z, np.memmap) and self.kernel == "linear":
+            Z = RowBlocks.of(Z)
+        if isinstance(Z, RowBlocks):
+            self.n_features_in_, y = Z.shape[1], check_array(y, dtype=np.float64, ensure_2d=False)
+            check_consistent_length(Z, y)
+        else:
+            Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
         self._check()
         if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
             raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
@@ -122,50 +137,38 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return float(np.count_nonzero(w)) if self.scaling == "n" else 1.0
 
     def _path(self, Z, y, w):
+        if isinstance(Z, RowBlocks):
+            return _BlockPath(Z, y, w, self.fit_intercept)
         return (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
 
-    def _judged(self, Z, y, w, groups, path=None) -> tuple[np.ndarray, int, np.ndarray]:
-        """Left-out errors for every penalty, the number of the best, and its left-out residuals."""
-        penalties = self._check() * self._scale(w)
+    def _left_out(self, path, Z, y, w, groups, penalties) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield positions and left-out residuals (bags, penalties) of each block; an array is one."""
+        if not isinstance(Z, RowBlocks):
+            yield slice(0, len(y)), _left_out(path, penalties, w, groups)
+            return
+        for some, rows in Z.blocks():
+            own = None if groups is None else groups[some]
+            yield some, _left_out(path.block(rows, y[some], w[some]), penalties, w[some], own)
+
+    def _judged(self, Z, y, w, groups, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
+        """Return left-out errors for every penalty, the number of the best, and its residuals (None of many blocks)."""
+        penalties, total, alone = self._check() * self._scale(w), None, None
         if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
-            alone = residuals = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups)).T
+            alone = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups))
+            total = LeftOut.of(alone, w)
         else:
             path = self._path(Z, y, w) if path is None else path
-            alone = residuals = _left_out(path, penalties, w, groups).T
-        if groups is None and len(penalties) > 1 and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
-            residuals = _left_out(path, penalties, w, unit).T
-        errors = np.average(residuals**2, axis=1, weights=w)
-        errors = np.where(np.isnan(errors), np.inf, errors)
-        squares = (w * residuals**2)[:, w > 0]
-
-        def gaps(best: int) -> tuple[np.ndarray, np.ndarray]:
-            """By how much squares are larger than those of the best penalty, on average; the standard error of it."""
-            gap = squares - squares[best]
-            return gap.mean(axis=1), gap.std(axis=1) / np.sqrt(gap.shape[1])
-
-        best = self._choose(self._check(), errors, gaps)
-        return errors, best, alone[best]
-
-    def path(self, sums: RowSums) -> SumPath:
-        """What `SumPath.left_out` needs to judge every penalty on rows that are elsewhere; then `fit_sums`."""
-        if self.kernel != "linear":
-            raise ValueError("from sums, RidgePath takes kernel='linear': a Gram matrix has a row for every bag")
-        scale = sums.n if self.scaling == "n" else 1.0
-        return SumPath(sums, self._check() * scale, self.fit_intercept)
-
-    def fit_sums(self, path: SumPath, left_out: LeftOut) -> RidgePath:
-        """As `fit`, from the `path` and what its rows, wherever they are, have for left-out residuals.
-
-        The residuals themselves are not known then, only their sums: in place of ``residuals_`` there is
-        ``absolute_errors_``, the mean absolute residual for every penalty.
-        """
-        penalties = self._check()
-        errors = left_out.squares / left_out.weight
-        errors = np.where(np.isnan(errors), np.inf, errors)
-        self.n_features_in_, self.absolute_errors_ = len(path.mean), left_out.absolute / left_out.weight
-        best = self._choose(penalties, errors, left_out.gaps)
-        self._keep(path, penalties, path.n if self.scaling == "n" else 1.0, errors, best)
-        return self
+            held = []
+            for some, residuals in self._left_out(path, Z, y, w, groups, penalties):
+                own = LeftOut.of(residuals, w[some])
+                total = own if total is None else total + own
+                held += [residuals] if len(y) * len(penalties) <= MOST_RESIDUALS or not isinstance(Z, RowBlocks) else []
+            alone = (held[0] if len(held) == 1 else np.vstack(held)) if held else None
+        in_memory = not isinstance(Z, RowBlocks) and groups is None and len(penalties) > 1
+        if in_memory and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
+            total = LeftOut.of(_left_out(path, penalties, w, unit), w)
+        best = self._choose(self._check(), total)
+        return total.errors, best, None if alone is None else alone[:, best].copy()
 
     def _keep(self, path, penalties, scale, errors, best: int) -> None:
         self.penalty_ = float(penalties[best])
@@ -191,13 +194,13 @@ class RidgePath(RegressorMixin, BaseEstimator):
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
 
-    def _choose(self, penalties, errors, gaps: Callable) -> int:
-        best = int(np.argmin(errors))
-        if not np.isfinite(errors[best]):
+    def _choose(self, penalties: np.ndarray, left_out: LeftOut) -> int:
+        best = int(np.argmin(left_out.errors))
+        if not np.isfinite(left_out.errors[best]):
             return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
         if self.rule == "best":
             return best
-        mean, error = gaps(best)
+        mean, error = left_out.gaps(best)
         return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
 
     def _check(self) -> np.ndarray:
@@ -243,149 +246,68 @@ def _components(s: np.ndarray, mean: np.ndarray, n: int) -> np.ndarray:
     return s > size * max(n, len(mean)) * np.finfo(float).eps
 
 
-@dataclass(frozen=True)
-class RowSums:
-    """What ridge needs of rows z and targets y that are elsewhere: R of the QR decomposition of √w [1, z - c, y - c'].
+class _BlockPath(_Linear):
+    """The same for rows that are read a block at a time, from the R of their QR decomposition."""
 
-    Two of them merge into that of all rows by a QR decomposition of both, one below the other, which keeps the digits
-    that sums of products would lose (Golub and Van Loan, section 5.3).
-
-    Attributes
-    ----------
-    n : number of rows of weight above zero
-    centre : array, c and c', near the means
-    triangle : array (at most columns + 2, columns + 2)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z, y = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0)
-    >>> both = RowSums.of(Z[:2], y[:2]).merge(RowSums.of(Z[2:], y[2:]))
-    >>> mean, R = both.centred()
-    >>> bool(np.allclose(mean, [*Z.mean(axis=0), y.mean()])), bool(np.allclose(R.T @ R, 6 * np.cov(Z.T, y, ddof=0)))
-    (True, True)
-    """
-
-    n: int
-    centre: np.ndarray
-    triangle: np.ndarray
-
-    @classmethod
-    def of(cls, Z: np.ndarray, y: np.ndarray, w: np.ndarray | None = None, *, block: int = 4096) -> RowSums:
-        both = np.column_stack([Z, y]).astype(np.float64, copy=False)
-        w = np.ones(len(both)) if w is None else w
-        centre = both[0] + (both - both[0]).mean(axis=0)
-        triangle = np.empty((0, both.shape[1] + 1))
-        for start in range(0, len(both), block):
-            rows, root = both[start : start + block] - centre, np.sqrt(w[start : start + block])
-            rows = root[:, None] * np.column_stack([np.ones(len(rows)), rows])
-            triangle = np.linalg.qr(np.vstack([triangle, rows]), mode="r")
-        return cls(int(np.count_nonzero(w)), centre, triangle)
-
-    def merge(self, other: RowSums) -> RowSums:
-        moved = other.triangle.copy()
-        moved[:, 1:] += moved[:, [0]] * (other.centre - self.centre)
-        triangle = np.linalg.qr(np.vstack([self.triangle, moved]), mode="r")
-        return RowSums(self.n + other.n, self.centre, triangle)
-
-    @property
-    def weight(self) -> float:
-        return float((self.triangle[:, 0] ** 2).sum())
-
-    def centred(self) -> tuple[np.ndarray, np.ndarray]:
-        """The means of columns and target, and R of the rows about them."""
-        return self.centre + self.triangle[0, 1:] / self.triangle[0, 0], self.triangle[1:, 1:]
-
-    def uncentred(self) -> np.ndarray:
-        """R of the rows themselves."""
-        return self.triangle[:, 1:] + self.triangle[:, [0]] * self.centre
-
-    def through(self, matrix: np.ndarray) -> RowSums:
-        """That of rows times a matrix, which may have fewer lines than rows have columns: those of the first."""
-        length = len(matrix)
-        centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
-        first, inner, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]
-        return replace(self, centre=centre, triangle=np.hstack([first, inner @ matrix, last]))
-
-    def columns(self, kept: np.ndarray) -> RowSums:
-        """That of some of the columns."""
-        both, every = np.append(kept, True), np.concatenate([[True], kept, [True]])
-        return replace(self, centre=self.centre[both], triangle=self.triangle[:, every])
-
-    def standardised(self, mean: float, scale: float) -> RowSums:
-        """That of targets counted from ``mean`` in units of ``scale``; zeros, if it is zero."""
-        centre, triangle = self.centre.copy(), self.triangle.copy()
-        centre[-1] = (centre[-1] - mean) / scale if scale else 0.0
-        triangle[:, -1] = triangle[:, -1] / scale if scale else 0.0
-        return replace(self, centre=centre, triangle=triangle)
-
-
-class SumPath(_Linear):
-    """Ridge for every penalty from `RowSums`; it is small, and judges rows wherever they are."""
-
-    def __init__(self, sums: RowSums, penalties: np.ndarray, intercept: bool):
+    def __init__(self, Z: RowBlocks, y, w, intercept):
+        sums = Z.sums(y, w)
         if intercept:
             (*mean, self.target_mean), R = sums.centred()
             self.mean = np.array(mean)
         else:
-            self.mean, self.target_mean, R = np.zeros(len(sums.centre) - 1), 0.0, sums.uncentred()
+            self.mean, self.target_mean, R = np.zeros(Z.shape[1]), 0.0, sums.uncentred()
         U, s, Vt = np.linalg.svd(R[:, :-1], full_matrices=False)
         keep = _components(s, self.mean, sums.n)
         self.s, self.Vt, self.spectrum = s[keep], Vt[keep], s[keep] ** 2
         self.projected = U[:, keep].T @ R[:, -1]
-        self.n, self.weight, self.penalties, self.intercept = sums.n, sums.weight, penalties, intercept
-        self.seen_mean, self.axes = self.mean, self.Vt.T / self.s  # of the rows that `left_out` is given
+        self.weight, self.intercept = sums.weight, intercept
+        self.axes = self.Vt.T / self.s
 
-    def before(self, sums: RowSums, matrix: np.ndarray) -> SumPath:
-        """The same, for `left_out` to be given the rows of other sums, of which those here are the product."""
-        self.seen_mean, self.axes = sums.centred()[0][: len(matrix)] * self.intercept, matrix @ self.axes
-        return self
-
-    def coefficient_path(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (columns, penalties) and intercepts for every penalty."""
-        coefficients, intercepts = zip(*map(self.coefficients, self.penalties), strict=True)
-        return np.column_stack(coefficients), np.array(intercepts)
-
-    def left_out(self, Z, y, w=None, groups=None) -> LeftOut:
-        """The left-out residuals of some of the rows, added up; of a group all or none."""
-        w = np.ones(len(y)) if w is None else w
-        residuals = _left_out(_Rows(self, Z, y, w), self.penalties, w, groups)
-        return LeftOut.of(residuals, w)
-
-
-class _Rows:
-    """Some rows in the terms of a `SumPath`, as `_left_out` sees them."""
-
-    def __init__(self, path: SumPath, Z, y, w):
+    def block(self, Z, y, w) -> _Block:
+        """Return some of the rows in the basis of the decomposition."""
         root = np.sqrt(w)
-        self.U = (root[:, None] * (Z - path.seen_mean)) @ path.axes
-        self.centred = root * (y - path.target_mean)
-        self.projected, self.spectrum = path.projected, path.spectrum
-        self.ones = root / np.sqrt(path.weight) if path.intercept else None
+        ones = root / np.sqrt(self.weight) if self.intercept else None
+        U = (root[:, None] * (Z - self.mean)) @ self.axes
+        return _Block(U, root * (y - self.target_mean), self.projected, self.spectrum, ones)
+
+
+class _Block(NamedTuple):
+    """Some rows of a `_BlockPath`, as `_left_out` reads them."""
+
+    U: np.ndarray
+    centred: np.ndarray
+    projected: np.ndarray
+    spectrum: np.ndarray
+    ones: np.ndarray | None
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Sums of left-out residuals e over bags of weight w, for every penalty: Σ w e², Σ w |e|, Σ w² e² e'²."""
+    """Sums of left-out residuals e over bags of weight w, for every penalty: Σ w e² and Σ w² e² e'²."""
 
     n: int
     weight: float
     squares: np.ndarray
-    absolute: np.ndarray
     products: np.ndarray
 
     @classmethod
     def of(cls, residuals: np.ndarray, w: np.ndarray) -> LeftOut:
+        """Return the sums of some bags."""
         squares = w[:, None] * residuals**2
-        n, total = int(np.count_nonzero(w)), float(w.sum())
-        return cls(n, total, squares.sum(axis=0), w @ np.abs(residuals), squares.T @ squares)
+        return cls(int(np.count_nonzero(w)), float(w.sum()), squares.sum(axis=0), squares.T @ squares)
 
     def __add__(self, other: LeftOut) -> LeftOut:
-        n, weight, squares = self.n + other.n, self.weight + other.weight, self.squares + other.squares
-        return LeftOut(n, weight, squares, self.absolute + other.absolute, self.products + other.products)
+        squares, products = self.squares + other.squares, self.products + other.products
+        return LeftOut(self.n + other.n, self.weight + other.weight, squares, products)
+
+    @property
+    def errors(self) -> np.ndarray:
+        """The mean squared residual for every penalty; infinite where some fit interpolates."""
+        errors = self.squares / self.weight
+        return np.where(np.isnan(errors), np.inf, errors)
 
     def gaps(self, best: int) -> tuple[np.ndarray, np.ndarray]:
-        """By how much squares are larger than those of the best penalty, on average, and the standard error of it."""
+        """Return by how much squares are larger than those of the best penalty, on average, and its standard error."""
         mean = (self.squares - self.squares[best]) / self.n
         own = np.diag(self.products)
         second = (own - 2 * self.products[best] + own[best]) / self.n

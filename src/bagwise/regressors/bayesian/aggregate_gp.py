@@ -70,9 +70,13 @@ class ExposureMixin:
         return self.aggregate == "sum"
 
     def _remember_exposures(self, bags: Bags, total: np.ndarray) -> None:
-        own = np.ones(1) if bags.weights is None else bags.weights[bags.weights > 0]
-        self.exposure_range_in_ = np.array([[own.min(), own.max()], [total.min(), total.max()]])
-        self.with_exposure_ = bags.weights is not None
+        own = None if bags.weights is None else bags.weights[bags.weights > 0]
+        self.remember_exposures(None if own is None else (own.min(), own.max()), total)
+
+    def remember_exposures(self, own: tuple[float, float] | None, total: np.ndarray) -> None:
+        """Note the range of the exposures of instances (None if they have none) and of bags."""
+        self.exposure_range_in_ = np.array([(1.0, 1.0) if own is None else own, (total.min(), total.max())])
+        self.with_exposure_ = own is not None
 
     def _seen(self, bags) -> Bags:
         """Check new bags: exposures as in training, with a warning for totals that are far larger."""
@@ -206,7 +210,11 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         if self.likelihood != "gaussian":
             return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))
         jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
-        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight, exposure=exposures(bags))
+        embedded = Parallel(n_jobs=self.n_jobs)(jobs)
+        self.fit_embedded(embedded, y, weights_or_ones(sample_weight, bags), exposures(bags))
+        remember_columns(self, bags)
+        self._remember_exposures(bags, exposures(bags))
+        return self
 
     def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
         total = exposures(bags)
@@ -230,28 +238,22 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         self._remember_exposures(bags, total)
         return self
 
-    def fit_rows(self, bags, y, embedded, sample_weight=None, *, exposure=None) -> AggregateGP:
-        """Fit Gaussian targets when the rows are known: (setting, fitted embedding, rows) for each of `settings`.
+    def fit_embedded(self, embedded, y, weight: np.ndarray, exposure: np.ndarray) -> AggregateGP:
+        """Fit Gaussian targets when bags are known by their rows alone, which are arrays or `RowBlocks`.
 
-        A row is the mean of the features of a bag; ``exposure`` is the total of every bag, by default its size. Only
-        ids and columns of the bags are used.
+        ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`. A row is the mean of the features
+        of a bag; ``exposure`` is the total of each bag.
         """
         self._check()
-        exposure = np.asarray(bags.sizes if exposure is None else exposure, dtype=np.float64)
-        weight = weights_or_ones(sample_weight, bags)
         self.noise_exposure_ = 1.0
         if self.aggregate == "sum":
             self.noise_exposure_ = float(np.average(exposure, weights=weight))
             y, weight = y / exposure, weight * exposure / self.noise_exposure_
         self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
-        y = self.target_.standardised(y)
-        embedded = list(embedded)
+        y, embedded = self.target_.standardised(y), list(embedded)
         posteriors = Parallel(n_jobs=self.n_jobs)(delayed(_posterior)(rows, y, weight) for _, _, rows in embedded)
-        self.keep_best((*one[:2], posterior) for one, posterior in zip(embedded, posteriors, strict=True))
-        remember_columns(self, bags)
-        self._remember_exposures(bags, exposure)
-        return self
+        return self.keep_best((*one[:2], posterior) for one, posterior in zip(embedded, posteriors, strict=True))
 
     def keep_best(self, fitted) -> AggregateGP:
         """Keep the best of (setting, mean of fitted features, posterior)."""
@@ -279,10 +281,10 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
             embedding = self.embedding_for(setting)
             features = embedding.fresh_features()
             if seen is not None and getattr(features, "sampling", tuple)() == seen[0]:  # the same rows, looked up once
-                embedding.features_ = features.fit_sums(*seen[1:])
+                embedding.features_ = features.fit_moments(*seen[1:])
             else:
                 embedding.features_ = features.fit(bags.instances)
-                if hasattr(features, "fit_sums"):
+                if hasattr(features, "fit_moments"):
                     sample = bags.instances[sample_rows(bags.instances, *features.sampling())]
                     seen = features.sampling(), features.mean_, features.scale_, sample
             remember_columns(embedding, bags)

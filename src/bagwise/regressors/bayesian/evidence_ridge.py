@@ -19,7 +19,7 @@ from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
-from bagwise.regressors.ridge_path import RowSums
+from bagwise.regressors.row_blocks import row_blocks, row_sums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
 
@@ -149,16 +149,19 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
 
         Of the bags only ids, groups and columns count.
         """
+        fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
         weight = weights_or_ones(sample_weight, bags)
         self.remember_targets(y, weight)
-        self.target_ = TargetScale.of(y, weight)
-        y = self.target_.standardised(y)
-        fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
-        embedded = list(embedded)
-        tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)
-        self.keep_best((*one[:2], *judged) for one, judged in zip(embedded, tried, strict=True))
+        self.fit_embedded(embedded, y, weight, fold)
         remember_columns(self, bags)
         return self
+
+    def fit_embedded(self, embedded, y, weight: np.ndarray, fold: np.ndarray | None) -> EvidenceRidge:
+        """Fit when bags are known by their rows alone, which are arrays or `RowBlocks`."""
+        self.target_ = TargetScale.of(y, weight)
+        y, embedded = self.target_.standardised(y), list(embedded)
+        tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)
+        return self.keep_best((*one[:2], *judged) for one, judged in zip(embedded, tried, strict=True))
 
     def keep_best(self, fitted) -> EvidenceRidge:
         """Keep the best of (setting, embedding, posterior, score of held-out bags)."""
@@ -210,24 +213,11 @@ class Evidence:
     Where ``noise``, the σ² of a bag of weight one, is known, the evidence decides on ρ alone.
     """
 
-    def __init__(self, Z: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, *, noise: float | None = None):
-        weight = np.ones(len(Z)) if weight is None else weight
-        n, root = np.count_nonzero(weight), np.sqrt(weight)
-        self.row_mean, self.target_mean = np.average(Z, axis=0, weights=weight), np.average(y, weights=weight)
-        rows, centred = root[:, None] * (Z - self.row_mean), root * (y - self.target_mean)
-        self._settle(rows, centred, np.linalg.norm(Z), n, weight.sum(), noise)
-
-    @classmethod
-    def from_sums(cls, sums: RowSums) -> Evidence:
-        """The same, of rows and targets of which only these sums are known."""
-        evidence = cls.__new__(cls)
-        (*mean, evidence.target_mean), R = sums.centred()
-        evidence.row_mean = np.array(mean)
+    def __init__(self, Z, y: np.ndarray, weight: np.ndarray | None = None, *, noise: float | None = None):
+        sums = row_sums(Z, y, np.ones(len(y)) if weight is None else weight)
+        (*mean, self.target_mean), R = sums.centred()
+        self.row_mean, rows, centred, n = np.array(mean), R[:, :-1], R[:, -1], sums.n
         size = np.linalg.norm(sums.uncentred()[:, :-1])
-        evidence._settle(R[:, :-1], R[:, -1], size, sums.n, sums.weight, None)
-        return evidence
-
-    def _settle(self, rows, centred, size: float, n: int, total: float, noise: float | None) -> None:
         # All right singular vectors: where the training rows say nothing, a new row keeps its prior variance.
         U, s, self.axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
         k = len(s)
@@ -235,7 +225,7 @@ class Evidence:
         self.spectrum = np.concatenate([s**2, np.zeros(len(self.axes) - k)])
         along = U[:, :k].T @ centred
         self._rest = max(float(centred @ centred - along @ along), 0.0)
-        self._along, self._n, self._total = along, n, total
+        self._along, self._n, self._total = along, n, sums.weight
         self._unit = n / (self.spectrum.sum() or 1.0)
         self._known = noise
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²
@@ -290,10 +280,12 @@ class Evidence:
         return 0.5 * (explained.sum() - factor * left / self._noise(gamma)) + log_ratio / 400
 
 
-def _held_out_score(Z: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
+def _held_out_score(Z, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
     """Mean negative log likelihood of bags, each predicted without its fold."""
     total = 0.0
     for train, test in weighed_folds(fold, weight):
-        mean, variance = Evidence(Z[train], y[train], weight[train])(Z[test])
-        total += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
+        posterior, targets, shares = Evidence(Z[train], y[train], weight[train]), y[test], weight[test]
+        for some, rows in row_blocks(Z[test]):
+            mean, variance = posterior(rows)
+            total += shares[some] @ negative_log_likelihood(targets[some], mean, np.sqrt(variance))
     return total / weight.sum()

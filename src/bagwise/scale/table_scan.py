@@ -1,4 +1,4 @@
-"""`scan`: a table larger than memory as chunks, of which only the schema and the footers are read at first."""
+"""`scan`: a table that need not fit into memory, of which only the schema and the footers are read at first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
 from bagwise.bags.shared_rows import SHARED_ROWS
@@ -29,16 +29,16 @@ from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.load import names_files
 from bagwise.io.table_files import Part, find_parts, refuse_other_formats
 from bagwise.io.table_output import as_html
-from bagwise.out_of_core.chunks import (
+from bagwise.scale.chunks import (
     Chunk,
     FileRows,
     Layout,
     TableRows,
     agree,
-    as_objects,
+    columns_read,
     cut,
     cut_bags,
-    label_types,
+    plain_types,
     read_footers,
 )
 
@@ -48,37 +48,66 @@ MOST_LABELS = 1_000_000  # of a column of categories, whose levels are counted
 
 @dataclass(frozen=True)
 class Scan:
-    """A table larger than memory, by chunks: what `scan` returns.
+    """A table that need not fit into memory, as `bagwise.scan` returns it.
 
     Attributes
     ----------
-    chunks : tuple of Chunk
-        Each reads itself, block by block, on whichever process it lands.
-    feature_names : tuple of str
-    bag, target, groups : names of columns, or None
-    dtype : float32 if every feature column is, else float64
-    n_rows : the rows of all files, by their footers, before ``where``
-    weights, bag_weights : names of columns, or None
-    covariates : tuple of str
-        The columns that belong to the bags, ``bag_features`` of `scan`.
-    missing : {"refuse", "drop-instances", "impute"}
+    chunks : tuple
+        The parts in which the table is read.
+    layout : Layout
+        What is read of each chunk.
+    n_rows : int
+        The rows of all files, by their footers, before ``where``.
+    chunk_rows : int
+        The most rows that are worked on at a time.
     categories : dict of column -> the features that stand for its levels
     """
 
-    chunks: tuple[Chunk, ...]
-    feature_names: tuple[str, ...]
-    bag: str
-    target: str | None
-    groups: str | None
-    dtype: np.dtype
+    chunks: tuple
+    layout: Layout
     n_rows: int
-    weights: str | None = None
-    covariates: tuple[str, ...] = ()
-    bag_weights: str | None = None
-    missing: str = "refuse"
+    chunk_rows: int
     categories: dict | None = None
     source: Any = None  # of files
     left_out: tuple[str, ...] = ()  # paths of files of which no row is read
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return self.layout.features
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """The columns that belong to the bags, ``bag_features`` of `scan`."""
+        return self.layout.covariates
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 if all feature columns are, otherwise float64."""
+        return self.layout.dtype
+
+    @property
+    def bag(self) -> str:
+        return str(self.layout.roles.bag)
+
+    @property
+    def target(self) -> str | None:
+        return self.layout.roles.target
+
+    @property
+    def groups(self) -> str | None:
+        return self.layout.roles.groups
+
+    @property
+    def weights(self) -> str | None:
+        return self.layout.roles.weights
+
+    @property
+    def bag_weights(self) -> str | None:
+        return self.layout.roles.labels.get("bag_weights")
+
+    @property
+    def missing(self) -> str:
+        return self.layout.missing
 
     @property
     def files(self) -> dict[str, Part]:
@@ -87,7 +116,7 @@ class Scan:
         return {place.part.path: place.part for place in places if isinstance(place, FileRows)}
 
     def warn_of_new_files(self) -> None:
-        """Warn of files that are there now and were not when the table was scanned: they are not read."""
+        """Warn of files that appeared after the table was scanned; they are not read."""
         if self.source is None:
             return
         known = {*self.left_out, *self.files}
@@ -95,22 +124,15 @@ class Scan:
         if new:
             others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
             warnings.warn(
-                f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read; scan it again "
-                "to take them in",
+                f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read. Scan the "
+                "table again to include them.",
                 stacklevel=3,
             )
-
-    def spread(self) -> Scan:
-        """The same rows, with the covariates of their bags as columns behind the features, as by `Bags.spread`."""
-        if not self.covariates:
-            return self
-        chunks = tuple(chunk.spread() for chunk in self.chunks)
-        return replace(self, chunks=chunks, feature_names=(*self.feature_names, *self.covariates))
 
     @property
     def is_filtered(self) -> bool:
         """Whether ``where`` leaves rows out: ``n_rows`` then counts some that are not read."""
-        return any(chunk.layout.where is not None for chunk in self.chunks if hasattr(chunk, "layout"))
+        return self.layout.where is not None
 
     def __repr__(self) -> str:
         of_files = f" of {counted(len(self.files), 'file')}" if self.files else ""
@@ -123,7 +145,7 @@ class Scan:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the columns by their roles."""
+        """Show the columns by their roles in a notebook."""
         roles: dict[str, Any] = {"bag": self.bag, "target": self.target, "groups": self.groups}
         roles |= {"weights": self.weights, "bag weights": self.bag_weights}
         roles |= {"covariates": ", ".join(self.covariates) or None}
@@ -152,10 +174,10 @@ def scan(
     where=None,
     chunk_rows=1_000_000,
 ) -> Scan:
-    """A table larger than memory, to be read chunk by chunk; now only its schema and footers are.
+    """Describe a table that need not fit into memory; only its schema and footers are read.
 
-    A chunk is a run of row groups of one Parquet file, or a slice of a table in memory. Of the file only the columns
-    with a role are read, a block of rows at a time, and a bag may be spread over chunks and files in any order.
+    `fit_scan` and `predict_scan` read it chunk by chunk. A chunk is a run of row groups of one Parquet file, or a slice
+    of a table in memory. Only the columns with a role are read. A bag may be spread over chunks and files in any order.
 
     Parameters
     ----------
@@ -216,18 +238,14 @@ def scan(
     >>> table = bw.scan(frame, bag="site", target="aod", chunk_rows=2)
     >>> table
     Scan: 3 rows in 2 chunks, 1 feature (float64)
-    >>> ids, codes = table.chunks[0].bags()
-    >>> ids.tolist(), codes.tolist()
-    (['b', 'a'], [0, 1])
-    >>> next(table.chunks[0].blocks(target=True)).y.tolist()
-    [0.3, 0.1]
+    >>> table.chunks
+    (Chunk: rows 0 to 1 of the table (2 rows), Chunk: rows 2 to 2 of the table (1 rows))
     """
     if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
     chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
-        what = "missing must be 'refuse', 'drop-instances' or 'impute'"
-        raise ParameterError("missing", f"{what}, not {missing!r}; no method that is fitted from sums reads NaN itself")
+        raise ParameterError("missing", f"missing must be 'refuse', 'drop-instances' or 'impute', not {missing!r}")
     if isinstance(source, Bags):
         others = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
         others |= {"fill_values": fill_values, "weights": weights, "bag_weights": bag_weights}
@@ -249,14 +267,6 @@ def scan(
     return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
 
 
-def columns_of(scan: Scan) -> Bags:
-    """A bag with the columns of a scan, of zeros: what a model compares with those of its training."""
-    names, beside = list(scan.feature_names), {}
-    if scan.covariates:
-        beside = {"covariates": np.zeros((1, len(scan.covariates))), "covariate_names": list(scan.covariates)}
-    return Bags(np.zeros((1, len(names))), [0, 1], feature_names=names, **beside)
-
-
 def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
     parts = find_parts(source)
     refuse_other_formats(parts)
@@ -270,7 +280,7 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
     runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
-    found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), how)
+    found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), chunk_rows, how)
     own = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
     _warn_of_left_out(FrameColumns(schema.empty_table().select(own)), roles, where)
     read = {run.part.path for run in runs}
@@ -287,7 +297,7 @@ def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: 
     runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
     texts = _as_texts(roles)
     texts = replace(texts, ignore=[name for name in as_list(texts.ignore) if name in table.column_names])
-    found = _gather(runs, table.schema, texts, where, table.num_rows, how)
+    found = _gather(runs, table.schema, texts, where, table.num_rows, chunk_rows, how)
     _warn_of_left_out(columns, roles, where)
     return found
 
@@ -371,10 +381,10 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
     for name in names:
         counts: Counter = Counter()
         for chunk in chunks:
-            for table in chunk._tables([name], 1 << 18):
-                if table.num_rows:
-                    codes, labels = FrameColumns(table).factorise(name)
-                    counts.update(dict(zip(labels.tolist(), np.bincount(codes).tolist(), strict=True)))
+            table = chunk.table([name])
+            if table.num_rows:
+                codes, labels = FrameColumns(table).factorise(name)
+                counts.update(dict(zip(labels.tolist(), np.bincount(codes).tolist(), strict=True)))
             if len(counts) > MOST_LABELS:
                 raise ParameterError(
                     "categories",
@@ -382,7 +392,7 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
                     f"{next(iter(counts))!r}, and is no category; leave it out, or give its levels in a dict",
                 )
         found[name], own = frequent_levels(
-            name, as_objects(list(counts)), np.array(list(counts.values()), dtype=np.int64)
+            name, np.array([*counts, None], dtype=object)[:-1], np.array(list(counts.values()), dtype=np.int64)
         )
         notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
     if notes:
@@ -396,56 +406,50 @@ def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str, others: dict) -> Sc
         raise ValueError(f"{given[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
     if missing == "drop-instances":
         raise ValueError("missing='drop-instances' is for tables; load the bags with it, or use 'impute'")
-    chunks = cut_bags(bags, y, chunk_rows)
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    y = None if y is None else check_targets(y, bags)
     names = bags.feature_names or tuple(f"x{j + 1}" for j in range(bags.n_features))
-    target, groups = None if y is None else "target", None if bags.groups is None else "groups"
     beside = bags.covariate_names or ()
     if bags.covariates is not None and not beside:
         beside = tuple(f"c{j + 1}" for j in range(bags.covariates.shape[1]))
-    return Scan(
-        *(chunks, names, "bag", target, groups, bags.dtype, bags.n_instances),
-        weights=None if bags.weights is None else "weight",
-        covariates=tuple(beside),
-        missing=missing,
-        categories=bags.categories,
-    )
+    target, groups = None if y is None else "target", None if bags.groups is None else "groups"
+    roles = Roles("bag", target, None, (), groups, None if bags.weights is None else "weight")
+    layout = Layout(roles, names, tuple(beside), bags.dtype, missing=missing)
+    return Scan(cut_bags(bags, y, chunk_rows), layout, bags.n_instances, chunk_rows, bags.categories)
 
 
-def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, how: dict) -> Scan:
+def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, chunk_rows: int, how: dict) -> Scan:
     if not runs:
         raise ValueError(
-            "the table has no rows; there is nothing to make bags of"
+            "The table has no rows. At least one is required."
             if n_rows == 0
-            else f"no row can satisfy where: it leaves out all {n_rows:,} rows"
+            else f"No row can satisfy where: it leaves out all {n_rows:,} rows. Check the condition."
         )
     columns, given = FrameColumns(schema.empty_table()), roles.categories if isinstance(roles.categories, dict) else {}
     unknown: dict = {name: () for name in roles.category_list if name not in given}
     _choose(columns, roles, given | unknown)  # before any row is read
-    plain = Layout(str(roles.bag), None, None, (), np.dtype(np.float64), {}, where)
+    types = plain_types(schema)
+    plain = Layout(roles, types=types, where=where)
     levels = given | _levels([Chunk(run, plain) for run in runs], list(unknown))
     names, beside, made = _choose(columns, roles, levels)
     single = all(name not in columns.names or columns.single(name) for name in names)
-    single_columns: dict[str, Any] = {"target": roles.target, "groups": roles.groups, "weights": roles.weights}
+    levels = {name: tuple(one[len(name) + 1 :] for one in some[:-1]) for name, some in made.items()}
+    dates = tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]]))
+    read = [*names, *beside, roles.bag, roles.target, roles.groups, roles.weights, roles.labels.get("bag_weights")]
+    features = roles.features if roles.features is not None else [one for one in names if one in columns.names]
+    named = replace(
+        roles, features=features, ignore=(), categories={k: v for k, v in levels.items() if k in roles.category_list}
+    )
     layout = replace(
         plain,
-        **single_columns,
+        roles=named,
         features=tuple(names),
-        dtype=np.dtype(np.float32 if single else np.float64),
-        labels=label_types(schema, roles),
         covariates=tuple(beside),
-        bag_weights=roles.labels.get("bag_weights"),
-        levels={name: tuple(one[len(name) + 1 :] for one in some[:-1]) for name, some in made.items()},
-        dates=tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]])),
+        dtype=np.dtype(np.float32 if single else np.float64),
+        columns=columns_read(read, levels, dates),
         **how,
     )
-    shared = ("bag", "target", "groups", "dtype", "weights", "covariates", "bag_weights", "missing")
-    return Scan(
-        tuple(Chunk(run, layout) for run in runs),
-        layout.features,
-        **{name: getattr(layout, name) for name in shared},
-        n_rows=n_rows,
-        categories=made or None,
-    )
+    return Scan(tuple(Chunk(run, layout) for run in runs), layout, n_rows, chunk_rows, made or None)
 
 
 def _as_arrow(columns: FrameColumns, roles: Roles, names: list):

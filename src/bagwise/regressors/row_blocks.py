@@ -1,0 +1,224 @@
+"""Rows of bags that a regressor reads a block at a time, and the sums that ridge regression needs of them.
+
+An array in memory is one block; a memory map, or files with the rows of some bags each, are many.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+BLOCK_ROWS = 8192  # 16 MB of 256 columns
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows of bags in files or memory maps, read a block at a time.
+
+    Parameters
+    ----------
+    sources : tuple of Path or array
+        ``.npy`` files, or arrays (memory maps), with the rows of some bags each, in the order of the bags.
+    sizes : tuple of int
+        The number of rows in each source.
+    width : int
+        The number of columns after all changes below.
+    whole : bool
+        Whether a block must not end within a source. The bags of a group then stay in one block.
+    columns : array of int, optional
+        Which columns are read.
+    matrix : array, optional
+        The rows are multiplied by it.
+    beside : array, optional
+        Further columns of all bags, behind the others.
+    chosen : array of bool, optional
+        Which bags are read.
+
+    Examples
+    --------
+    >>> rows = RowBlocks.of(np.arange(6.0).reshape(3, 2))
+    >>> rows.shape, [block.tolist() for _, block in rows.through(np.array([[1.0], [10.0]])).blocks()]
+    ((3, 2), [[[10.0], [32.0], [54.0]]])
+    """
+
+    sources: tuple
+    sizes: tuple[int, ...]
+    width: int
+    whole: bool = False
+    columns: np.ndarray | None = None
+    matrix: np.ndarray | None = None
+    beside: np.ndarray | None = None
+    chosen: np.ndarray | None = None
+    _known: list = field(default_factory=list, compare=False)  # y, weights and `RowSums` of the last call of `sums`
+
+    @classmethod
+    def of(cls, *sources, whole: bool = False) -> RowBlocks:
+        """Return the rows of files or arrays."""
+        shapes = [_opened(source).shape for source in sources]
+        return cls(tuple(sources), tuple(shape[0] for shape in shapes), shapes[0][1], whole)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(bags, columns)."""
+        return sum(self.sizes) if self.chosen is None else int(np.count_nonzero(self.chosen)), self.width
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def through(self, matrix: np.ndarray) -> RowBlocks:
+        """Return the same rows times a matrix; it may have fewer lines than the rows have columns: the first ones."""
+        return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1], _known=self._known)
+
+    def chosen_columns(self, columns: np.ndarray) -> RowBlocks:
+        """Return some columns of the same rows."""
+        return replace(self, columns=columns, width=len(columns), _known=[])
+
+    def with_columns(self, beside: np.ndarray) -> RowBlocks:
+        """Return the same rows with further columns."""
+        return replace(self, beside=beside, width=self.width + beside.shape[1], _known=[])
+
+    def __getitem__(self, chosen: np.ndarray) -> RowBlocks:
+        """Select bags by a mask."""
+        every = np.ones(sum(self.sizes), dtype=bool) if self.chosen is None else self.chosen.copy()
+        every[np.flatnonzero(every)] = chosen
+        return replace(self, chosen=every, _known=[])
+
+    def var(self, axis: int = 0) -> np.ndarray:
+        """Compute the variance of each column."""
+        n, mean, scatter = 0, np.zeros(self.width), np.zeros(self.width)
+        for _, rows in self.blocks():
+            own, total = rows.mean(axis=0), n + len(rows)
+            scatter += ((rows - own) ** 2).sum(axis=0) + (own - mean) ** 2 * (n * len(rows) / total)
+            mean, n = mean + (own - mean) * (len(rows) / total), total
+        return scatter / n
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the positions of some bags and their rows, in float64."""
+        held: list[np.ndarray] = []
+        start = first = n = 0
+        for source, size in zip(self.sources, self.sizes, strict=True):
+            step = max(size, 1) if self.whole else BLOCK_ROWS
+            for low in range(0, size, step):
+                rows = _opened(source)
+                held.append(self._changed(rows[low : low + step], first + low))
+                _release(rows)
+                n += len(held[-1])
+                if n >= BLOCK_ROWS:
+                    yield slice(start, start + n), held[0] if len(held) == 1 else np.vstack(held)
+                    held, start, n = [], start + n, 0
+            first += size
+        if n:
+            yield slice(start, start + n), held[0] if len(held) == 1 else np.vstack(held)
+
+    def _changed(self, rows: np.ndarray, first: int) -> np.ndarray:
+        some = slice(first, first + len(rows))
+        chosen = slice(None) if self.chosen is None else self.chosen[some]
+        rows = np.array((rows if self.columns is None else rows[:, self.columns])[chosen], dtype=np.float64)
+        rows = rows if self.matrix is None else rows @ self.matrix
+        return rows if self.beside is None else np.hstack([rows, self.beside[some][chosen]])
+
+    def sums(self, y: np.ndarray, w: np.ndarray) -> RowSums:
+        """Return the `RowSums` of the rows; those that a matrix follows share one pass over the files."""
+        if self.matrix is not None and self.beside is None:
+            return replace(self, columns=None, matrix=None).sums(y, w).through(self.matrix)
+        if not self._known or not (np.array_equal(self._known[0], y) and np.array_equal(self._known[1], w)):
+            total: RowSums | None = None
+            for some, rows in self.blocks():
+                own = RowSums.of(rows, y[some], w[some])
+                total = own if total is None else total.merge(own)
+            self._known[:] = y, w, total
+        return self._known[2]
+
+
+def row_blocks(Z) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield (positions, rows): an array is one block."""
+    if isinstance(Z, RowBlocks):
+        yield from Z.blocks()
+    else:
+        yield slice(0, len(Z)), Z
+
+
+def row_sums(Z, y: np.ndarray, w: np.ndarray) -> RowSums:
+    """Return the `RowSums` of an array or of `RowBlocks`."""
+    return Z.sums(y, w) if isinstance(Z, RowBlocks) else RowSums.of(Z, y, w)
+
+
+def _opened(source) -> np.ndarray:
+    return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str | Path) else source
+
+
+def _release(rows: np.ndarray) -> None:
+    """Return the pages of a memory map to the system: otherwise all that was read counts as memory of the process."""
+    mapped = getattr(rows, "_mmap", None)
+    if mapped is not None and getattr(rows, "mode", None) in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """The factor R of the QR decomposition of √w [1, z - c, y - c'], which is all that ridge needs of rows z.
+
+    Two of them merge into that of all rows by a QR decomposition of both, one below the other, which keeps the digits
+    that sums of products would lose (Golub and Van Loan, section 5.3).
+
+    Attributes
+    ----------
+    n : int
+        The number of rows of weight above zero.
+    centre : array
+        c and c', near the means.
+    triangle : array (at most columns + 2, columns + 2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z, y, w = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0), np.ones(6)
+    >>> both = RowSums.of(Z[:2], y[:2], w[:2]).merge(RowSums.of(Z[2:], y[2:], w[2:]))
+    >>> mean, R = both.centred()
+    >>> bool(np.allclose(mean, [*Z.mean(axis=0), y.mean()])), bool(np.allclose(R.T @ R, 6 * np.cov(Z.T, y, ddof=0)))
+    (True, True)
+    """
+
+    n: int
+    centre: np.ndarray
+    triangle: np.ndarray
+
+    @classmethod
+    def of(cls, Z: np.ndarray, y: np.ndarray, w: np.ndarray) -> RowSums:
+        """Decompose rows in memory."""
+        both = np.column_stack([Z, y]).astype(np.float64, copy=False)
+        centre = both[0] + (both - both[0]).mean(axis=0)
+        rows, root = both - centre, np.sqrt(w)[:, None]
+        triangle = np.linalg.qr(root * np.column_stack([np.ones(len(rows)), rows]), mode="r")
+        return cls(int(np.count_nonzero(w)), centre, triangle)
+
+    def merge(self, other: RowSums) -> RowSums:
+        """Return the sums of the rows of both."""
+        moved = other.triangle.copy()
+        moved[:, 1:] += moved[:, [0]] * (other.centre - self.centre)
+        triangle = np.linalg.qr(np.vstack([self.triangle, moved]), mode="r")
+        return RowSums(self.n + other.n, self.centre, triangle)
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights."""
+        return float((self.triangle[:, 0] ** 2).sum())
+
+    def centred(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of columns and target, and R of the rows about them."""
+        return self.centre + self.triangle[0, 1:] / self.triangle[0, 0], self.triangle[1:, 1:]
+
+    def uncentred(self) -> np.ndarray:
+        """Return R of the rows themselves."""
+        return self.triangle[:, 1:] + self.triangle[:, [0]] * self.centre
+
+    def through(self, matrix: np.ndarray) -> RowSums:
+        """Return the sums of the rows times a matrix, which may have fewer lines than the rows have columns."""
+        length = len(matrix)
+        centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
+        first, inner, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]
+        return replace(self, centre=centre, triangle=np.hstack([first, inner @ matrix, last]))

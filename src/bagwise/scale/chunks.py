@@ -1,0 +1,354 @@
+"""A chunk: part of a table that reads itself, in whichever process it is.
+
+- `Chunk`: rows of a table; `BagsChunk`: some `Bags` that are in memory.
+- `FileRows`, `TableRows`: where the rows of a chunk are, in row groups of a Parquet file or in a table in memory.
+- `Layout`: which columns are read, and by which roles `bagwise.load` makes bags of them.
+- `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
+  row can satisfy the conditions are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import reduce
+from hashlib import blake2b
+from itertools import groupby
+from operator import and_
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from bagwise.bags import Bags
+from bagwise.bags.folds import units_of
+from bagwise.io.columns import Roles
+from bagwise.io.conditions import Where
+from bagwise.io.encodings import DATE_PARTS, OTHER
+from bagwise.io.table_files import Part, reading, visible
+from bagwise.io.tables import stack
+
+AT_ONCE = 16  # footers of distant files that are read at the same time
+READ_ROWS = 1 << 18  # rows that are read at a time
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What is read of each chunk of a scan: which columns, which rows, and in which types.
+
+    Attributes
+    ----------
+    roles : Roles
+        Those of `bagwise.load`, with all features named and the levels of categories given. The column of weights of
+        the bags is the label "bag_weights".
+    features, covariates : tuple of str
+        The names of the features of the bags, and of their covariates.
+    types : dict
+        The types of the columns, in which all files agree.
+    columns : tuple of str
+        The columns of the files that are read.
+    """
+
+    roles: Roles
+    features: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
+    dtype: np.dtype = np.dtype(np.float64)
+    types: dict = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    where: Where | None = None
+    missing: str = "refuse"
+    fill_values: tuple[float, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """The column by which rows are partitioned: the groups, otherwise the bags."""
+        return str(self.roles.bag if self.roles.groups is None else self.roles.groups)
+
+
+def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
+    """Return the columns of a table of which features and other roles are made."""
+    made = {f"{name}={level}": name for name, some in levels.items() for level in (*some, OTHER)}
+    made |= {f"{name}_{part}": name for name in dates for part in DATE_PARTS}
+    return tuple(dict.fromkeys(str(made.get(name, name)) for name in names if name is not None))
+
+
+class Chunk:
+    """Part of a table. It can be pickled: of a file it holds only the place.
+
+    Parameters
+    ----------
+    rows : FileRows or TableRows
+        Where its rows are. ``n_rows`` counts them before `where` leaves some out.
+    layout : Layout
+        What is read of them.
+    """
+
+    def __init__(self, rows: FileRows | TableRows, layout: Layout):
+        self.rows, self.layout = rows, layout
+
+    @property
+    def name(self) -> str:
+        return self.rows.name
+
+    @property
+    def n_rows(self) -> int:
+        return self.rows.n_rows
+
+    def __repr__(self) -> str:
+        return f"Chunk: {self.name} ({self.n_rows:,} rows)"
+
+    def table(self, columns=None):
+        """Read the columns (default: all with a role) of the rows that satisfy `where`, as a pyarrow table."""
+        import pyarrow as pa
+
+        columns, where = list(columns or self.layout.columns), self.layout.where
+        needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
+        tables = self.rows.tables(needed, READ_ROWS)
+        return pa.concat_tables(
+            self._typed((one if where is None else where.keep(one)).select(columns)) for one in tables
+        )
+
+    def _typed(self, table):
+        """Cast columns to the type of all files, so that equal ids are equal."""
+        import pyarrow as pa
+
+        for place, name in enumerate(table.column_names):
+            kind = self.layout.types.get(name)
+            if kind is None or table.schema.types[place] == kind:
+                continue
+            try:
+                table = table.set_column(place, name, table[name].cast(kind))
+            except pa.ArrowException as error:
+                raise ValueError(
+                    f"Column {name!r} of {self.name} has values that do not fit {kind}, the type of all files. Each "
+                    "column needs one type. Convert the column."
+                ) from error
+        return table
+
+
+class BagsChunk:
+    """Some `Bags` that are in memory, with their targets.
+
+    Parameters
+    ----------
+    bags : Bags
+    y : one target per bag, or None
+    first : array of int
+        The position of the first instance of each bag among all instances.
+    """
+
+    def __init__(self, bags: Bags, y, first: np.ndarray):
+        self.bags, self.y, self.first = bags, y, first
+
+    @property
+    def name(self) -> str:
+        return f"instances {self.first[0]:,} to {self.first[-1] + self.bags.sizes[-1] - 1:,}"
+
+    @property
+    def n_rows(self) -> int:
+        return self.bags.n_instances
+
+    def __repr__(self) -> str:
+        return f"Chunk: {self.name} ({self.n_rows:,} rows)"
+
+
+def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:
+    """Cut bags into chunks of at most so many instances, or of one bag (of one group) that has more."""
+    unit = units_of(bags)
+    order = np.argsort(unit, kind="stable") if bags.groups is not None else np.arange(len(bags))
+    ends = np.append(np.diff(unit[order]) != 0, True)  # of groups
+    chunks, held, rows = [], 0, 0
+    sizes, start = bags.sizes[order], 0
+    for stop in (np.flatnonzero(ends) + 1).tolist():
+        more = int(sizes[held:stop].sum())
+        if rows and rows + more > chunk_rows:
+            chunks.append(order[start:held])
+            start, rows = held, 0
+        held, rows = stop, rows + more
+    chunks.append(order[start:])
+    return tuple(BagsChunk(bags[some], None if y is None else y[some], bags.offsets[some]) for some in chunks)
+
+
+# Where the rows are -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Consecutive row groups of one Parquet file. Only its path, their numbers and their rows travel."""
+
+    part: Part
+    groups: tuple[int, ...]
+    n_rows: int
+    marks: tuple[bytes, ...] = ()
+
+    @property
+    def name(self) -> str:
+        first, last = self.groups[0], self.groups[-1]
+        return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
+
+    def tables(self, columns: list[str], rows: int) -> Iterator:
+        """Tables of these columns and about that many rows; of the file little more than their pages is held."""
+        import pyarrow as pa
+
+        # buffered, and not fetched ahead: a row group may be larger than what we may hold of it
+        with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
+            self._refuse_change(file.metadata)
+            own = [name for name in columns if name in file.schema_arrow.names]
+            with reading(self.name):
+                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=own, use_threads=False):
+                    yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
+
+    def _refuse_change(self, metadata) -> None:
+        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
+        if sum(there) != self.n_rows:
+            raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
+        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
+            raise ValueError(
+                f"{self.name}: columns or values are not what they were when the table was scanned; the file was "
+                "written anew: scan it again"
+            )
+
+
+def _mark(group) -> bytes:
+    """What a footer says of a row group: columns, types, sizes, places and ranges. Rows that differ have another."""
+    columns = (group.column(j) for j in range(group.num_columns))
+    said = [
+        (one.path_in_schema, one.physical_type, one.total_compressed_size, one.data_page_offset, _range(one.statistics))
+        for one in columns
+    ]
+    return blake2b(repr(said).encode(), digest_size=8).digest()
+
+
+def _range(statistics) -> tuple | None:
+    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """A slice of a pyarrow table in memory."""
+
+    table: Any  # of pyarrow
+    first: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.num_rows
+
+    @property
+    def name(self) -> str:
+        return f"rows {self.first:,} to {self.first + self.n_rows - 1:,} of the table"
+
+    def tables(self, columns: list[str], rows: int) -> Iterator:
+        for start in range(0, self.n_rows, rows):
+            yield self.table.select(columns).slice(start, rows)
+
+    def packed(self) -> bytes:
+        """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
+        import pyarrow as pa
+
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return sink.getvalue().to_pybytes()
+
+    def __reduce__(self):
+        return _unpack, (self.packed(), self.first)
+
+
+def _unpack(packed: bytes, first: int) -> TableRows:
+    import pyarrow as pa
+
+    return TableRows(pa.ipc.open_stream(packed).read_all(), first)
+
+
+def plain_types(schema) -> dict:
+    """Return the type of each column; of a dictionary, that of its values."""
+    import pyarrow as pa
+
+    kinds = {one.name: one.type for one in schema}
+    return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+
+
+# Footers of Parquet files -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Footer:
+    """What is known of one file: its columns, and the number of rows of every row group."""
+
+    part: Part
+    schema: Any  # of pyarrow
+    sizes: tuple[int, ...]
+    marks: tuple[bytes, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the file, then those its folders name."""
+        return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
+
+    def empty(self, asked: list, only: bool) -> nw.DataFrame:
+        """A table of the columns that are seen, without rows."""
+        with reading(self.part.name):  # names that appear twice show themselves here
+            table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
+            return nw.from_native(self.part.add_values(table, asked), eager_only=True)
+
+    def kept(self, where: Where | None, schema) -> list[int]:
+        """The row groups that are not empty, and may have a row that satisfies the conditions."""
+        expression = None if where is None else where.by_statistics(schema)
+        groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
+        return [k for k in groups if self.sizes[k]]
+
+    def _possible(self, expression, schema) -> list[int]:
+        import pyarrow.compute as pc
+        from pyarrow.dataset import ParquetFileFormat
+
+        values = [v for v in self.part.values if v.column not in self.schema.names and v.value is not None]
+        partition = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
+        with reading(self.part.name):
+            path, system = self.part.place()
+            known = reduce(and_, partition) if partition else None
+            fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=known)
+            return [one.row_groups[0].id for one in fragment.split_by_row_group(expression, schema=schema)]
+
+
+def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
+    first = _read(parts[0])  # in this thread: what reading imports is there for the others
+    with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
+        return [first, *pool.map(_read, parts[1:])]
+
+
+def _read(part: Part) -> Footer:
+    with part.open() as file:
+        groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+        sizes, marks = tuple(group.num_rows for group in groups), tuple(map(_mark, groups))
+        return Footer(part, file.schema_arrow, sizes, marks)
+
+
+def agree(footers: list[Footer], asked: list, *, only: bool):
+    """The schema of all files: every column that is seen, in a type that holds its values in all of them.
+
+    The rules are those by which `load` stacks tables; here the tables have no rows.
+    """
+    kinds: dict = {}  # the first file of every kind: thousands may be of one
+    for footer in footers:
+        kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
+    frames = [footer.empty(asked, only) for footer in kinds.values()]
+    return stack(frames, [footer.part.name for footer in kinds.values()]).to_arrow().schema
+
+
+def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
+    """Runs of consecutive row groups of at most that many rows in all; a larger row group is a run of its own."""
+    for _, run in groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
+        held: list[int] = []
+        for _, k in run:
+            if held and sum(footer.sizes[i] for i in [*held, k]) > most:
+                yield _rows(footer, held)
+                held = []
+            held.append(k)
+        yield _rows(footer, held)
+
+
+def _rows(footer: Footer, groups: list[int]) -> FileRows:
+    marks = tuple(footer.marks[k] for k in groups)
+    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups), marks)

@@ -1,0 +1,204 @@
+"""`predict_scan`: the bags of a table that need not fit into memory, predicted by an ordinary model."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from bagwise.bags import Bags
+from bagwise.bags.checks import FarValue, find_far, say_far
+from bagwise.bags.validation import bags_of
+from bagwise.intervals import Intervals
+from bagwise.intervals.order_statistics import check_level
+from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
+from bagwise.regressors.pipeline import first_step
+from bagwise.scale.partitions import partition
+from bagwise.scale.passes import Passes
+from bagwise.scale.table_scan import Scan
+
+COLUMNS = ("prediction", "instances", "lower", "upper")
+
+
+class Predictions(NamedTuple):
+    """The bags of a scan in the order in which they first appear, with predictions and numbers of instances.
+
+    ``lower`` and ``upper`` are the bounds of the intervals, None where the model has none.
+    """
+
+    ids: np.ndarray
+    values: np.ndarray
+    sizes: np.ndarray
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
+
+
+class WrittenPredictions:
+    """Predictions stored in a folder of Parquet parts, read lazily.
+
+    Attributes
+    ----------
+    folder : Path
+    ids, values, sizes, lower, upper : arrays, as in `Predictions`
+    """
+
+    def __init__(self, folder: Path | str, bag: str, *, bounded: bool = False):
+        self.folder, self._bag, self._bounded = Path(folder), bag, bounded
+
+    def __repr__(self) -> str:
+        return f"WrittenPredictions: {self.folder}"
+
+    def _column(self, name: str) -> np.ndarray:
+        import pyarrow.parquet as pq
+
+        parts = sorted(self.folder.glob("part-*.parquet"))
+        read = [pq.read_table(path, columns=[name], partitioning=None)[name].to_numpy() for path in parts]
+        return np.concatenate(read)
+
+    @property
+    def ids(self) -> np.ndarray:
+        return self._column(self._bag)
+
+    @property
+    def values(self) -> np.ndarray:
+        return self._column("prediction")
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._column("instances")
+
+    @property
+    def lower(self) -> np.ndarray | None:
+        return self._column("lower") if self._bounded else None
+
+    @property
+    def upper(self) -> np.ndarray | None:
+        return self._column("upper") if self._bounded else None
+
+
+def predict_scan(
+    model, scan: Scan, *, level: float | None = None, out=None, executor=None, work=None
+) -> Predictions | WrittenPredictions:
+    """Predict every bag of a scan, wherever its rows are.
+
+    The table is partitioned by bag, and the model predicts one partition after another, as in memory.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        Any fitted method.
+    scan : Scan
+        With the features that the model was fitted on; a target is not needed.
+    level : float, optional
+        Of the intervals, for a model of `Intervals`. Default: that of its fit.
+    out : path, optional
+        A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
+        id of a bag, ``prediction``, ``instances``, and ``lower`` and ``upper`` of its interval if the model has any. It
+        appears whole or not at all. The parts are written by the executor.
+    executor : object with ``run``, optional
+        `Processes(n)` for several cores, `Dask(client)` for a cluster. Default: this process, and inside
+        `bagwise.cluster` its workers.
+    work : path, optional
+        A folder that all workers reach, in which the partitions are stored meanwhile; a folder within it is made and
+        removed. Default: the system's folder for temporary files.
+
+    Returns
+    -------
+    Predictions
+        ``ids``, ``values``, ``sizes``, ``lower`` and ``upper`` of all bags, in the order in which they first appear.
+        With ``out``, `WrittenPredictions`, which reads them lazily.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bagwise as bw
+    >>> table = pd.DataFrame({"site": [1, 2, 1, 2], "red": [0.0, 1.0, 2.0, 3.0], "aod": [0.1, 0.3, 0.1, 0.3]})
+    >>> bags, y = bw.load(table, bag="site", target="aod")
+    >>> model = bw.method("aggregated").fit(bags, y)
+    >>> found = bw.predict_scan(model, bw.scan(table, bag="site", features=["red"], chunk_rows=2))
+    >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
+    ([1, 2], True)
+    """
+    check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
+    bounded = _gives_intervals(model, level)
+    if out is not None:
+        refuse_place(out)
+        if scan.bag in COLUMNS:
+            raise ValueError(
+                f"The bag column is called {scan.bag!r}, as a column of the output is. Rename the bag column first."
+            )
+    with Passes(executor, within=work) as passes:
+        parts, known = partition(scan, passes)
+        found = passes.each("predict", _predict, [(part,) for part in parts], model, level, bounded)
+        _warn(found, [part.n_bags for part in parts], known.ids)
+        scan.warn_of_new_files()
+        columns = ["values", *(["lower", "upper"] if bounded else [])]
+        if out is not None:
+            starts = np.cumsum([0, *(part.n_bags for part in parts)]).tolist()
+            rows = [slice(low, high) for low, high in zip(starts, starts[1:], strict=False)]
+            tasks = [
+                (part, k, one, known.ids[some], known.sizes[some])
+                for k, (part, one, some) in enumerate(zip(parts, found, rows, strict=True))
+            ]
+            new_folder(out, lambda folder: passes.each("write", _write, tasks, columns, scan.bag, folder))
+            return WrittenPredictions(out, scan.bag, bounded=bounded)
+        order = np.argsort(known.first, kind="stable")
+        values = {name: np.concatenate([one[name] for one in found])[order] for name in columns}
+        return Predictions(known.ids[order], values.pop("values"), known.sizes[order], **values)
+
+
+def _gives_intervals(model, level: float | None) -> bool:
+    """Whether the model gives intervals; a level that it does not give is refused."""
+    if not isinstance(model, Intervals):
+        if level is not None:
+            raise ValueError("The model was fitted without intervals. Fit bagwise.Intervals(method) with fit_scan.")
+        return False
+    why = model.refusal(check_level(model.level if level is None else level))
+    if why is not None and level is not None:
+        raise ValueError(why)
+    return why is None
+
+
+def _predict(part, model, level: float | None, bounded: bool) -> dict:
+    bags: Bags = part.load()._with(compared=False)
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        arrays: dict[str, Any] = {"values": model.predict(bags)}
+        if bounded:
+            arrays["lower"], arrays["upper"] = model.predict_interval(bags, level).T
+    first = first_step(model)
+    texts = [str(note.message) for note in notes if issubclass(note.category, UserWarning)]
+    texts = [text for text in texts if "far outside the range of training" not in text]  # of all partitions below
+    arrays["notes"] = np.array(texts, dtype=object) if texts else None
+    rows, far = find_far(bags.instances, first, bags.feature_names)
+    arrays["far"] = bags_of(rows, bags.offsets) if far is not None else np.zeros(len(bags), dtype=bool)
+    if far is not None:
+        arrays["far_value"] = np.array([far.value, far.low, far.high])
+        arrays["far_column"] = np.array([far.column])
+    return arrays
+
+
+def _warn(found: list, n_bags: list[int], ids: np.ndarray) -> None:
+    """Repeat the warnings of the partitions, and warn once of values far outside the range of training."""
+    for text in dict.fromkeys(text for one in found if "notes" in one for text in one["notes"].tolist()):
+        warnings.warn(text, stacklevel=3)
+    marked = np.concatenate([one["far"] for one in found])
+    for one in found:
+        if "far_value" in one:
+            value, low, high = one["far_value"].tolist()
+            say_far(ids, marked, FarValue(value, str(one["far_column"][0]), low, high))
+            return
+
+
+def _write(part, number: int, found, ids, sizes, columns: list[str], bag: str, folder: Path) -> dict:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    values = [found[name] for name in columns]
+    named = {bag: ids, "prediction": values[0], "instances": sizes} | dict(zip(columns[1:], values[1:], strict=True))
+    table = pa.table({name: pa.array(np.asarray(column)) for name, column in named.items()})
+    replace_file(folder / f"part-{number:05d}.parquet", lambda path: pq.write_table(table, path))
+    return {}

@@ -1,0 +1,474 @@
+"""The stages and heads of a method, fitted to bags in partitions: a map over partitions, and a small reduction.
+
+What comes before a head (scales, random features, predictions of instances out of fold) is a few sums. A head reads the
+rows of bags from disk, a block at a time, by its own code for rows in memory.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+
+from bagwise.bags import Bags
+from bagwise.bags.segments import pooled, segment_mean
+from bagwise.embeddings import KernelMean, LandmarkMean, Pool
+from bagwise.embeddings.feature_mean import FeatureMean
+from bagwise.embeddings.landmarks import unbiasing
+from bagwise.embeddings.summaries import Embedding, QuantileRows, SlicedQuantiles, Statistics
+from bagwise.instances import EachInstance, Imputation, OutOfFold, OutOfFoldUnion
+from bagwise.instances.networks.estimator import NetworkRegressor
+from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, fit_options, one_of, prepared
+from bagwise.instances.random_feature_ridge import ColumnScaler, RandomFeatureRidge, design
+from bagwise.kernels.formulas import FourierFeatures, varies
+from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge, PredictionBlend
+from bagwise.regressors.embedding_ridge import reads_covariates
+from bagwise.regressors.row_blocks import RowBlocks
+from bagwise.scale.streamed_networks import fit_networks
+from bagwise.scale.training_data import (
+    MOST_VALUES,
+    Columns,
+    Through,
+    TrainingData,
+    spread_covariates,
+)
+
+MOST_FOLDS = 64
+CACHED_ROWS = 2048  # whose features stay in the core's cache
+MOST_MEDIANS = 100_000  # bags, by which values are imputed that a whole bag lacks
+HEADS = (EmbeddingRidge, EvidenceRidge, AggregateGP, PredictionBlend)
+
+
+def is_streamed(model) -> bool:
+    """Whether all steps of a method can be fitted partition by partition."""
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    *stages, head = steps
+    n_features = None if not stages else 1 if isinstance(stages[-1], OutOfFold | OutOfFoldUnion) else None
+    if stages and isinstance(stages[-1], Embedding):
+        return is_streamed_embedding(stages[-1]) and all(map(_is_streamed_stage, stages[:-1]))
+    return all(map(_is_streamed_stage, stages)) and _is_streamed_head(head, n_features)
+
+
+def _is_streamed_stage(stage) -> bool:
+    if isinstance(stage, OutOfFoldUnion):
+        return all(_is_streamed_stage(one) for _, one in stage.learners)
+    if isinstance(stage, OutOfFold):
+        judged = stage.judge is None or _is_streamed_head(stage.judge, 1)
+        return judged and (isinstance(stage.regressor, NetworkRegressor) or _is_ridge(stage.regressor))
+    return isinstance(stage, Imputation) or is_standardised(stage)
+
+
+def _is_ridge(regressor) -> bool:
+    return isinstance(regressor, RandomFeatureRidge) and isinstance(
+        regressor.fresh_features(), FourierFeatures | ColumnScaler
+    )
+
+
+def _is_streamed_head(head, n_features: int | None) -> bool:
+    if isinstance(head, PredictionBlend):
+        return all(isinstance(one, EmbeddingRidge) and _is_streamed_head(one, 1) for _, one in head.readings)
+    if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
+        return False
+    if not isinstance(head, HEADS):
+        return False
+    return all(is_streamed_embedding(head.embedding_for(one), n_features) for one in head.settings())
+
+
+def is_streamed_embedding(embedding, n_features: int | None = None) -> bool:
+    """Whether an embedding can be fitted to bags in partitions; ``n_features`` is the number of columns, if known."""
+    if isinstance(embedding, KernelMean):
+        return n_features == 1 and embedding.columns == "features" and embedding.map != "exact"
+    if isinstance(embedding, LandmarkMean):
+        return embedding.draw == "rows"
+    if isinstance(embedding, FeatureMean):
+        return isinstance(embedding.fresh_features(), FourierFeatures)
+    return isinstance(embedding, Pool | QuantileRows | SlicedQuantiles)
+
+
+# Stages ---------------------------------------------------------------------------------------------------------------
+
+
+def fit_stage(stage, data: TrainingData) -> tuple[Any, TrainingData]:
+    """Return a fitted stage, and the data as the next one sees them."""
+    fits: dict[type, Callable] = {
+        Imputation: fit_imputation,
+        EachInstance: fit_scaling,
+        OutOfFold: fit_out_of_fold,
+        OutOfFoldUnion: fit_union,
+    }
+    return fits[type(stage)](stage, data)
+
+
+def is_standardised(stage) -> bool:
+    """Whether a stage is that of `regressors.pipeline.standardised`: within the training range, then standardised."""
+    if not isinstance(stage, EachInstance) or not isinstance(stage.estimator, Pipeline):
+        return False
+    return [type(step) for _, step in stage.estimator.steps] == [MinMaxScaler, StandardScaler]
+
+
+def fit_scaling(stage: EachInstance, data: TrainingData) -> tuple[EachInstance, TrainingData]:
+    """Fit from the moments and extremes of the columns; covariates have a scaler of their own."""
+    stage, columns = clone(stage), data.columns
+    # A column that varies by rounding alone is constant: the order of adding must not decide how it is scaled.
+    live = varies(columns.deviation, np.maximum(np.abs(columns.low), np.abs(columns.high)))
+    stage.estimator_ = _scaled(clone(stage.estimator), columns, live)
+    data.remember(stage)
+    covariates = data.covariates
+    if covariates is not None:
+        stage.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(covariates)
+        covariates = stage.covariate_scaler_.transform(covariates)
+    known = replace(data.known, covariates=covariates)
+    return stage, replace(data.through(Through(stage), data.names), known=known)
+
+
+def _scaled(scaler: Pipeline, columns: Columns, live: np.ndarray) -> Pipeline:
+    """Fit a scaler of scikit-learn, which learns from rows: two have the extremes of all, two their moments."""
+    (_, ranged), (_, standardised) = scaler.steps
+    ranged.fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
+    mean = np.where(live, columns.mean * ranged.scale_ + ranged.min_, 0.0)
+    deviation = np.where(live, columns.deviation * ranged.scale_, 0.0)
+    standardised.fit(np.vstack([mean - deviation, mean + deviation]))
+    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
+    return scaler
+
+
+def fit_imputation(stage: Imputation, data: TrainingData) -> tuple[Imputation, TrainingData]:
+    """Fit from the medians of the bags: of at most 100,000, by a hash of their ids."""
+    stage = clone(stage)
+    few = data.select(data.by_hash(MOST_MEDIANS * max(1, int(data.known.sizes.mean())) * len(data.names or (1,))))
+    found = few.each("medians", _medians)
+    columns = Bags._trusted(instances=np.zeros((1, data.n_features)), offsets=[0, 1], feature_names=data.names)
+    missing = any(bool(one["missing"]) for one in data.each("missing", _missing))
+    stage.fit_medians(np.concatenate([one["rows"] for one in found]), columns, has_missing=missing)
+    data.remember(stage)
+    names = None if data.names is None else (*data.names, *["share missing"] * stage.has_share_)
+    return stage, data.through(Through(stage), names)
+
+
+def _medians(part) -> dict:
+    from bagwise.instances.imputation import bag_medians
+
+    return {"rows": bag_medians(part.load())}
+
+
+def _missing(part) -> dict:
+    return {"missing": np.isnan(part.load().instances).any()}
+
+
+def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion, TrainingData]:
+    """Fit each learner; one that fails is left out with a warning, as in memory."""
+    stage, predicted, failed = clone(stage), [], None
+    stage.learners_ = {}
+    for name, learner in stage.learners:
+        try:
+            fitted, seen = fit_out_of_fold(learner, data)
+        except (ValueError, np.linalg.LinAlgError) as error:
+            failed = error
+            warnings.warn(f"the learner {name!r} is left out: {error}", UserWarning, stacklevel=2)
+            continue
+        stage.learners_[name], stage.fold_ = fitted, fitted.fold_
+        predicted.append(seen)
+    if failed is not None and not predicted:
+        raise failed
+    data.remember(stage)
+    parts = []
+    for own in zip(*(one.parts for one in predicted), strict=True):
+        changes = [part.change for part in own]
+        paths, columns = (tuple(getattr(one, what)[0] for one in changes) for what in ("paths", "columns"))
+        parts.append(replace(own[0], change=replace(changes[0], paths=paths, columns=columns)))
+    return stage, replace(predicted[0], parts=parts, names=tuple(map(str, stage.learners_)), _cached={})
+
+
+def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, TrainingData]:
+    """Predict all instances out of fold, by ridge on random features or by networks trained on rows that stream."""
+    stage, carried = clone(stage), data
+    one_of(stage.predictor, PREDICTORS, "predictor")
+    one_of(stage.weighting, WEIGHTINGS, "weighting")
+    stage.fold_ = data.folds(stage.folds, stage.random_state)
+    n_folds = int(stage.fold_.max()) + 1
+    if n_folds > MOST_FOLDS:
+        raise ValueError(f"Got {n_folds:,} folds. A scan allows at most {MOST_FOLDS}. Set folds to fewer.")
+    if data.weight is not None and len(set(stage.fold_[data.weight > 0].tolist())) < 2:
+        raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
+    weight = np.ones(len(data)) if stage.weighting == "instance" else 1 / data.known.totals
+    weight = weight if data.weight is None else weight * data.weight
+    weight = weight * (data.known.sizes.sum() / (weight @ data.known.totals))  # of mean one over the instances
+    regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
+    if data.covariates is not None:
+        names = None if data.names is None else (*data.names, *data.covariate_names)
+        data = data.through(spread_covariates, names, ())
+    fit = fit_fold_ridges if isinstance(regressor, RandomFeatureRidge) else partial(fit_networks, stage=stage)
+    models, result = fit(regressor, data, fold=stage.fold_, weight=weight)
+    found = data.each("predictions", _predictions, models, own=(stage.fold_,))
+    means = np.concatenate([one["means"] for one in found])
+    errors = np.average((means - data.y[:, None]) ** 2, axis=0, weights=data.weight)
+    carried = carried if stage.keep_covariates else replace(carried, covariate_names=())
+    if len(errors) > 1:
+        if stage.judge is not None:
+            errors = np.array(
+                [fit_head(clone(stage.judge), carried.with_columns(found, c)).error_ for c in range(len(errors))]
+            )
+        stage.candidate_errors_ = errors
+    chosen = int(np.argmin(errors))
+    stage.keep(result, chosen)
+    carried.remember(stage)
+    return stage, carried.with_columns(found, chosen)
+
+
+def _predictions(part, fold: np.ndarray, models) -> dict:
+    """Predict every instance by the model without its fold, for each candidate."""
+    bags = part.load()
+    predictions = models.predict(bags.instances, bags.expand(fold))
+    return {"predictions": predictions, "means": segment_mean(predictions, bags.offsets, bags.weights)}
+
+
+@dataclass(frozen=True)
+class FoldRidges:
+    """(β, b) without each fold, for several penalties."""
+
+    features: Any
+    models: dict[int, tuple[np.ndarray, np.ndarray]]
+
+    def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Predict each row by the model without its fold: (rows, penalties)."""
+        out = np.empty((len(X), len(next(iter(self.models.values()))[1])))
+        for k, rows in by_fold(fold):
+            coef, intercept = self.models[k]
+            out[rows] = self.features.transform(X[rows]).astype(np.float64) @ coef + intercept
+        return out
+
+
+def fit_fold_ridges(regressor: RandomFeatureRidge, data: TrainingData, *, fold, weight) -> tuple[FoldRidges, Any]:
+    """Fit ridge on random features without each fold, from Σ w d dᵀ of every fold."""
+    features, columns = regressor.fresh_features(), data.columns
+    if isinstance(features, ColumnScaler):
+        features.fit_moments(columns.mean, columns.deviation, columns.zeros / columns.n)
+        features.n_features_in_, first = data.n_features, data.parts[0].load().instances[:CACHED_ROWS]
+    else:
+        first = data.sample(*features.sampling())
+        features = features.fit_moments(columns.mean, columns.scale, first)
+    origin = np.concatenate([[0.0], features.transform(first).mean(axis=0, dtype=np.float64), [data.y.mean()]])
+    sums: dict[int, np.ndarray] = {}
+    for one in data.each("fold-sums", _fold_sums, features, origin, own=(fold, weight, data.y)):
+        for name in one:
+            sums[int(name)] = sums[int(name)] + one[name] if int(name) in sums else np.array(one[name])
+    without, result = regressor.solve_folds(features, {k: sums[k] for k in sorted(sums)}, origin)
+    return FoldRidges(features, without), result
+
+
+def _fold_sums(part, fold, weight, y, features, origin) -> dict[str, np.ndarray]:
+    """Add up w d dᵀ over the rows of each fold."""
+    bags, sums = part.load(), {}
+    fold, y, root = bags.expand(fold), bags.expand(y), bags.expand(weight)
+    root = np.sqrt(root if bags.weights is None else root * bags.weights)
+    for k, rows in by_fold(fold):
+        d = design(features.transform(bags.instances[rows]), y[rows], origin)
+        d *= root[rows, None]
+        sums[k] = sums[k] + d.T @ d if k in sums else d.T @ d
+    return {str(k): total for k, total in sums.items()}
+
+
+def by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each fold and some of its rows, so few that their features stay in the core's cache."""
+    order = np.argsort(fold, kind="stable")
+    folds, starts = np.unique(fold[order], return_index=True)
+    for k, rows in zip(folds, np.split(order, starts[1:]), strict=True):
+        for start in range(0, len(rows), CACHED_ROWS):
+            yield int(k), rows[start : start + CACHED_ROWS]
+
+
+# Embeddings: a row per bag --------------------------------------------------------------------------------------------
+
+
+def _transform(part, transform: Callable, covariates: bool) -> dict:
+    bags = part.load()
+    return {"rows": transform(bags if covariates else bags.without_covariates())}
+
+
+def fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlocks]]:
+    """Yield each setting of a head, the embedding fitted with it, and the rows of all bags."""
+    settings = head.settings()
+    unfitted = [head.embedding_for(one) for one in settings]
+    if all(isinstance(one, KernelMean) for one in unfitted):
+        yield from zip(settings, *_kernel_means(unfitted, data), strict=True)
+        return
+    for setting, embedding in zip(settings, unfitted, strict=True):
+        yield setting, *fit_embedding(embedding, data)
+
+
+def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
+    """Return a fitted embedding and the rows of all bags."""
+    sees = reads_covariates(embedding) or isinstance(embedding, Statistics)
+    if isinstance(embedding, FeatureMean):
+        features = embedding.fresh_features()
+        columns = data.columns
+        embedding.features_ = features.fit_moments(columns.mean, columns.scale, data.sample(*features.sampling()))
+    elif isinstance(embedding, LandmarkMean):
+        return _landmark_means(embedding, data)
+    elif isinstance(embedding, Statistics):
+        return _statistics(embedding, data)
+    else:  # it learns nothing from the values
+        embedding.fit(data.gather(np.arange(len(data)) == 0).without_covariates())
+    data.remember(embedding, apart=sees)
+    return embedding, data.rows("rows", _transform, embedding.transform, sees)
+
+
+def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, RowBlocks]:
+    data.remember(embedding)
+    levels = [one for some in (data.parts[0].load().categories or {}).values() for one in some]
+    names, middle = {name: j for j, name in enumerate(data.names or ())}, embedding.feature_range_in_.mean(axis=0)
+    embedding.remember_levels(data.gather(np.arange(len(data)) == 0))
+    embedding.levels_ = np.isin(list(names), levels) if names else embedding.levels_
+    embedding.by_ = [(j, float(middle[j])) for j, _ in embedding.by_]
+    data.remember(embedding)
+    found = data.each("statistics", _all_statistics, embedding)
+    rows = RowBlocks.of(*(one.path("rows") for one in found), whole=data.known.groups is not None)
+    ends = [one["ends"] for one in found]
+    low, high = np.fmin.reduce([one[0] for one in ends]), np.fmax.reduce([one[1] for one in ends])
+    missing, known = (np.logical_or.reduce([one[name] for one in found], axis=0) for name in ("missing", "is_known"))
+    embedding.keep_columns((high > low) | (missing & known))
+    return embedding, rows.chosen_columns(np.flatnonzero(embedding.varies_))
+
+
+def _all_statistics(part, embedding: Statistics) -> dict:
+    rows = embedding.all_columns(part.load())
+    unknown = np.isnan(rows)
+    ends = np.array([np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)])
+    return {"rows": rows, "ends": ends, "missing": unknown.any(axis=0), "is_known": ~unknown.all(axis=0)}
+
+
+def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[LandmarkMean, RowBlocks]:
+    few = data.gather(np.arange(len(data)) == 0)
+    embedding.fit_sample(few, data.sample(*embedding.sampling()))
+    data.remember(embedding, apart=False)
+    found = data.each("landmarks", _landmark_sums, embedding)
+    second, outer = (sum(np.array(one[name]) for one in found) for name in ("second", "outer"))
+    embedding.keep_noise_sums(second, outer, sum(int(one["n_several"]) for one in found))
+    return embedding, RowBlocks.of(*(one.path("rows") for one in found), whole=data.known.groups is not None)
+
+
+def _landmark_sums(part, embedding: LandmarkMean) -> dict:
+    bags = part.load()
+    unbias = unbiasing(bags.effective_sizes())
+    means, second = embedding.means_and_products(bags, unbias)
+    return {"rows": means, "second": second, "outer": (means.T * unbias) @ means, "n_several": np.count_nonzero(unbias)}
+
+
+def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[KernelMean], list[RowBlocks]]:
+    """Fit kernel means of scalars; the means of the polynomials of the longest series serve all on one interval."""
+    columns, fitted = data.columns, []
+    spread = float(columns.deviation[0]) or 1.0
+    ends = data.gather(np.arange(len(data)) == 0).without_covariates()
+    for embedding in unfitted:
+        fitted.append(
+            embedding.fit_range(ends, *(float(x[0]) for x in (columns.low, columns.high, columns.mean)), spread)
+        )
+        data.remember(embedding, apart=False)
+    keys = [(one.spread_, *(float(end[0]) for end in one.range_)) for one in fitted]
+    longest: dict[tuple, KernelMean] = {}
+    for key, one in zip(keys, fitted, strict=True):
+        longest[key] = max(one, longest.get(key, one), key=lambda each: each.length_)
+    rows = {key: data.rows("polynomials", _transform, one.polynomial_means, False) for key, one in longest.items()}
+    return fitted, [rows[key].through(one.to_features_) for key, one in zip(keys, fitted, strict=True)]
+
+
+# Heads ----------------------------------------------------------------------------------------------------------------
+
+
+def fit_head(head, data: TrainingData):
+    """Return a head fitted to the rows of all bags."""
+    head = clone(head)
+    if isinstance(head, PredictionBlend):
+        return _fit_blend(head, data)
+    if isinstance(head, EmbeddingRidge):
+        head.check_offset(data.n_features)
+        offset = 0.0 if head.offset == "none" else data.per_bag("offset", _offsets, head.offset)
+        head.fit_embedded(fit_embeddings(head, data), data.y - offset, data.weight, data.known.groups, data.covariates)
+        data.remember(head)
+        return head
+    if data.covariates is not None:
+        names = None if data.names is None else (*data.names, *data.covariate_names)
+        data = data.through(spread_covariates, names, ())
+    weight = np.ones(len(data)) if data.weight is None else data.weight
+    if isinstance(head, EvidenceRidge):
+        fold = (
+            data.folds(min(head.folds, max(data.n_units, 2)), head.random_state) if len(head.settings()) > 1 else None
+        )
+        head.fit_embedded(fit_embeddings(head, data), data.y, weight, fold)
+    else:
+        head.fit_embedded(fit_embeddings(head, data), data.y, weight, data.known.totals)
+        ends = [one["ends"] for one in data.each("exposures", _exposures)]
+        own = None if ends[0].size == 0 else (min(one[0] for one in ends), max(one[1] for one in ends))
+        head.remember_exposures(own, data.known.totals)
+    data.remember(head, apart=False)
+    return head
+
+
+def _exposures(part) -> dict:
+    weights = part.load().weights
+    counted = np.empty(0) if weights is None else weights[weights > 0]
+    return {"ends": np.array([counted.min(), counted.max()]) if len(counted) else counted}
+
+
+def _offsets(part, offset: str) -> dict:
+    return {"rows": pooled(part.load(), offset)}
+
+
+def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:
+    """Fit each reading of each column of predictions, and blend them."""
+    head.learners_ = list(data.names or map(str, range(data.n_features)))
+    head.range_ = data.columns.low, data.columns.high
+    fitted, failed = {}, None
+    for j, learner in enumerate(head.learners_):
+        column = data.through(_Column(j))
+        for name, reading in head.readings:
+            try:
+                fitted[f"{learner}:{name}"] = fit_head(reading, column)
+            except (ValueError, np.linalg.LinAlgError) as error:
+                failed = error
+                warnings.warn(f"the reading {name!r} of {learner!r} is left out: {error}", UserWarning, stacklevel=3)
+    if not fitted:
+        raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
+    head.keep_readings(fitted, data.y, data.weight, data.folds("auto", head.random_state))
+    data.remember(head)
+    return head
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Select one column of the instances."""
+
+    column: int
+
+    def __call__(self, bags: Bags) -> Bags:
+        return bags._with(instances=bags.instances[:, [self.column]], feature_names=None)
+
+
+def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
+    """Fit regressors of scikit-learn, the last steps of a pipeline, to the rows of bags: of a sample if they are many."""
+    most = max(2, MOST_VALUES // rows.width)
+    chosen = data.by_hash(int(data.known.sizes.mean() * (len(data.names or ()) + len(data.covariate_names)) * most))
+    if not chosen.all():
+        warn_of_sample(int(chosen.sum()), len(data), type(regressors[-1]).__name__)
+    Z = np.vstack([block for _, block in rows[chosen].blocks()])
+    model = make_pipeline(*map(clone, regressors))
+    weight = None if data.weight is None else data.weight[chosen]
+    model.fit(Z, data.y[chosen], **fit_options(model, sample_weight=weight))
+    return [step for _, step in model.steps]
+
+
+def warn_of_sample(n: int, n_bags: int, what: str) -> None:
+    """Warn that a method was fitted to some of the bags."""
+    warnings.warn(
+        f"{what} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash of "
+        f"their ids. All bags would need more than {MOST_VALUES:,} numbers in memory.",
+        UserWarning,
+        stacklevel=4,
+    )

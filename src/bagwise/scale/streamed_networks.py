@@ -1,0 +1,326 @@
+"""Networks trained on rows that stream from disk, for the networks of all folds together.
+
+An epoch reads the data a few times, each time another part of the rows, drawn at random, so that bags whose rows are
+neighbours are spread over several buffers. Each time the partitions come in an order that is drawn, some of them are
+read alternately, and their rows fill a buffer. Each network learns from the rows of the buffer that are not in its fold,
+in batches of an order that it draws itself; then the buffer is filled again. Memory is one buffer, whatever the size of
+the data. The numbers of a network depend on the partitions and the seed alone, so the networks may be trained together,
+or apart on several workers, each of which reads all partitions for those it has.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+
+from bagwise.execution import Processes, Serial
+from bagwise.execution.resources import announce, settled
+from bagwise.first_use import lock
+from bagwise.instances.networks.cpu import (
+    Learner,
+    NetworkEnsemble,
+    Recipe,
+    inverse,
+    kernels,
+    layout,
+    moments_without,
+    refuse_divergence,
+)
+from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
+from bagwise.instances.out_of_fold import CrossFit, OutOfFold, one_of
+from bagwise.scale.passes import Arrays
+from bagwise.scale.training_data import Columns, TrainingData
+
+BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
+READINGS = 8  # of the data in an epoch, at most: rows of as many buffers are mixed in one
+LONGER = 1.01  # than on average a part may be, since its rows are drawn
+OPEN = 16  # partitions that are read alternately: the more, the more a buffer is like all rows
+TURN = 4096  # rows that are read of one of them before the next has its turn
+NONE = -1  # the fold of a network that learns from all rows
+
+
+class Buffer(NamedTuple):
+    """Rows that are held at once."""
+
+    X: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+    fold: np.ndarray
+
+
+@dataclass(frozen=True)
+class RowStream:
+    """The rows of all partitions, a buffer at a time, in an order that is drawn for every epoch.
+
+    Attributes
+    ----------
+    parts : tuple of partitions
+    known : tuple of Arrays
+        For each partition fold, weight (of mean one over the rows) and target of its bags.
+    n_features, dtype : of the rows
+    rows : int, the most rows of a buffer
+    readings : int, how many times the data are read in an epoch; every row is taken once
+    seed : int
+    """
+
+    parts: tuple
+    known: tuple[Arrays, ...]
+    n_features: int
+    dtype: np.dtype
+    rows: int
+    readings: int
+    seed: int
+
+    def buffers(self, epoch: int) -> Iterator[Buffer]:
+        """Yield the rows of all partitions once; a buffer is valid until the next one is requested."""
+        whole = Buffer(
+            np.empty((self.rows, self.n_features), self.dtype),
+            np.empty(self.rows),
+            np.empty(self.rows, np.float32),
+            np.empty(self.rows, np.int64),
+        )
+        for reading in range(self.readings):
+            filled = 0
+            for some in self._turns(epoch, reading):
+                start = 0
+                while start < len(some.X):
+                    stop = min(len(some.X), start + self.rows - filled)
+                    for own, new in zip(whole, some, strict=True):
+                        own[filled : filled + stop - start] = new[start:stop]
+                    filled, start = filled + stop - start, stop
+                    if filled == self.rows:
+                        yield whole
+                        filled = 0
+            if filled:
+                yield Buffer(*(own[:filled] for own in whole))
+
+    def _turns(self, epoch: int, reading: int) -> Iterator[Buffer]:
+        """Yield a few rows of each of the open partitions in turn; where one ends, the next of the order is opened."""
+        rng = np.random.default_rng([self.seed, epoch, reading])
+        waiting = iter(rng.permutation(len(self.parts)).tolist())
+        begun: deque[Iterator[Buffer]] = deque()
+        while True:
+            while len(begun) < OPEN and (number := next(waiting, None)) is not None:
+                begun.append(self._rows(number, epoch, reading))
+            if not begun:
+                return
+            rows = begun.popleft()
+            if (some := next(rows, None)) is not None:
+                yield some
+                begun.append(rows)
+
+    def _rows(self, number: int, epoch: int, reading: int) -> Iterator[Buffer]:
+        """Yield the rows of one partition that are taken in a reading, a few at a time."""
+        bags, known = self.parts[number].load(), self.known[number]
+        fold, weight, y = (bags.expand(np.array(known[name])) for name in ("fold", "weight", "y"))
+        weight = weight if bags.weights is None else weight * bags.weights
+        rng = np.random.default_rng([self.seed, epoch, number])  # the same in every reading
+        for start in range(0, bags.n_instances, TURN):
+            some = slice(start, start + TURN)
+            rows = np.flatnonzero(rng.integers(self.readings, size=len(y[some])) == reading)
+            yield Buffer(bags.instances[some][rows], y[some][rows], weight[some][rows], fold[some][rows])
+
+
+def cut_epoch(n_rows: int, n_features: int, dtype: np.dtype) -> tuple[int, int]:
+    """Return the most rows of a buffer, and how many times an epoch reads the data; buffers have about the same length."""
+    most = min(BUFFER_ROWS, max(TURN, BUFFER_BYTES // (n_features * dtype.itemsize)))
+    if n_rows <= most:
+        return n_rows, 1
+    readings = min(READINGS, ceil(LONGER * n_rows / most))
+    part = LONGER * n_rows / readings
+    return ceil(part / ceil(part / most)), readings
+
+
+@dataclass(frozen=True)
+class FoldNetworks:
+    """The network without each fold, after each number of epochs."""
+
+    models: dict[int, NetworkEnsemble]
+
+    def predict(self, X: np.ndarray, fold: np.ndarray) -> np.ndarray:
+        """Predict each row by the network that never saw its fold: (rows, numbers of epochs)."""
+        X, out = np.ascontiguousarray(X), np.empty((len(X), len(next(iter(self.models.values())))))
+        for k in np.unique(fold).tolist():
+            rows = np.flatnonzero(fold == k)
+            out[rows] = self.models[k].predict_each(X, rows)
+        return out
+
+
+def fit_networks(
+    regressor: NetworkRegressor, data: TrainingData, *, fold, weight, stage: OutOfFold
+) -> tuple[FoldNetworks, CrossFit]:
+    """Train the networks without each fold, after each number of epochs that is tried."""
+    one_of(regressor.precision, PRECISIONS, "precision")
+    epochs, n_folds = tuple({"epochs": number} for number in regressor.recipe().epochs), int(fold.max()) + 1
+    held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
+    networks = train(regressor, data, fold, weight, held, n_jobs=stage.n_jobs)
+
+    def predictor(candidate: int, kind: str) -> NetworkEnsemble:
+        if kind == "fold-mean":
+            return NetworkEnsemble.joined([one[candidate] for one in networks])
+        return networks[-1][candidate]  # that of the last fold, or of all rows
+
+    return FoldNetworks(dict(enumerate(networks[:n_folds]))), CrossFit(np.empty(0), epochs, predictor)
+
+
+# Training -----------------------------------------------------------------------------------------------------------
+
+
+class FoldRows(NamedTuple):
+    """Of the rows of a fold: the moments of their columns, the last being the target, and their weight."""
+
+    columns: Columns
+    weight: float
+
+
+class Share(NamedTuple):
+    """Networks that are trained side by side, and the fold that each never sees."""
+
+    learners: list[Learner]
+    held: list[int]
+    n_rows: int
+
+    @property
+    def name(self) -> str:
+        return f"the networks without folds {', '.join(map(str, self.held))}"
+
+
+def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: list[int], *, n_jobs=None):
+    """Train a network without each fold in ``held``; each is an ensemble of its states after each number of epochs."""
+    recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.known.sizes.sum())
+    worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
+    place, dtype = settled(regressor.device, worth=worth), data.parts[0].load().dtype
+    known = tuple(data.each("network-targets", _bag_values, own=(fold, weight, data.y)))
+    learners, y_scale = _beginners(recipe, width, _fold_rows(data, fold, weight), held)
+    stream = RowStream(tuple(data.parts), known, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
+    executor, how = data.passes.executor, (_train_share, n_jobs or regressor.n_jobs)
+    if place != "cpu":  # the GPU is here, whoever runs the passes
+        executor, how = Serial(), (_train_on_device, place, regressor.precision)  # type: ignore[assignment]
+    kept = []
+    for epoch in range(recipe.epochs[-1]):
+        several = np.array_split(np.arange(len(held)), min(len(held), _workers(executor, len(held))))
+        shares = [Share([learners[e] for e in some], [held[e] for e in some], n_rows) for some in several]
+        shared = (stream, epoch, recipe.learning_rate, *how)
+        found = data.passes.each("epoch", _learn_epoch, [(share,) for share in shares], *shared, executor=executor)
+        refuse_divergence(all(bool(one["finite"]) for one in found), epoch, recipe)
+        _keep_states(learners, found)
+        if epoch + 1 in recipe.epochs:
+            kept.append([learner.parameters.copy() for learner in learners])
+    return [
+        _ensemble(learner, scale, np.array(own), recipe, n_jobs)
+        for learner, scale, own in zip(learners, y_scale, zip(*kept, strict=True), strict=True)
+    ]
+
+
+def _bag_values(part, fold, weight, y) -> dict:
+    return {"fold": fold, "weight": weight, "y": y}
+
+
+def _fold_rows(data: TrainingData, fold, weight) -> dict[int, FoldRows]:
+    """Return the moments of the rows of each fold, and their weight."""
+    total: dict[int, FoldRows] = {}
+    names = list(Columns.__annotations__)
+    for one in data.each("fold-moments", _moments, own=(fold, weight, data.y)):
+        for at, k in enumerate(one["folds"].tolist()):
+            own = Columns(int(one["n"][at]), *(np.array(one[name][at]) for name in names[1:]))
+            before = total.get(k)
+            columns = own if before is None else before.columns.merge(own)
+            total[k] = FoldRows(columns, float(one["weight"][at]) + (0.0 if before is None else before.weight))
+    return {k: total[k] for k in sorted(total)}
+
+
+def _moments(part, fold, weight, y) -> dict:
+    bags, folds = part.load(), np.unique(fold)
+    fold, y, share = bags.expand(fold), bags.expand(y), bags.expand(weight)
+    share = share if bags.weights is None else share * bags.weights
+    found = []
+    for k in folds:
+        rows = fold == k
+        found.append(Columns.of(np.column_stack([bags.instances[rows].astype(np.float64), y[rows]])))
+    arrays = {name: np.array([getattr(one, name) for one in found]) for name in Columns.__annotations__}
+    return arrays | {"folds": folds, "weight": np.array([share[fold == k].sum() for k in folds])}
+
+
+def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: list[int]):
+    """Return the networks before their first step, and the scale of the target of each."""
+    labels, parts = np.array(list(folds)), list(folds.values())
+    counts, weight = np.array([part.columns.n for part in parts]), np.array([part.weight for part in parts])
+    means, squares = (np.array([getattr(part.columns, name) for part in parts]) for name in ("mean", "scatter"))
+    shift, scale = moments_without(held, labels, counts, means, squares)
+    scaled = np.array([recipe.standardise] * width + [recipe.scale_target])
+    shift, scale = np.where(scaled, shift, 0.0), np.where(scaled, scale, 1.0)
+    factor, learners = inverse(scale), []
+    for e, k in enumerate(held):
+        others = labels != k
+        n_rows = int(counts[others].sum())
+        scaling = shift[e, :-1].copy(), factor[e, :-1].copy(), float(shift[e, -1]), float(factor[e, -1])
+        decay = recipe.weight_decay * float(weight[others].sum() / n_rows)
+        seed = [recipe.seed, max(k, 0)]  # as in memory: that of all rows is the first of its kind
+        plan = layout((width, *recipe.hidden, 1))
+        learners.append(Learner.begin(plan, scaling, recipe.batch(n_rows), decay, seed=seed))
+    return learners, scale[:, -1]
+
+
+def _keep_states(learners: list[Learner], found: list[Arrays]) -> None:
+    """Copy the states after an epoch to the learners."""
+    states = {
+        name: np.concatenate([one[name] for one in found]) for name in ("parameters", "memory", "stream", "steps")
+    }
+    for at, learner in enumerate(learners):
+        learner.parameters, learner.memory = states["parameters"][at].copy(), states["memory"][at].copy()
+        learner.stream, learner.steps = states["stream"][at].copy(), int(states["steps"][at])
+
+
+def _workers(executor, n_networks: int) -> int:
+    """How many tasks are done at once; a cluster has a task for every network, and places them itself."""
+    if isinstance(executor, Serial):
+        return 1
+    return effective_n_jobs(executor.n_jobs) if isinstance(executor, Processes) else n_networks
+
+
+def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, train: Any, *options) -> dict:
+    """Train networks for an epoch; those of the share stay as they are, for a cluster may train them twice."""
+    learners = deepcopy(share.learners)
+    finite = train(learners, share.held, stream, epoch, rate, *options)
+    names = ("parameters", "memory", "stream", "steps")
+    return {name: np.array([getattr(one, name) for one in learners]) for name in names} | {"finite": finite}
+
+
+def _train_share(learners: list[Learner], held: list[int], stream: RowStream, epoch: int, rate: float, n_jobs) -> bool:
+    kernels(stream.dtype)  # compiled or loaded here, before threads start
+    finite = True
+    with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
+        for buffer in stream.buffers(epoch):
+            jobs = zip(learners, held, strict=True)
+            finite &= all(run(delayed(_learn)(*one, buffer, rate) for one in jobs))
+    return finite
+
+
+def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
+    rows = np.flatnonzero((buffer.fold != held) & (buffer.weight > 0))
+    return learner.learn(*learner.prepared(buffer.X, buffer.y, buffer.weight, rows), np.arange(len(rows)), rate)
+
+
+def _train_on_device(
+    learners: list[Learner], held: list[int], stream: RowStream, epoch: int, rate: float, place: str, precision: str
+) -> bool:
+    """Train them on a GPU."""
+    with lock:
+        from bagwise.instances.networks import gpu
+    announce("training networks", place)
+    return gpu.learn_together(learners, held, stream.buffers(epoch), rate, place, precision)
+
+
+def _ensemble(learner: Learner, y_scale: float, kept: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:
+    """Return a network after each number of epochs, of which ``kept`` holds the parameters."""
+    x_shift, x_factor, y_shift, _ = learner.scaling
+    scaling = [np.tile(part, (len(kept), 1)) for part in (x_shift, x_factor)]
+    scaling += [np.repeat(part, len(kept)) for part in (y_shift, y_scale)]
+    return NetworkEnsemble((len(x_shift), *recipe.hidden, 1), kept, *scaling, n_jobs=n_jobs)

@@ -1,0 +1,337 @@
+"""The bags of a scan in partitions, as the stages of a method see them; what is known of each bag is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bagwise.bags import Bags, bag_folds, remember_columns
+from bagwise.bags.checks import CALIBRATION, INSTANCES, compared, remember_profile, remember_range
+from bagwise.bags.folds import unit_hash, units_of
+from bagwise.bags.segments import segment_mean
+from bagwise.kernels.formulas import row_keys, scale_of
+from bagwise.model_files.model_file import describe_counts
+from bagwise.regressors.row_blocks import RowBlocks
+from bagwise.scale.partitions import BagArrays, Derived, partition
+from bagwise.scale.passes import Arrays, Passes
+from bagwise.scale.table_scan import Scan
+
+MOST_VALUES = 2**26  # numbers that are held in memory where a method needs bags as a whole: 512 MB
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Moments and extremes of columns over all rows.
+
+    Attributes
+    ----------
+    n, mean, scatter : the number of rows, the mean, and Σ (x - mean)²
+    zeros : the number of zeros
+    low, high : the extremes
+    counted_low, counted_high : the extremes over the rows of weight above zero
+    """
+
+    n: int
+    mean: np.ndarray
+    scatter: np.ndarray
+    zeros: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    counted_low: np.ndarray
+    counted_high: np.ndarray
+
+    @classmethod
+    def of(cls, X: np.ndarray, counted: np.ndarray | None = None) -> Columns:
+        """Return those of rows in memory, of which ``counted`` masks the ones of weight above zero."""
+        wide = X.astype(np.float64)
+        mean = wide[0] + (wide - wide[0]).mean(axis=0)  # from a row: a constant column has no rounding
+        ends = [np.fmin.reduce(wide, axis=0), np.fmax.reduce(wide, axis=0)]
+        own = ends if counted is None else [extreme.reduce(wide[counted], axis=0) for extreme in (np.fmin, np.fmax)]
+        return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends, *own)
+
+    def merge(self, other: Columns) -> Columns:
+        """Return those of the rows of both (Chan et al. 1979)."""
+        n, gap = self.n + other.n, other.mean - self.mean
+        return Columns(
+            n,
+            self.mean + gap * (other.n / n),
+            self.scatter + other.scatter + gap**2 * (self.n * other.n / n),
+            self.zeros + other.zeros,
+            np.fmin(self.low, other.low),
+            np.fmax(self.high, other.high),
+            np.fmin(self.counted_low, other.counted_low),
+            np.fmax(self.counted_high, other.counted_high),
+        )
+
+    @classmethod
+    def merged(cls, parts: list[Arrays]) -> Columns:
+        """Return those of all partitions, of which each has its own as arrays."""
+        found = [cls(int(one["n"]), *(np.array(one[name]) for name in list(cls.__annotations__)[1:])) for one in parts]
+        total = found[0]
+        for one in found[1:]:
+            total = total.merge(one)
+        return total
+
+    @property
+    def deviation(self) -> np.ndarray:
+        return np.sqrt(self.scatter / self.n)
+
+    @property
+    def scale(self) -> np.ndarray:
+        """The deviation, or 1 where nothing but rounding varies."""
+        return scale_of(self.deviation, np.maximum(np.abs(self.low), np.abs(self.high)))
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Bags in partitions, with arrays of what is known of each bag.
+
+    Attributes
+    ----------
+    parts : list of partitions
+    known : BagArrays
+    passes : Passes
+    names : tuple of str, of the features
+    covariate_names : tuple of str
+    weight : array, or None: the weights of the bags, of mean one over those above zero
+    """
+
+    parts: list
+    known: BagArrays
+    passes: Passes
+    names: tuple[str, ...] | None
+    covariate_names: tuple[str, ...]
+    weight: np.ndarray | None = None
+    _cached: dict = field(default_factory=dict, compare=False)
+
+    @classmethod
+    def of(cls, scan: Scan, passes: Passes) -> TrainingData:
+        """Partition a scan."""
+        parts, known = partition(scan, passes)
+        weight = known.weight
+        if weight is not None:
+            if not (weight > 0).any():
+                raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
+            weight = weight / weight[weight > 0].mean()
+        return cls(parts, known, passes, scan.feature_names, scan.covariates, weight)
+
+    def __len__(self) -> int:
+        return len(self.known.ids)
+
+    @property
+    def y(self) -> np.ndarray:
+        assert self.known.y is not None
+        return self.known.y
+
+    @property
+    def covariates(self) -> np.ndarray | None:
+        return self.known.covariates if self.covariate_names else None
+
+    @property
+    def n_features(self) -> int:
+        return len(self.columns.mean)
+
+    # Bag by bag, in this process ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def stand_in(self) -> Bags:
+        """Bags of one instance, of one zero, with the ids and groups: folds are made of them."""
+        one, n = np.zeros((len(self), 1), dtype=np.float32), np.arange(len(self) + 1)
+        return Bags._trusted(instances=one, offsets=n, ids=self.known.ids, groups=self.known.groups, compared=True)
+
+    def folds(self, folds: int | str, random_state: int) -> np.ndarray:
+        """Return the fold of each bag, as in memory."""
+        return bag_folds(self.stand_in, folds, random_state=random_state)
+
+    @cached_property
+    def n_units(self) -> int:
+        """The number of groups, otherwise of bags."""
+        return int(units_of(self.stand_in).max()) + 1
+
+    def by_hash(self, most_values: int = MOST_VALUES) -> np.ndarray:
+        """Return a mask of a sample of bags, by a hash of their ids: all of them if they hold no more numbers."""
+        width = max(1, len(self.names or ()) + len(self.covariate_names))
+        if int(self.known.sizes.sum()) * width <= most_values:
+            return np.ones(len(self), dtype=bool)
+        order = np.argsort(np.array([unit_hash(one, 0) for one in self.known.ids.tolist()], dtype="S8"), kind="stable")
+        chosen = np.zeros(len(self), dtype=bool)
+        chosen[order[: max(2, np.searchsorted(np.cumsum(self.known.sizes[order]) * width, most_values))]] = True
+        return chosen
+
+    def select(self, chosen: np.ndarray) -> TrainingData:
+        """Return the data of some bags, by a mask."""
+        parts = []
+        for part, own in zip(self.parts, self.cut(chosen), strict=True):
+            if own.all():
+                parts.append(part)
+            elif own.any():
+                parts.append(Derived(part, Selected(np.flatnonzero(own)), int(np.count_nonzero(own))))
+        weight = self.weight
+        if weight is not None:
+            weight = weight[chosen]
+            weight = weight / weight[weight > 0].mean() if (weight > 0).any() else weight
+        return replace(self, parts=parts, known=self.known[chosen], weight=weight, _cached={})
+
+    def cut(self, per_bag: np.ndarray) -> list[np.ndarray]:
+        """Return the entries of the bags of each partition."""
+        return np.split(per_bag, np.cumsum([part.n_bags for part in self.parts])[:-1])
+
+    def gather(self, chosen: np.ndarray) -> Bags:
+        """Return some bags as a whole, in memory."""
+        some = self.select(chosen)
+        found = [part.load() for part in some.parts]
+        first, names = found[0], ("instances", "ids", "groups", "weights", "covariates")
+
+        def joined(name):
+            values = [getattr(bags, name) for bags in found]
+            return None if values[0] is None else np.concatenate(values)
+
+        parts = {name: joined(name) for name in names}
+        offsets = np.concatenate([[0], np.cumsum(some.known.sizes)])
+        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in found)}
+        return first._with(**parts)
+
+    # Pass by pass -----------------------------------------------------------------------------------------------------
+
+    def each(self, name: str, function: Callable, *shared, own: tuple = ()) -> list[Arrays]:
+        """Map a function over the partitions; ``own`` are arrays per bag, of which each call is given its part."""
+        cuts = [self.cut(values) for values in own]
+        tasks = [(part, *(cut[k] for cut in cuts)) for k, part in enumerate(self.parts)]
+        return self.passes.each(name, function, tasks, *shared)
+
+    def rows(self, name: str, function: Callable, *shared, own: tuple = ()) -> RowBlocks:
+        """Map a function that gives "rows", a row per bag; the rows stay on disk."""
+        found = self.each(name, function, *shared, own=own)
+        return RowBlocks.of(*(one.path("rows") for one in found), whole=self.known.groups is not None)
+
+    def per_bag(self, name: str, function: Callable, *shared) -> np.ndarray:
+        """Map a function that gives "rows", and return those of all bags."""
+        return np.concatenate([one["rows"] for one in self.each(name, function, *shared)])
+
+    def through(self, change: Callable, names=None, covariate_names: tuple | None = None) -> TrainingData:
+        """Return the data with the bags of each partition changed by a function when they are loaded."""
+        parts = [Derived(part, change, part.n_bags) for part in self.parts]
+        kept = self.covariate_names if covariate_names is None else covariate_names
+        return replace(self, parts=parts, names=names, covariate_names=kept, _cached={})
+
+    def with_columns(self, found: list[Arrays], column: int | None, names: tuple[str, ...] | None = None):
+        """Return the data with arrays of each partition, "predictions", in place of the instances."""
+        parts = [
+            Derived(part, Replaced((str(one.path("predictions")),), (column,)), part.n_bags)
+            for part, one in zip(self.parts, found, strict=True)
+        ]
+        return replace(self, parts=parts, names=names, _cached={})
+
+    @property
+    def columns(self) -> Columns:
+        """Moments and extremes of the columns of all instances."""
+        if "columns" not in self._cached:
+            self._cached["columns"] = Columns.merged(self.each("columns", _columns))
+        return self._cached["columns"]
+
+    def sample(self, size: int, seed: int) -> np.ndarray:
+        """Return the distinct rows of the smallest hashes of their content, as `sample_rows` chooses them in memory."""
+        if (size, seed) not in self._cached:
+            found = self.each("sample", _sample, size, seed)
+            keys, rows = (np.concatenate([one[name] for one in found]) for name in ("keys", "rows"))
+            self._cached[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
+        return self._cached[size, seed]
+
+    # What estimators remember of their training ------------------------------------------------------------------------
+
+    def remember(self, estimator, *, apart: bool = True, profile: bool = False) -> None:
+        """Note columns, ranges and the number of bags on an estimator, as a fit in memory does.
+
+        ``apart`` says whether it is given covariates; with ``profile``, it also learns what `bagwise.novelty` needs.
+        """
+        ends: dict[str, Any] = {"instances": np.vstack([self.columns.counted_low, self.columns.counted_high])}
+        if apart and self.covariates is not None:
+            covariates = np.vstack([self.covariates.min(axis=0), self.covariates.max(axis=0)])
+            ends |= {"covariates": covariates, "covariate_names": self.covariate_names}
+        few = Bags._trusted(
+            **ends,
+            offsets=np.arange(3),
+            ids=np.arange(2),
+            feature_names=self.names,
+            compared=True,
+            has_missing=bool(np.isnan(ends["instances"]).any()),
+        )
+        remember_columns(estimator, few)
+        estimator.n_bags_in_ = len(self)
+        if profile:
+            self.remember_profile(estimator)
+
+    def remember_profile(self, estimator) -> None:
+        """Learn what `bagwise.novelty` compares new bags with, from a sample of bags."""
+        few = np.zeros(len(self), dtype=bool)
+        few[np.random.default_rng(0).permutation(len(self))[:CALIBRATION]] = True
+        few[few] = np.cumsum(self.known.sizes[few]) <= max(INSTANCES, self.known.sizes[few][0])
+        remember_profile(estimator, self.gather(few)._with(compared=False))
+        profile, (low, high) = estimator.profile_, (self.columns.counted_low, self.columns.counted_high)
+        if self.covariates is not None:
+            low, high = np.append(low, self.covariates.min(axis=0)), np.append(high, self.covariates.max(axis=0))
+        profile.range, profile.n_bags, profile.n_units = np.array([low, high]), len(self), self.n_units
+
+    def describe(self) -> dict:
+        """Describe the training data for the header of a model file."""
+        return describe_counts(len(self.names or ()), self.known.sizes, self.y)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """Select the bags at some positions."""
+
+    positions: np.ndarray
+
+    def __call__(self, bags: Bags) -> Bags:
+        return bags[self.positions]
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """Replace the instances by columns of arrays in files."""
+
+    paths: tuple[str, ...]
+    columns: tuple
+
+    def __call__(self, bags: Bags) -> Bags:
+        found = [np.load(path, mmap_mode="r", allow_pickle=False) for path in self.paths]
+        columns = [np.array(one[:, [c]]) for one, c in zip(found, self.columns, strict=True)]
+        return bags._with(instances=np.hstack(columns), feature_names=None, has_missing=False)
+
+
+@dataclass(frozen=True)
+class Through:
+    """Change bags by a fitted stage."""
+
+    stage: Any
+
+    def __call__(self, bags: Bags) -> Bags:
+        return compared(self.stage.transform(bags))
+
+
+def spread_covariates(bags: Bags) -> Bags:
+    """Return the bags with their covariates as columns of every instance."""
+    return bags.spread()
+
+
+def _columns(part) -> dict:
+    bags = part.load()
+    return vars(Columns.of(bags.instances, None if bags.weights is None else bags.weights > 0))
+
+
+def _sample(part, size: int, seed: int) -> dict:
+    X = part.load().instances
+    keys = row_keys(X, seed)
+    first = np.unique(keys, return_index=True)[1][:size]
+    return {"keys": keys[first], "rows": X[first]}
+
+
+def mean_rows(part) -> dict:
+    """Return the mean of the instances of each bag."""
+    bags = part.load()
+    return {"rows": segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)}
