@@ -34,7 +34,7 @@ from sklearn.metrics import r2_score
 
 import bagwise as bw
 from bagwise.execution import Dask, Processes
-from bagwise.out_of_core import fit_scan, predict_scan, summable_methods
+from bagwise.scale import fit_scan, predict_scan, summable_methods
 
 METHOD, WORKERS, LIMIT_MB, CHUNK_ROWS, SMALL = "instance-kme:ridge", 2, 900, 500_000, 200_000
 NUMBERS = ["fit, s", "predict, s", "CPU, s", "largest worker, MB", "driver, MB", "R²"]
@@ -119,7 +119,7 @@ def measure(folder: Path, engine: str, name: str) -> dict:
     """Fit and predict once, in this process and those it starts."""
     scan = bw.scan(folder, bag="bag", target="y", chunk_rows=CHUNK_ROWS)
     with watched() as seen, {"stream": stream, "dask": dask}[engine]() as executor:
-        list(executor.executor.run(import_module, ["bagwise.out_of_core"] * WORKERS))  # whoever starts up is not timed
+        list(executor.executor.run(import_module, ["bagwise.scale"] * WORKERS))  # whoever starts up is not timed
         start = time.perf_counter()
         model = fit_scan(scan, name, executor=executor)
         fitted, passes, executor.passes = time.perf_counter(), executor.passes, {}
@@ -165,7 +165,7 @@ def measure_auto(folder: Path) -> dict:
     found = {}
     for name in (METHOD, "auto"):
         with watched() as seen, stream() as executor:
-            list(executor.executor.run(import_module, ["bagwise.out_of_core"] * WORKERS))
+            list(executor.executor.run(import_module, ["bagwise.scale"] * WORKERS))
             time.sleep(1)
             before = sum(cpu for _, cpu in seen.values()) + time.process_time()
             model = fit_scan(scan, name, executor=executor)

@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 import bagwise as bw
 from bagwise.execution import Processes, Serial
-from bagwise.out_of_core import streamed_networks
+from bagwise.scale import streamed_networks
 
 CHUNK_ROWS, SMALL = 500_000, 200_000
 

@@ -28,7 +28,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Blocks and maps": ("geo.blocks", "geo.to_raster", "geo.to_zones"),
             "From arrays": ("from_arrays", "from_padded", "from_awkward"),
             "The container": ("Bags",),
-            "Tables larger than memory": ("scan", "out_of_core.Scan"),
+            "Tables larger than memory": ("scan", "scale.Scan"),
             "Simulated and published data": (
                 *("datasets.make_problem", "datasets.make_aerosol", "datasets.make_gaussian", "datasets.make_outlier2"),
                 *("datasets.make_law", "datasets.law_bayes_optimal", "datasets.LawPosterior"),
@@ -50,8 +50,8 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Out of core, and on a cluster": (
                 "fit_scan",
                 "predict_scan",
-                "out_of_core.summable_methods",
-                "out_of_core.streamed_methods",
+                "scale.summable_methods",
+                "scale.streamed_methods",
                 "cluster",
             ),
         },
@@ -137,7 +137,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 INTERNAL = (
     *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
-    *("kernels.with_bandwidth", "model_files.try_saving", "out_of_core.Block", "out_of_core.Chunk", "testing.zoo"),
+    *("kernels.with_bandwidth", "model_files.try_saving", "scale.Block", "scale.Chunk", "testing.zoo"),
     *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
 )
 # What a method of an estimator does whose docstring would say no more.

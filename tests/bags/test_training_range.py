@@ -212,7 +212,7 @@ class _FirstKnown(LinearRegression):
 
 
 @pytest.mark.parametrize("name", ["aggregated", "instance-kme:ridge", *slow("input-kme:fourier", "statistics:moments")])
-def test_out_of_core_the_range_the_prediction_and_the_warning_are_the_same(name):
+def test_scale_the_range_the_prediction_and_the_warning_are_the_same(name):
     pd = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(BAGS.n_features)]
     frame = pd.DataFrame(BAGS.instances, columns=columns).assign(site=BAGS.expand(BAGS.ids), aod=BAGS.expand(Y))

@@ -32,7 +32,7 @@ UNUSED = {
         "joblib.externals.loky.backend.popen_loky_posix",
     },  # nor are workers started
     "predict m.bagwise t.csv": HEAVY
-    | {f"bagwise.{name}" for name in ("auto", "evaluation", "methods", "reports", "out_of_core")}
+    | {f"bagwise.{name}" for name in ("auto", "evaluation", "methods", "reports", "scale")}
     | {"bagwise.explanations.explanation", "bagwise.explanations.feature_importance", "sklearn.ensemble"}
     | {"sklearn.cluster", "sklearn.neighbors", "bagwise.regressors.attention"},
 }

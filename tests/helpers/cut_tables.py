@@ -1,12 +1,15 @@
-"""Methods that can be fitted out of core, and one table in different chunks."""
+"""Methods that are fitted on all bags of a scan, and one table cut in many ways."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import bagwise as bw
 from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods import method
+from bagwise.scale.passes import Passes
+from bagwise.scale.training_data import TrainingData
 
 METHODS = ["aggregate-gp", "aggregated", "blr:rows", "input-kme:fourier", "instance-kme:ridge", "statistics:moments"]
 # What the methods share is tried with two of them, one without and one with an instance stage; the slow run takes all.
@@ -35,6 +38,20 @@ def cut(table, folder, seed):
         part = shuffled.slice(start, stop - start)
         pq.write_table(part, folder / f"part-{k}.parquet", row_group_size=int(rng.integers(1, 400)))
     return folder
+
+
+def rows_read(scan) -> pa.Table:
+    """Return all rows that a scan reads, as one table."""
+    return pa.concat_tables([chunk.table() for chunk in scan.chunks])
+
+
+def bags_read(scan):
+    """Return all bags of a scan in the order in which they first appear, and their targets."""
+    with Passes() as passes:
+        data = TrainingData.of(scan, passes)
+        order = np.argsort(data.known.first, kind="stable")
+        bags = data.gather(np.ones(len(data), dtype=bool))[order]
+        return bags, None if data.known.y is None else data.known.y[order]
 
 
 def scanned(source, **options):

@@ -11,7 +11,7 @@ class DyingOnce:
     """Function of numbered tasks that kills its process at the first attempt of one task."""
 
     def __init__(self, function, number: int, mark: Path):
-        self.function, self.number, self.mark = function, number, mark
+        self.function, self.number, self.mark, self.name = function, number, mark, function.name
 
     def __call__(self, numbered, *shared):
         if numbered[0] == self.number:
@@ -39,9 +39,6 @@ class Deadly(Dask):
     def run(self, function, tasks, shared=()):
         return super().run(self._perhaps_dying(function, shared), tasks, shared)
 
-    def add_up(self, function, tasks, shared, *sum_of):
-        return super().add_up(self._perhaps_dying(function, shared), tasks, shared, *sum_of)
-
     def _perhaps_dying(self, function, shared):
-        self.passes.append(shared[1].__name__)
+        self.passes.append(function.name)
         return DyingOnce(function, self.number, self.mark) if self.passes[-1] == self.deadly else function

@@ -6,7 +6,7 @@ import sys
 
 import bagwise as bw
 from bagwise.execution import Serial
-from bagwise.out_of_core import checkpoints, fit_scan
+from bagwise.scale import fit_scan
 
 
 class Ended(BaseException):
@@ -45,7 +45,6 @@ if __name__ == "__main__":
     from tests.helpers.cut_tables import scanned, small
 
     source, work, name, at, number = sys.argv[1:]
-    checkpoints.EVERY = 0.0
     killed = Ending(at, int(number), lambda: os.kill(os.getpid(), signal.SIGKILL))
     model = fit_scan(scanned(source, chunk_rows=350), small(name), executor=killed, work=work)
     bw.save_model(model, f"{work}.bagwise")

@@ -144,7 +144,7 @@ class Messages:
         """Return the display of passes over a table, as a context that returns a callback for steps."""
         if not self.is_live:
             return nullcontext()
-        from bagwise.out_of_core.passes import PassDisplay
+        from bagwise.scale.passes import PassDisplay
 
         return PassDisplay(activity, console=self.console)
 

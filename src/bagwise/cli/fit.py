@@ -173,29 +173,26 @@ def with_intervals(context: typer.Context, method, *, seed: int):
     given = [name for name in ("level", "intervals", "scores") if o.given(context, name)]
     if not context.params["intervals"] or not given:
         return method
-    if is_auto(method):
-        asked = " and ".join(f"--{one}" for one in given)
-        raise ValueError(
-            f"auto has no intervals with a scan (--engine stream): leave out {asked}, "
-            "name a method such as instance-kme:ridge, or use --engine memory"
-        )
-    kind = "split" if context.params["scores"] == "absolute" else "cv+"
+    # auto keeps models without each fold, so "cv+" costs nothing
+    kind = "split" if context.params["scores"] == "absolute" and not is_auto(method) else "cv+"
     options = {name: context.params[name] for name in ("level", "scores")}
     return Intervals(method, kind=kind, **options, random_state=seed)
 
 
 def fit_scan(unfitted, name: str, scan, executor, *, seed: int, work: Path | None, progress) -> tuple:
     """Return the model, the description of its training data, and the summary of the fit."""
-    from bagwise.out_of_core.scan_fit import fit_and_survey, left_out_scores
+    from bagwise.scale.scan_fit import fit_and_describe
 
-    model, found = fit_and_survey(scan, unfitted, executor=executor, random_state=seed, work=work, progress=progress)
-    if hasattr(model, "leaderboard"):
-        own = model.scores_
+    how = {"executor": executor, "random_state": seed, "work": work, "progress": progress}
+    model, training, scores = fit_and_describe(scan, unfitted, **how)
+    inner = getattr(model, "method_", model)
+    if hasattr(inner, "leaderboard"):
+        own = inner.scores_
         scores = {"rmse": own["rmse"], "r2": own["explained"], "rmse_of_mean": own["mean_rmse"]}
-        summary = {"method": name, "bags": found.n_bags, "held_out": scores}
-        return model, found.describe(), summary | {"paragraph": model.paragraph(), "summary": model.summary()}
-    summary = summarise_scores(name, found.n_bags, left_out_scores(model, found))
-    return model, found.describe(), with_interval_text(summary, model)
+        summary = {"method": name, "bags": training["bags"], "held_out": scores, "paragraph": inner.paragraph()}
+        return model, training, with_interval_text(summary, model) | {"summary": inner.summary()}
+    summary = summarise_scores(name, training["bags"], scores)
+    return model, training, with_interval_text(summary, model)
 
 
 def load(tables: list[str], columns: dict, messages):

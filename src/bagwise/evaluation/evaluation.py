@@ -13,7 +13,6 @@ import numpy as np
 from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.shared_rows import check_separation
-from bagwise.bags.validation import ParameterError
 from bagwise.evaluation.plan import (
     Cell,
     Plan,
@@ -31,7 +30,7 @@ from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import as_labels, as_seed, make_splits
 from bagwise.execution import Lost, executor_for
 from bagwise.io.table_output import duration
-from bagwise.metrics import METRICS, best_of, get_metric
+from bagwise.metrics import best_of, get_metric, score
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.model_files.store import Store
 
@@ -216,7 +215,7 @@ def evaluate(
     >>> results.summary()["cells"].to_list()
     [5]
     """
-    if type(bags).__module__.startswith("bagwise.out_of_core"):
+    if type(bags).__module__.startswith("bagwise.scale"):
         how = {"repeats": repeats, "folds": folds, "metric": metric, "random_state": random_state, "name": name}
         others = {"y": y, "fold": fold, "split": split, "by": by, "out": out, "origin": origin, "device": device}
         return evaluate_scan(bags, methods, executor=executor or executor_for(n_jobs), **how, **others)
@@ -291,30 +290,19 @@ class _Run:
 
 # Scans ----------------------------------------------------------------------------------------------------------------
 
-SCORES = ("rmse", "mae", "r2")
 IN_MEMORY = ("y", "fold", "split", "by", "out", "origin", "device")
 
 
 def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_state, name, **others) -> Results:
-    """Return the results of methods fitted from sums; heads are fitted without each fold (see `evaluate`)."""
-    from bagwise.out_of_core import summable_methods  # here: a table in memory needs none of it
-
+    """Evaluate methods on a scan: each is fitted without each fold of bags, and predicts that fold (see `evaluate`)."""
     given = [option for option in IN_MEMORY if others.get(option) is not None]
     if given:
         raise ValueError(f"{given[0]}= is for bags in memory; leave it out, or load the table")
-    asked = {"bag_weights": scan.bag_weights, "bag_features": scan.covariates, "missing": scan.missing == "impute"}
-    for parameter, value in asked.items():  # errors and heads of folds would be without them
-        if value:
-            text = f"evaluate takes no {parameter}= on a scan; leave it out, or load the table"
-            raise ParameterError(parameter, text)
     if methods is None:
         raise TypeError("evaluate needs the methods to compare: evaluate(scan, methods=['aggregated'])")
-    if get_metric(metric).name not in SCORES:
-        raise ValueError(f"of a scan {', '.join(SCORES)} are known, not {metric!r}; choose one of them")
+    if get_metric(metric).needs_std:
+        raise ValueError(f"metric={metric!r} needs standard deviations, which a scan does not give; choose another")
     seed, entries = as_seed(random_state), as_entries(methods, tune=False)
-    if any(entry.label == "auto" for entry in entries):
-        known = ", ".join(summable_methods())
-        raise ValueError(f"auto compares its members by itself: see leaderboard(); methods of sums are {known}")
     data: dict = {}
     results: list[dict] = []
     for repeat in range(1 if repeats is None else repeats):
@@ -336,30 +324,23 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
 
 
 def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, list[dict]]:
-    """Return facts of the data, and a result per method and fold of one repeat."""
-    from bagwise.out_of_core.passes import Passes
-    from bagwise.out_of_core.scan_fit import fit_surveyed, fold_seed, made, samplings
-    from bagwise.out_of_core.scan_heads import Folds, HeldOut, error_sums
-    from bagwise.out_of_core.survey import survey
+    """Return facts of the data, and a result for every method and fold of one split into folds."""
+    from bagwise.scale.held_out import fit_without
+    from bagwise.scale.passes import Passes
+    from bagwise.scale.training_data import TrainingData
 
-    models, results = {entry.label: made(entry.make(seed), seed) for entry in entries}, []
-    for label, model in models.items():
-        if fold_seed(model) not in (seed, 0):
-            raise ValueError(f"{label} has a random_state of its own; give it {seed}, that of the folds, or None")
-    with Passes(scan, executor, seed=seed) as passes:
-        found = survey(passes, *samplings(*models.values()))
-        folds = Folds(passes, found, n_folds, clipped=False)
-        for number, (label, model) in enumerate(models.items()):
-            started, held_out = time.perf_counter(), HeldOut(passes, folds, f"held-{number}")
-            fit_surveyed(model, passes, found, held_out)
-            seconds = (time.perf_counter() - started) / folds.n
-            for k, own in error_sums(passes, [held_out.column]).items():
-                y, squares = folds.y[k], own.products[0, 0]
-                varies = y.high[0] - y.low[0] > 4 * np.finfo(float).eps * y.largest[0] and y.scatter[0] > 0
-                r2 = 1 - squares / y.scatter[0] if varies else np.nan
-                scores = {"rmse": np.sqrt(squares / own.n), "mae": own.absolute[0] / own.n, "r2": r2}
-                every = {metric: [float(scores.get(metric, np.nan))] for metric in METRICS}
-                about = {"method": label, "fold": k, "n_train": found.n_bags - own.n, "n_test": own.n}
-                results.append(finish(about, {"settings": [""], "scores": every, "seconds": seconds}))
-    data = {"bags": found.n_bags, "instances": found.columns.n, "features": len(found.names)}
-    return data | {"id_name": scan.bag, "target_name": scan.target}, results
+    results = []
+    with Passes(executor) as passes:
+        data = TrainingData.of(scan, passes)
+        fold = data.folds(n_folds, seed)
+        for entry in entries:
+            for k in range(int(fold.max()) + 1):
+                held_out = fold == k
+                _, predictions, fitting, predicting = fit_without(entry.make(seed), data, held_out)
+                scores = {name: [value] for name, value in score(data.y[held_out], predictions).items()}
+                n_test = int(np.count_nonzero(held_out))
+                about = {"method": entry.label, "fold": k, "n_train": len(data) - n_test, "n_test": n_test}
+                seconds = fitting + predicting
+                results.append(finish(about, {"settings": [""], "scores": scores, "seconds": seconds}))
+        facts = {"bags": len(data), "instances": int(data.known.sizes.sum()), "features": data.n_features}
+    return facts | {"id_name": scan.bag, "target_name": scan.target}, results

@@ -7,7 +7,6 @@ import re
 import secrets
 import time
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, nullcontext, suppress
@@ -20,7 +19,7 @@ from joblib import cpu_count, parallel_config
 from joblib.parallel import ParallelBackendBase, get_active_backend
 
 from bagwise.execution.resources import one_thread
-from bagwise.execution.tasks import Failed, Lost, Processes, Serial, Tree
+from bagwise.execution.tasks import Lost, Processes, Serial
 
 LATE = 3  # times as long as others took
 SOON = 1  # second: no task is late before
@@ -166,89 +165,19 @@ class Dask:
         with connected(self.client) as client:
             yield from _run(client, function, iter(tasks), shared)
 
-    def add_up(self, function: Callable, tasks: Iterable, shared: tuple, tree: Tree, report: Callable) -> Any:
-        """The results of numbered tasks added to a `Tree`, where they are: only the sum comes back."""
-        with connected(self.client) as client:
-            known = {place: send(client, node) for place, node in tree.nodes.items()}
-            jobs = _Sum(_steps(function, iter(tasks), send(client, shared)), tree.add, known)
-            for job, left in _in_window(client, jobs.next, alike=True, leave=True):
-                if isinstance(left, Failed | Lost):
-                    return Lost(f"{job}: {left.reason}") if isinstance(left, Lost) else left
-                jobs.take(job, left)
-                if job.place is None:
-                    report(job.task[0], lambda: {place: _awaited(client, one) for place, one in jobs.nodes.items()})
-            (total,) = jobs.nodes.values()
-            return _awaited(client, total)
-
 
 class _Step(NamedTuple):
-    """What is submitted, and by which name; of an addition, the place of its sum in the tree."""
+    """A task that is submitted, and the name of its job on the dashboard."""
 
     name: str
     call: tuple
-    task: Any = None
-    place: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        return self.name if self.task is None else str(self.task[1])
+    task: Any
 
 
 def _steps(function, tasks: Iterator, data) -> Iterator[_Step]:
     name = getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__)
     for number, task in enumerate(tasks):
         yield _Step(f"{name}-{number:04d}", (_call, function, task, data), task)
-
-
-class _Sum:
-    """The jobs of a sum: tasks, and additions of neighbours as soon as both are there, as in a `Tree`.
-
-    So few sums stay on the workers, however late one task is. All nodes are known, and stay until their sum is.
-    """
-
-    def __init__(self, leaves: Iterator[_Step], add: Callable, nodes: dict):
-        self.leaves, self.add, self.nodes = leaves, add, nodes
-        self._ready: deque[_Step] = deque()
-        self._out = 0
-
-    def next(self) -> _Step | None:
-        """The next job that can be done now."""
-        job = self._ready.popleft() if self._ready else next(self.leaves, None)
-        if job is None and not self._out and len(self.nodes) > 1:  # all tasks have ended: nodes of unequal heights
-            job = self._addition(*sorted(self.nodes, key=lambda place: place[1] << place[0])[-2:])
-        self._out += job is not None
-        return job
-
-    def take(self, job: _Step, future) -> None:
-        self._out -= 1
-        height, index = (0, job.task[0]) if job.place is None else job.place
-        if job.place is not None:
-            for beside in job.call[1:]:
-                self.nodes.pop(next(place for place, node in self.nodes.items() if node is beside))
-        self.nodes[height, index] = future
-        if (height, index ^ 1) in self.nodes:
-            self._ready.append(self._addition((height, index & ~1), (height, index | 1)))
-
-    def _addition(self, left, right) -> _Step:
-        height, index = left
-        return _Step(
-            f"add-{height + 1:02d}-{index // 2:04d}",
-            (self.add, self.nodes[left], self.nodes[right]),
-            place=(height + 1, index // 2),
-        )
-
-
-def _if_wrong(result):
-    """An error or a loss; of a result, which stays on its worker, nothing."""
-    return result if isinstance(result, Failed | Lost) else None
-
-
-def _awaited(client, future):
-    try:
-        return _fetched(client, future)
-    except ConnectionError:  # of the cluster, and not of a worker
-        raise
-    except Exception as error:  # a task never raises: the cluster did
-        return Lost(f"the cluster gave it up ({error!r})")
 
 
 def _run(client, function, tasks, shared):
@@ -268,58 +197,46 @@ def _run(client, function, tasks, shared):
             yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
 
 
-def _in_window(client, more: Callable[[], _Step | None], *, alike: bool = False, leave: bool = False):
-    """(job, result), with a few jobs per thread of a worker on the cluster at a time.
+def _in_window(client, more: Callable[[], _Step | None], *, alike: bool = False):
+    """Yield (job, result), with a few jobs per thread of a worker on the cluster at a time.
 
-    With ``leave`` a result stays on its worker, and is handed over as a future. If jobs are alike, one of the last that
-    takes much longer than the others did is given to another worker as well, and the first to end counts.
+    If jobs are alike, one of the last that takes much longer than the others did is given to another worker as well,
+    and the first result counts.
     """
     most = AHEAD * max(1, sum(client.nthreads().values()))
     flying: list[_Flight] = []
-    took: list[float] = []
+    seconds: list[float] = []
     while True:
-        flying += [_Flight(client, job, leave) for job in islice(iter(more, None), most - len(flying))]
+        flying += [_Flight(client, job) for job in islice(iter(more, None), most - len(flying))]
         if not flying:
             return
-        single = [one for one in flying if one.copies < 2] if took and alike else []
+        single = [one for one in flying if len(one.futures) < 2] if seconds and alike else []
         last = bool(single) and len(flying) < most  # no other waits to be sent
         for one in single if last else ():
-            if one.seconds > LATE * max(np.median(took), SOON):
+            if one.seconds > LATE * max(np.median(seconds), SOON):
                 one.submit(client)
-        found = ended(client, [future for one in flying for future in one.futures], SOON if last else PATIENCE)
-        arrived = [(one, future) for one in flying for future in one.futures if future in found]
-        for one, future in arrived:
+        arrived = ended(client, [future for one in flying for future in one.futures], SOON if last else PATIENCE)
+        for one, future in [(flight, future) for flight in flying for future in flight.futures if future in arrived]:
             if one not in flying:  # its copy has ended, too
                 continue
             try:
                 result = future.result(timeout=PATIENCE)
             except TimeoutError:
-                continue  # its worker died before handing the result over: the scheduler makes it again
-            except Exception as error:  # a cell never raises: the cluster did
+                continue  # its worker died before returning the result: the scheduler computes it again
+            except Exception as error:  # a task never raises: the cluster did
                 result = Lost(f"the cluster gave it up, twice ({error!r})")
             flying.remove(one)
-            if one.job.place is None:  # additions are quick, and wait for tasks
-                took.append(one.seconds)
-            yield one.job, one.futures[future] if result is None and leave else result
+            seconds.append(one.seconds)
+            yield one.job, result
 
 
 class _Flight:
-    """A job on the cluster, once or, when it is late, twice.
+    """A job on the cluster, once or, when it is late, twice."""
 
-    Attributes
-    ----------
-    futures : dict
-        Of every copy the future that is waited for, and that of its result, which may stay where it is.
-    """
-
-    def __init__(self, client, job: _Step, leave: bool):
-        self.job, self.leave, self.started = job, leave, time.perf_counter()
-        self.futures: dict = {}
+    def __init__(self, client, job: _Step):
+        self.job, self.started = job, time.perf_counter()
+        self.futures: list = []
         self.submit(client)
-
-    @property
-    def copies(self) -> int:
-        return len(self.futures)
 
     @property
     def seconds(self) -> float:
@@ -327,18 +244,14 @@ class _Flight:
 
     def submit(self, client) -> None:
         """Send it to any worker, the second time to one that does not have it."""
-        # Unlike a task, an addition is waited for, and frees memory.
-        options: dict = {"key": f"{self.job.name}-{secrets.token_hex(4)}", "priority": int(self.job.place is not None)}
+        options: dict = {"key": f"{self.job.name}-{secrets.token_hex(4)}"}
         if self.futures:
-            have = {future.key for pair in self.futures.items() for future in pair}
-            others = [worker for worker, keys in client.processing().items() if not have & set(keys)]
+            keys = {future.key for future in self.futures}
+            others = [worker for worker, own in client.processing().items() if not keys & set(own)]
             if not others:
                 return
             options |= {"workers": others, "allow_other_workers": True}
-        result = client.submit(*self.job.call, **options)
-        if self.leave:
-            check = client.submit(_if_wrong, result, **options | {"key": f"check-{options['key']}", "priority": 1})
-        self.futures[check if self.leave else result] = result
+        self.futures.append(client.submit(*self.job.call, **options))
 
 
 def ended(client, flying, patience: float | None = None) -> list:

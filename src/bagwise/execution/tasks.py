@@ -1,8 +1,6 @@
-"""Independent tasks on this machine, in one process or several; the results of tasks in order, and their sum.
+"""Independent tasks on this machine, in one process or several, and the results of tasks in order.
 
-Sums are made by pairs, pairs of pairs and so on, in the order of the tasks. So the numbers are the same to the last
-bit, whoever runs the tasks, on CPUs of one kind. A task that fails comes back as a value; `Watch` measures what one
-costs.
+A task that fails returns its error as a value; `Watch` measures the time and memory of one.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import takewhile
@@ -179,54 +177,6 @@ def end_with(parent: int) -> None:
     Thread(target=watch, name="bagwise-parent", daemon=True).start()
 
 
-class Tree:
-    """A balanced sum of values by their positions, in whichever order they come.
-
-    A node is the sum of 2^height values: ``nodes[height, index]`` that of the positions from ``index * 2^height`` on.
-    So the nodes say which positions they hold, and a tree goes on from those of another. If the values come in order,
-    there are no more than the logarithm of their number.
-
-    Examples
-    --------
-    >>> tree = Tree(lambda a, b: f"({a}{b})")
-    >>> for position in (4, 1, 0, 2, 3):
-    ...     tree.take("abcde"[position], position)
-    >>> tree.total()
-    '(((ab)(cd))e)'
-    """
-
-    def __init__(self, add: Callable[[Any, Any], Any], nodes: Mapping[tuple[int, int], Any] | None = None):
-        self.add = add
-        self.nodes: dict[tuple[int, int], Any] = {}
-        self._next = 0
-        for place, node in (nodes or {}).items():
-            self._put(*place, node)
-
-    def take(self, value, position: int | None = None) -> None:
-        """Add a value; without a position it comes after all that were given without one."""
-        if position is None:
-            position, self._next = self._next, self._next + 1
-        self._put(0, position, value)
-
-    def _put(self, height: int, index: int, value) -> None:
-        while (height, index ^ 1) in self.nodes:
-            beside = self.nodes.pop((height, index ^ 1))
-            value = self.add(beside, value) if index % 2 else self.add(value, beside)
-            height, index = height + 1, index // 2
-        self.nodes[height, index] = value
-
-    def holds(self, position: int) -> bool:
-        return any(position >> height == index for height, index in self.nodes)
-
-    def total(self) -> Any:
-        """The sum of all, of which there must be one at least, and none missing before the last."""
-        places = sorted(self.nodes, key=lambda place: place[1] << place[0])
-        total = self.nodes[places[-1]]
-        for place in reversed(places[:-1]):
-            total = self.add(self.nodes[place], total)
-        return total
-
-
 class Numbered:
     """A function of numbered tasks that are alike; an error comes back as a value.
 
@@ -296,34 +246,6 @@ def name_of(function) -> str:
     return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", "-")
 
 
-def add_up(
-    executor,
-    function: Callable,
-    tasks: Iterable,
-    shared: tuple,
-    add: Callable[[Any, Any], Any],
-    *,
-    name: str | None = None,
-    nodes: Mapping[tuple[int, int], Any] | None = None,
-    report: Callable[[int, Callable[[], dict]], object] = lambda number, nodes: None,
-) -> Any:
-    """The results of all tasks added in pairs, pairs of pairs and so on, in the order of the tasks.
-
-    An executor that can add where the results are (`Dask`) does so; the pairs are the same. So are those of a sum that
-    goes on from the ``nodes`` of a `Tree`: ``report`` is called with the number of every task that has ended, and a
-    function that gives the nodes known by then.
-    """
-    name, tree = name or name_of(function), Tree(add, nodes)
-    numbered = ((number, task) for number, task in enumerate(tasks) if not (nodes and tree.holds(number)))
-    if hasattr(executor, "add_up"):
-        tree.add = _Adding(add)
-        return checked(executor.add_up(Numbered(name), numbered, (function, *shared), tree, report))
-    for number, result in _as_they_end(executor, name, numbered, (function, *shared)):
-        tree.take(result, number)
-        report(number, lambda: tree.nodes)
-    return tree.total()
-
-
 def checked(result, task=None) -> Any:
     """The result; the error or the loss of the task is raised."""
     if isinstance(result, Failed):
@@ -331,19 +253,3 @@ def checked(result, task=None) -> Any:
     if isinstance(result, Lost):
         raise RuntimeError(f"{'' if task is None else f'{task}: '}{result.reason}")
     return result
-
-
-class _Adding:
-    """Adding that passes errors on; the first of two wins."""
-
-    def __init__(self, add):
-        self.add = add
-
-    def __call__(self, left, right):
-        for one in (left, right):
-            if isinstance(one, Failed | Lost):
-                return one
-        try:
-            return self.add(left, right)
-        except Exception as error:
-            return Failed(error)

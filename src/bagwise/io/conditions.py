@@ -10,8 +10,6 @@ from operator import and_, or_
 
 import numpy as np
 
-from bagwise.execution.tasks import Tree
-
 # Conditions. pyarrow walks them by recursion: with 1,000 it crashes in a thread of half a megabyte, which some systems
 # give, with 10,000 anywhere.
 MOST = 250
@@ -174,10 +172,11 @@ def _wrong(where) -> ValueError:
 
 def _joined(operator, expressions):
     """Combine expressions by pairs, and pairs of pairs, so that the depth grows with the logarithm of their number."""
-    tree = Tree(operator)
-    for one in expressions:
-        tree.take(one)
-    return tree.total()
+    expressions = list(expressions)
+    while len(expressions) > 1:
+        pairs = [expressions[at : at + 2] for at in range(0, len(expressions), 2)]
+        expressions = [operator(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return expressions[0]
 
 
 def _expression(one: tuple):

@@ -1,21 +1,24 @@
 """Partition a table by bag: every bag, and every group of bags, is whole in one partition.
 
 Where the files are clustered by bag, neighbouring chunks are partitions as they are, apart from the few bags that lie
-in several of them. Otherwise the rows of each chunk are sorted by a hash of their bag into one file with a batch for each
-partition. From then on a partition is an ordinary `Bags`, made by the code of `bagwise.load` and kept as arrays.
+in several of them. Otherwise the rows of each chunk are sorted by a hash of their bag into one file, with a batch for
+each partition. From then on a partition is an ordinary `Bags`, made by the code of `bagwise.load` and kept as arrays.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.validation import name_bags
+from bagwise.bags.folds import numbered
+from bagwise.bags.frames import FrameColumns
+from bagwise.bags.validation import ParameterError, name_bags
+from bagwise.io.columns import find_bags, one_per_bag
 from bagwise.io.load import load_labels
 from bagwise.scale.chunks import BagsChunk, Chunk, Layout
 from bagwise.scale.passes import Arrays, Passes
@@ -103,12 +106,13 @@ class BagArrays:
         return BagArrays(*(None if part is None else part[chosen] for part in vars(self).values()))
 
 
-def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
-    """Return the partitions of a scan, and what is known of each bag."""
+def partition(scan: Scan, passes: Passes, *, depth: int = 4) -> tuple[list[Partition], BagArrays]:
+    """Return the partitions of a scan, and what is known of each bag; ``depth`` is the stack level of warnings."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     about = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
     about |= {"categories": scan.categories, "id_name": scan.bag, "target_name": scan.target}
+    about |= {"missing": "impute" if scan.missing == "impute" else "refuse"}
     if isinstance(scan.chunks[0], BagsChunk):
         return _of_bags(scan, about)
     runs = _runs(scan)
@@ -133,12 +137,29 @@ def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
     made = [one for one in made if "ids" in one]
     if not made:
         raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
-    _warn(made, scan)
+    _warn(made, scan, depth)
     parts = [
         Partition(f"partition {k}", int(one["sizes"].sum()), len(one["sizes"]), one, about)
         for k, one in enumerate(made)
     ]
-    return parts, _joined(made)
+    known = _joined(made)
+    if known.groups is not None:
+        _refuse_two_groups(known.ids, scan)
+    return parts, known
+
+
+def _refuse_two_groups(ids: np.ndarray, scan: Scan) -> None:
+    """Refuse a bag whose rows have two groups: it is in the partitions of both."""
+    numbers = numbered(ids)
+    twice = np.bincount(numbers)[numbers] > 1
+    if twice.any():
+        at = np.flatnonzero(twice)
+        some = np.unique(numbers[at], return_index=True)[1]
+        raise ParameterError(
+            "groups",
+            f"{name_bags(ids[at[some]], np.ones(len(some), dtype=bool))} rows of more than one group in column "
+            f"{scan.groups!r}. A bag belongs to one group, the same on all its rows.",
+        )
 
 
 def _of_bags(scan: Scan, about: dict) -> tuple[list[Partition], BagArrays]:
@@ -341,21 +362,13 @@ def _arrays(table, layout: Layout) -> dict:
     if table.num_rows == 0:
         return {}
     rows = table[ROW].to_numpy()
+    roles, table = replace(layout.roles, labels={}), table.drop_columns([ROW])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        bags, y, labels = load_labels(
-            table.drop_columns([ROW]), layout.roles, missing=layout.missing, fill_values=layout.fill_values
-        )
+        bags, y, _ = load_labels(table, roles, missing=layout.missing, fill_values=layout.fill_values)
     assert bags.feature_names == layout.features, "the features of a partition are those of the scan"
-    weight = labels.get("bag_weights")
-    if weight is not None:
-        weight = np.asarray(weight, dtype=np.float64)
-        wrong = ~(np.isfinite(weight) & (weight >= 0))
-        if wrong.any():
-            raise ValueError(
-                f"{name_bags(bags.ids, wrong)} a bag weight in column {layout.roles.labels['bag_weights']!r} that is "
-                "negative, missing or infinite. Weights are numbers from zero up. Replace it."
-            )
+    name = layout.roles.labels.get("bag_weights")
+    weight = None if name is None else _bag_weights(FrameColumns(table, layout.fill_values), roles.bag, name)
     kept = bags.kept or {}
     arrays = _bag_arrays(bags, y, weight, rows[kept["row"][bags.offsets[:-1]]])
     arrays |= {"instances": bags.instances, "offsets": bags.offsets, "weights": bags.weights}
@@ -364,13 +377,27 @@ def _arrays(table, layout: Layout) -> dict:
     return arrays | {"notes": np.array(texts, dtype=object) if texts else None}
 
 
-def _warn(made: list[Arrays], scan: Scan) -> None:
+def _bag_weights(columns: FrameColumns, bag: str, name: str) -> np.ndarray:
+    codes, ids = find_bags(columns, bag)
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+    weight = one_per_bag(columns, name, codes, first, ids, what="bag weight", parameter="bag_weights")
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"{name_bags(ids, wrong)} a bag weight in column {name!r} that is negative, missing or infinite. Weights "
+            "are numbers from zero up. Replace it."
+        )
+    return weight
+
+
+def _warn(made: list[Arrays], scan: Scan, depth: int) -> None:
     """Repeat the warnings of the partitions, each kind once, and count the rows that were dropped."""
     lost = sum(int(one["lost"]) for one in made)
-    if lost:
+    if lost and not scan.is_filtered:
         what = f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped"
-        warnings.warn(what, stacklevel=5)
+        warnings.warn(what, stacklevel=depth)
     texts = Counter(text for one in made if "notes" in one for text in one["notes"].tolist())
-    first = {text.split(" ")[0]: text for text in reversed(texts) if "were dropped" not in text}
+    told = ("were dropped", "with other levels")  # above, or as the levels of the scan say
+    first = {text.split(" ")[0]: text for text in reversed(texts) if not any(one in text for one in told)}
     for text in first.values():
-        warnings.warn(text, stacklevel=5)
+        warnings.warn(text, stacklevel=depth)

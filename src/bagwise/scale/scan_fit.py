@@ -10,10 +10,13 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from bagwise.auto import AutoRegressor
+from bagwise.auto.members import MeanTarget
+from bagwise.bags.imputation import Imputation
 from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings.summaries import Embedding
 from bagwise.intervals import Intervals
 from bagwise.methods import method
+from bagwise.regressors.pipeline import BagPipeline, first_step
 from bagwise.scale.passes import PassDisplay, Passes, open_work
 from bagwise.scale.stages import fit_embedding, fit_head, fit_rows, fit_stage, is_streamed, warn_of_sample
 from bagwise.scale.table_scan import Scan
@@ -73,31 +76,39 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         return fit_and_describe(scan, name, **options, progress=report)[0]
 
 
-def fit_and_describe(scan: Scan, name, *, executor=None, random_state=0, work=None, progress=None) -> tuple[Any, dict]:
-    """Return the model of `fit_scan`, and the description of its training data for the header of a model file."""
+def fit_and_describe(
+    scan: Scan, name, *, executor=None, random_state=0, work=None, progress=None
+) -> tuple[Any, dict, dict | None]:
+    """Return the model of `fit_scan`, the description of its training data, and the errors of held-out bags."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     if scan.target is None:
         raise ParameterError(
             "target", "The scan has no target to learn from. Scan the table with ", Parameter("target"), " its column."
         )
-    model = unfitted(name, random_state, scan)
+    model = unfitted(name, random_state)
+    if isinstance(model, Intervals):
+        from bagwise.scale.held_out import check_intervals
+
+        check_intervals(model)
     with Passes(executor, work=open_work(work, scan, model), progress=progress) as passes:
         data = TrainingData.of(scan, passes)
         if len(data) < 2:
             raise ValueError("The scan has one bag. A fit needs at least two. Check where, and the column of bag ids.")
         model = fit(model, data)
         scan.warn_of_new_files()
-        return model, data.describe()
+        return model, data.describe(), left_out_scores(model, data)
 
 
-def unfitted(name, random_state: int, scan: Scan):
-    """Return an unfitted estimator; a method by its name imputes missing values if the scan keeps them."""
-    if not isinstance(name, str):
-        return clone(name)
-    is_auto = name.partition(":")[0] == "auto"  # it imputes by itself
-    missing = "impute" if scan.missing == "impute" and not is_auto else "refuse"
-    return method(name, missing=missing, random_state=random_state)
+def unfitted(name, random_state: int):
+    """Return an unfitted estimator, by its name or as a copy."""
+    return method(name, random_state=random_state) if isinstance(name, str) else clone(name)
+
+
+def imputed(model) -> BagPipeline:
+    """Return a pipeline that imputes missing values before the steps of a method."""
+    steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
+    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def fit(model, data: TrainingData):
@@ -110,6 +121,12 @@ def fit(model, data: TrainingData):
         from bagwise.scale.held_out import fit_intervals
 
         return fit_intervals(model, data)
+    if isinstance(model, MeanTarget):
+        model.mean_ = float(np.average(data.y, weights=data.weight))
+        data.remember(model)
+        return model
+    if data.missing == "impute" and is_streamed(model) and not isinstance(first_step(model), Imputation):
+        model = imputed(model)
     since = data.passes.count
     fitted = _fit_steps(model, data) if is_streamed(model) else _fit_sample(model, data)
     data.passes.forget(since)
@@ -143,18 +160,20 @@ def _fit_sample(model, data: TrainingData):
     chosen = data.by_hash()
     if not chosen.all():
         warn_of_sample(int(chosen.sum()), len(data), type(model).__name__)
-    bags = data.gather(chosen)._with(compared=False)
-    weight = None if data.weight is None else data.weight[chosen]
-    return clone(model).fit(bags, data.y[chosen], **({} if weight is None else {"sample_weight": weight}))
+    order = np.argsort(data.known.first[chosen], kind="stable")  # as they come in the table
+    bags, y = data.gather(chosen)._with(compared=False)[order], data.y[chosen][order]
+    weight = None if data.weight is None else data.weight[chosen][order]
+    return clone(model).fit(bags, y, **({} if weight is None else {"sample_weight": weight}))
 
 
-def left_out_scores(model, y: np.ndarray, weight: np.ndarray | None = None) -> dict | None:
+def left_out_scores(model, data: TrainingData) -> dict | None:
     """Return errors of bags, each predicted by a model that never saw it, where the model knows them."""
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     residuals = getattr(last, "residuals_", None)
-    if residuals is None:
+    if residuals is None or np.isnan(residuals).any():
         return None
-    error, absolute = np.sqrt(np.average(residuals**2, weights=weight)), np.average(np.abs(residuals), weights=weight)
-    spread = float(np.std(y))
-    r2 = 1 - float(error / spread) ** 2 if spread > 0 else 0.0
-    return {"rmse": float(error), "mae": float(absolute), "r2": r2, "rmse_of_mean": spread}
+    weight = data.weight if len(residuals) == len(data) else None
+    error = float(np.sqrt(np.average(residuals**2, weights=weight)))
+    absolute, spread = float(np.average(np.abs(residuals), weights=weight)), float(np.std(data.y))
+    r2 = 1 - (error / spread) ** 2 if spread > 0 else 0.0
+    return {"rmse": error, "mae": absolute, "r2": r2, "rmse_of_mean": spread}

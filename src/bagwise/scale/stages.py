@@ -18,12 +18,13 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.bags import Bags
+from bagwise.bags.imputation import SHARE, Imputation, bag_medians
 from bagwise.bags.segments import pooled, segment_mean
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
 from bagwise.embeddings.summaries import Embedding, QuantileRows, SlicedQuantiles, Statistics
-from bagwise.instances import EachInstance, Imputation, OutOfFold, OutOfFoldUnion
+from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, fit_options, one_of, prepared
 from bagwise.instances.random_feature_ridge import ColumnScaler, RandomFeatureRidge, design
@@ -148,13 +149,11 @@ def fit_imputation(stage: Imputation, data: TrainingData) -> tuple[Imputation, T
     missing = any(bool(one["missing"]) for one in data.each("missing", _missing))
     stage.fit_medians(np.concatenate([one["rows"] for one in found]), columns, has_missing=missing)
     data.remember(stage)
-    names = None if data.names is None else (*data.names, *["share missing"] * stage.has_share_)
-    return stage, data.through(Through(stage), names)
+    names = None if data.names is None else (*data.names, *[SHARE] * stage.has_share_)
+    return stage, replace(data.through(Through(stage), names), missing="imputed")
 
 
 def _medians(part) -> dict:
-    from bagwise.instances.imputation import bag_medians
-
     return {"rows": bag_medians(part.load())}
 
 
@@ -287,15 +286,21 @@ def by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 # Embeddings: a row per bag --------------------------------------------------------------------------------------------
 
 
-def _transform(part, transform: Callable, covariates: bool) -> dict:
-    bags = part.load()
-    return {"rows": transform(bags if covariates else bags.without_covariates())}
+def _transform(part, transform: Callable) -> dict:
+    return {"rows": transform(part.load())}
+
+
+def without_covariates(bags: Bags) -> Bags:
+    """Return the bags without their covariates."""
+    return bags.without_covariates()
 
 
 def fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlocks]]:
     """Yield each setting of a head, the embedding fitted with it, and the rows of all bags."""
     settings = head.settings()
     unfitted = [head.embedding_for(one) for one in settings]
+    if data.covariates is not None and not reads_covariates(unfitted[0]):
+        data = data.through(without_covariates, data.names, ())
     if all(isinstance(one, KernelMean) for one in unfitted):
         yield from zip(settings, *_kernel_means(unfitted, data), strict=True)
         return
@@ -305,7 +310,6 @@ def fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlo
 
 def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
     """Return a fitted embedding and the rows of all bags."""
-    sees = reads_covariates(embedding) or isinstance(embedding, Statistics)
     if isinstance(embedding, FeatureMean):
         features = embedding.fresh_features()
         columns = data.columns
@@ -315,9 +319,9 @@ def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
     elif isinstance(embedding, Statistics):
         return _statistics(embedding, data)
     else:  # it learns nothing from the values
-        embedding.fit(data.gather(np.arange(len(data)) == 0).without_covariates())
-    data.remember(embedding, apart=sees)
-    return embedding, data.rows("rows", _transform, embedding.transform, sees)
+        embedding.fit(data.gather(np.arange(len(data)) == 0))
+    data.remember(embedding)
+    return embedding, data.rows("rows", _transform, embedding.transform)
 
 
 def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, RowBlocks]:
@@ -347,7 +351,7 @@ def _all_statistics(part, embedding: Statistics) -> dict:
 def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[LandmarkMean, RowBlocks]:
     few = data.gather(np.arange(len(data)) == 0)
     embedding.fit_sample(few, data.sample(*embedding.sampling()))
-    data.remember(embedding, apart=False)
+    data.remember(embedding)
     found = data.each("landmarks", _landmark_sums, embedding)
     second, outer = (sum(np.array(one[name]) for one in found) for name in ("second", "outer"))
     embedding.keep_noise_sums(second, outer, sum(int(one["n_several"]) for one in found))
@@ -365,17 +369,17 @@ def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[
     """Fit kernel means of scalars; the means of the polynomials of the longest series serve all on one interval."""
     columns, fitted = data.columns, []
     spread = float(columns.deviation[0]) or 1.0
-    ends = data.gather(np.arange(len(data)) == 0).without_covariates()
+    ends = data.gather(np.arange(len(data)) == 0)
     for embedding in unfitted:
         fitted.append(
             embedding.fit_range(ends, *(float(x[0]) for x in (columns.low, columns.high, columns.mean)), spread)
         )
-        data.remember(embedding, apart=False)
+        data.remember(embedding)
     keys = [(one.spread_, *(float(end[0]) for end in one.range_)) for one in fitted]
     longest: dict[tuple, KernelMean] = {}
     for key, one in zip(keys, fitted, strict=True):
         longest[key] = max(one, longest.get(key, one), key=lambda each: each.length_)
-    rows = {key: data.rows("polynomials", _transform, one.polynomial_means, False) for key, one in longest.items()}
+    rows = {key: data.rows("polynomials", _transform, one.polynomial_means) for key, one in longest.items()}
     return fitted, [rows[key].through(one.to_features_) for key, one in zip(keys, fitted, strict=True)]
 
 
@@ -389,6 +393,7 @@ def fit_head(head, data: TrainingData):
         return _fit_blend(head, data)
     if isinstance(head, EmbeddingRidge):
         head.check_offset(data.n_features)
+        head.remember_targets(data.y, data.weight)
         offset = 0.0 if head.offset == "none" else data.per_bag("offset", _offsets, head.offset)
         head.fit_embedded(fit_embeddings(head, data), data.y - offset, data.weight, data.known.groups, data.covariates)
         data.remember(head)
@@ -423,6 +428,7 @@ def _offsets(part, offset: str) -> dict:
 
 def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:
     """Fit each reading of each column of predictions, and blend them."""
+    head.remember_targets(data.y, data.weight)
     head.learners_ = list(data.names or map(str, range(data.n_features)))
     head.range_ = data.columns.low, data.columns.high
     fitted, failed = {}, None
@@ -452,7 +458,7 @@ class _Column:
 
 
 def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
-    """Fit regressors of scikit-learn, the last steps of a pipeline, to the rows of bags: of a sample if they are many."""
+    """Fit the last steps of a pipeline, of scikit-learn, to the rows of bags: of a sample if they are many."""
     most = max(2, MOST_VALUES // rows.width)
     chosen = data.by_hash(int(data.known.sizes.mean() * (len(data.names or ()) + len(data.covariate_names)) * most))
     if not chosen.all():
@@ -467,8 +473,8 @@ def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
 def warn_of_sample(n: int, n_bags: int, what: str) -> None:
     """Warn that a method was fitted to some of the bags."""
     warnings.warn(
-        f"{what} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash of "
-        f"their ids. All bags would need more than {MOST_VALUES:,} numbers in memory.",
+        f"{what} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash "
+        f"of their ids. All bags would need more than {MOST_VALUES:,} numbers in memory.",
         UserWarning,
         stacklevel=4,
     )

@@ -2,10 +2,10 @@
 
 An epoch reads the data a few times, each time another part of the rows, drawn at random, so that bags whose rows are
 neighbours are spread over several buffers. Each time the partitions come in an order that is drawn, some of them are
-read alternately, and their rows fill a buffer. Each network learns from the rows of the buffer that are not in its fold,
-in batches of an order that it draws itself; then the buffer is filled again. Memory is one buffer, whatever the size of
-the data. The numbers of a network depend on the partitions and the seed alone, so the networks may be trained together,
-or apart on several workers, each of which reads all partitions for those it has.
+read alternately, and their rows fill a buffer. Each network learns from the rows of the buffer that are not in its
+fold, in batches of an order that it draws itself; then the buffer is filled again. Memory is one buffer, whatever the
+size of the data. The numbers of a network depend on the partitions and the seed alone, so the networks may be trained
+together, or apart on several workers, each of which reads all partitions for those it has.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class RowStream:
 
 
 def cut_epoch(n_rows: int, n_features: int, dtype: np.dtype) -> tuple[int, int]:
-    """Return the most rows of a buffer, and how many times an epoch reads the data; buffers have about the same length."""
+    """Return the most rows of a buffer, and how many times an epoch reads the data."""
     most = min(BUFFER_ROWS, max(TURN, BUFFER_BYTES // (n_features * dtype.itemsize)))
     if n_rows <= most:
         return n_rows, 1
@@ -208,7 +208,9 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
         several = np.array_split(np.arange(len(held)), min(len(held), _workers(executor, len(held))))
         shares = [Share([learners[e] for e in some], [held[e] for e in some], n_rows) for some in several]
         shared = (stream, epoch, recipe.learning_rate, *how)
-        found = data.passes.each("epoch", _learn_epoch, [(share,) for share in shares], *shared, executor=executor)
+        found = data.passes.each(
+            f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared, executor=executor
+        )
         refuse_divergence(all(bool(one["finite"]) for one in found), epoch, recipe)
         _keep_states(learners, found)
         if epoch + 1 in recipe.epochs:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags import Bags, bag_folds, remember_columns
-from bagwise.bags.checks import CALIBRATION, INSTANCES, compared, remember_profile, remember_range
+from bagwise.bags.checks import CALIBRATION, INSTANCES, compared, remember_profile
 from bagwise.bags.folds import unit_hash, units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.kernels.formulas import row_keys, scale_of
@@ -98,6 +98,7 @@ class TrainingData:
     names : tuple of str, of the features
     covariate_names : tuple of str
     weight : array, or None: the weights of the bags, of mean one over those above zero
+    missing : "refuse", "impute" while missing values are kept, or "imputed"
     """
 
     parts: list
@@ -106,18 +107,19 @@ class TrainingData:
     names: tuple[str, ...] | None
     covariate_names: tuple[str, ...]
     weight: np.ndarray | None = None
+    missing: str = "refuse"
     _cached: dict = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
         """Partition a scan."""
-        parts, known = partition(scan, passes)
+        parts, known = partition(scan, passes, depth=6)
         weight = known.weight
         if weight is not None:
             if not (weight > 0).any():
                 raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
             weight = weight / weight[weight > 0].mean()
-        return cls(parts, known, passes, scan.feature_names, scan.covariates, weight)
+        return cls(parts, known, passes, scan.feature_names, scan.covariates, weight, parts[0].load().missing)
 
     def __len__(self) -> int:
         return len(self.known.ids)
@@ -135,7 +137,7 @@ class TrainingData:
     def n_features(self) -> int:
         return len(self.columns.mean)
 
-    # Bag by bag, in this process ---------------------------------------------------------------------------------------
+    # Bag by bag, in this process -------------------------------------------------------------------------------------
 
     @cached_property
     def stand_in(self) -> Bags:
@@ -192,7 +194,7 @@ class TrainingData:
 
         parts = {name: joined(name) for name in names}
         offsets = np.concatenate([[0], np.cumsum(some.known.sizes)])
-        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in found)}
+        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in found), "kept": None}
         return first._with(**parts)
 
     # Pass by pass -----------------------------------------------------------------------------------------------------
@@ -241,7 +243,7 @@ class TrainingData:
             self._cached[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
         return self._cached[size, seed]
 
-    # What estimators remember of their training ------------------------------------------------------------------------
+    # What estimators remember of their training ----------------------------------------------------------------------
 
     def remember(self, estimator, *, apart: bool = True, profile: bool = False) -> None:
         """Note columns, ranges and the number of bags on an estimator, as a fit in memory does.
@@ -258,6 +260,7 @@ class TrainingData:
             ids=np.arange(2),
             feature_names=self.names,
             compared=True,
+            missing=self.missing,
             has_missing=bool(np.isnan(ends["instances"]).any()),
         )
         remember_columns(estimator, few)

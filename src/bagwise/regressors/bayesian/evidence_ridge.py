@@ -150,14 +150,13 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         Of the bags only ids, groups and columns count.
         """
         fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
-        weight = weights_or_ones(sample_weight, bags)
-        self.remember_targets(y, weight)
-        self.fit_embedded(embedded, y, weight, fold)
+        self.fit_embedded(embedded, y, weights_or_ones(sample_weight, bags), fold)
         remember_columns(self, bags)
         return self
 
     def fit_embedded(self, embedded, y, weight: np.ndarray, fold: np.ndarray | None) -> EvidenceRidge:
         """Fit when bags are known by their rows alone, which are arrays or `RowBlocks`."""
+        self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y, embedded = self.target_.standardised(y), list(embedded)
         tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)

@@ -10,7 +10,7 @@ from tests.helpers.cut_tables import scanned
 
 import bagwise as bw
 from bagwise.execution import Processes
-from bagwise.out_of_core import fit_scan, predict_scan
+from bagwise.scale import fit_scan, predict_scan
 
 KEYS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_DEFAULT_REGION": "us-east-1"}
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.execution import Dask, Processes, Serial
-from bagwise.out_of_core import fit_scan, predict_scan
+from bagwise.scale import fit_scan, predict_scan
 
 CUT = "may be cut short, damaged, or of another format"
 
@@ -51,7 +51,7 @@ class Harmed:
         self.executor, self.harm, self.path, self.left = executor, harm, path, at
 
     def run(self, function, tasks, shared=()):
-        if shared[0].__name__ in ("_meet", "_visit", "_visit_and_store"):
+        if function.name in ("bag-hashes", "load"):
             if self.left == 0:
                 self.harm(self.path)
             self.left -= 1
@@ -69,16 +69,16 @@ def client():
 @pytest.mark.parametrize(
     ("harm", "at"),
     [
-        pytest.param(harm, at, marks=[] if harm is overwrite or at == 3 else pytest.mark.slow)
+        pytest.param(harm, at, marks=[] if harm is overwrite or at == 1 else pytest.mark.slow)
         for harm in HARMS
-        for at in range(4)
+        for at in range(2)
     ],
 )
 def test_in_whichever_pass_it_happens_the_file_is_named(harm, at, folder):
     source, executor = scanned(folder, chunk_rows=300), Harmed(Serial(), harm, folder / "part=2" / "rows.parquet", at)
     with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
         fit_scan(source, small("instance-kme:ridge"), executor=executor)
-    assert executor.left == -1  # it was this pass that failed
+    assert executor.left < 0  # the harm was done
 
 
 @pytest.mark.parametrize("harm", [overwrite, *(pytest.param(one, marks=pytest.mark.slow) for one in (delete, shorten))])
@@ -99,19 +99,6 @@ def test_another_process_names_it_too(folder):
         fit_scan(source, "aggregated", executor=Processes(2))
 
 
-def test_sums_on_the_workers_name_it(folder, client):
-    """The pass whose results are added where they are."""
-
-    class HarmedDask(Dask):
-        def add_up(self, *arguments):
-            if arguments[2][0].__name__ == "_visit":
-                (folder / "part=2" / "rows.parquet").unlink(missing_ok=True)
-            return super().add_up(*arguments)
-
-    with pytest.raises(FileNotFoundError, match=HARMS[delete]):
-        fit_scan(scanned(folder, chunk_rows=300), small("instance-kme:ridge"), executor=HarmedDask(client))
-
-
 @pytest.mark.parametrize("engine", ["stream", pytest.param("dask", marks=pytest.mark.slow)])
 def test_the_command_line_names_it_and_writes_nothing(engine, folder, tmp_path):
     columns, model = ["--bag", "bag", "--target", "y", "--ignore", "site"], tmp_path / "model.bagwise"
@@ -128,7 +115,7 @@ def test_the_command_line_names_it_and_writes_nothing(engine, folder, tmp_path):
         assert sorted(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("at", [0, 2])
+@pytest.mark.parametrize("at", [0, 1])
 def test_a_file_that_is_written_anew_during_the_fit_is_named(at, folder):
     def rewrite(path):
         values = pq.read_table(path)

@@ -9,9 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.helpers.cut_tables import rows_read
 
 from bagwise.io.conditions import as_where
-from bagwise.out_of_core import scan
+from bagwise.scale import scan
 
 
 @pytest.fixture
@@ -33,7 +34,8 @@ def dataset(tmp_path):
 
 
 def found(scanned):
-    return np.concatenate([block.X for chunk in scanned.chunks for block in chunk.blocks(rows=3)])
+    table = rows_read(scanned)
+    return np.column_stack([table[name].to_numpy() for name in scanned.feature_names])
 
 
 def whole(dataset):
@@ -65,15 +67,14 @@ def test_rows_are_chosen_exactly_and_row_groups_by_their_statistics(dataset, tex
     for where in [tuples] if text is None else [text, tuples]:
         options = {"bag": "site", "features": ["day", "x"], "where": where, "chunk_rows": 4}
         if rows is None:
-            with pytest.raises(ValueError, match="no row can satisfy where: it leaves out all 36 rows"):
+            with pytest.raises(ValueError, match="No row can satisfy where: it leaves out all 36 rows"):
                 scan(dataset, **options)
             continue
         scanned = scan(dataset, **options)
         assert len(scanned.chunks) == groups and scanned.n_rows == 36
         expected = whole(dataset)[rows(whole(dataset))]
         np.testing.assert_array_equal(found(scanned), expected[["day", "x"]])
-        ids = [one for chunk in scanned.chunks for one in chunk.bags()[0][chunk.bags()[1]]]
-        assert ids == expected.site.tolist()
+        assert rows_read(scanned)["site"].to_pylist() == expected.site.tolist()
         memory = scan(whole(dataset), **options)
         np.testing.assert_array_equal(found(memory), expected[["day", "x"]])
 
@@ -96,10 +97,7 @@ def test_a_chunk_may_be_left_without_rows(dataset):
     scanned = scan(dataset, bag="site", ignore="when", where="site == 'Bonn'")  # between B and C, so no statistics tell
     assert len(scanned.chunks) == 4
     assert repr(scanned).startswith(f"Scan: {scanned.n_rows} rows before where in 4 chunks of ")
-    for chunk in scanned.chunks:
-        ids, codes = chunk.bags()
-        assert list(chunk.blocks()) == [] and (len(ids), len(codes)) == (0, 0)
-        assert (ids.dtype, codes.dtype) == (object, np.int64)
+    assert rows_read(scanned).num_rows == 0
 
 
 def test_no_statistics_know_of_nan(tmp_path):

@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 
 import bagwise as bw
 from bagwise.execution import Dask, Processes
-from bagwise.out_of_core import fit_scan, predict_scan
+from bagwise.scale import fit_scan, predict_scan
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

@@ -8,11 +8,9 @@ from tests.helpers.cut_tables import METHODS, cut, scanned, small
 
 import bagwise as bw
 from bagwise.execution import Serial
-from bagwise.instances import Imputation, bag_folds
+from bagwise.instances import Imputation
 from bagwise.intervals import Intervals
-from bagwise.kernels import Gaussian
-from bagwise.out_of_core import fit_scan, predict_scan, scan_intervals, whole_bags
-from bagwise.regressors import RidgePath
+from bagwise.scale import fit_scan, held_out, predict_scan
 
 KINDS = [{"kind": "cv+", "folds": 3}, {"kind": "split", "scale": "none"}]
 
@@ -69,37 +67,10 @@ def test_missing_values_weights_and_covariates(table):
     assert_allclose(np.column_stack([found.lower, found.upper]), wanted, rtol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["aggregated", pytest.param("instance-kme:ridge", marks=pytest.mark.slow)])
-def test_ridge_heads_from_sums_of_folds(name, table, tmp_path):
-    """The naive reference: rows of all bags, and a ridge on those of the other folds."""
-    how = {"bag": "bag", "target": "y", "features": ["x0", "x1", "x2"]}
-    bags, y = bw.load(table, **how)
-    method = small(name).set_params(head__head=RidgePath(penalties=(0.01,)), head__grid=None)
-    if name != "aggregated":
-        method.set_params(head__grid={"kernel": [Gaussian(2.0)]})
-    mine = fit_scan(bw.scan(table, **how, chunk_rows=500), Intervals(method, folds=4, level=0.6, refit=False))
-    fold = bag_folds(bags, 4)
-    whole = method.fit(bags, y)
-    rows, offset = whole["head"].embedding_.fit_transform(seen := whole[:-1].fit_transform(bags, y)), 0.0
-    if name != "aggregated":
-        offset = np.add.reduceat(seen.instances[:, 0], seen.offsets[:-1]) / seen.sizes
-    expected = np.empty(len(y))
-    for k in range(4):
-        ridge = RidgePath(penalties=(0.01,)).fit(rows[fold != k], (y - offset)[fold != k])
-        expected[fold == k] = ridge.predict(rows[fold == k])
-    assert_allclose(np.sort(mine.residuals_), np.sort(y - offset - expected), rtol=1e-6, atol=1e-9)
-    assert len(mine.left_out_.models) == 4
-    assert bw.intervals.coverage(y, mine.predict_interval(bags)) > 0.5
-    bw.save_model(mine, tmp_path / "m.bagwise")
-    assert (bw.load_model(tmp_path / "m.bagwise").predict_interval(bags) == mine.predict_interval(bags)).all()
-    with pytest.raises(ValueError, match="refit=False takes ridge heads from sums of folds, and EvidenceRidge is none"):
-        fit_scan(bw.scan(table, **how), Intervals("blr:rows", refit=False))
-
-
 def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):
     """600 bags, of which 100 may have a score: new bags are covered, and nothing of the others is held."""
-    monkeypatch.setattr(scan_intervals, "MOST_BAGS", 100)
-    monkeypatch.setattr(scan_intervals, "FEW_BAGS", 100)
+    monkeypatch.setattr(held_out, "MOST_BAGS", 100)
+    monkeypatch.setattr(held_out, "FEW_BAGS", 100)
     bags, y = bw.datasets.make_gaussian(900, instances=4, random_state=1)
     source = bw.scan(bags[:600], target=y[:600], chunk_rows=500)
     for options in ({"kind": "cv+", "folds": 3}, {"kind": "split", "scale": "none"}, {"kind": "split"}):
@@ -114,8 +85,6 @@ def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):
     [
         ({"kind": "jackknife+"}, "kind='jackknife.' leaves out every bag by itself, .*take 'cv.' or 'split'"),
         ({"kind": "split", "scores": "quantile"}, "scores='quantile' with kind='split' looks at all bags at once"),
-        ({"method": "auto"}, "auto has no intervals with a scan: give 'auto' itself, .* such as 'instance-kme:ridge'"),
-        ({"method": "em"}, "em cannot be fitted from sums over rows"),
         ({"level": 1.5}, "level is the share of bags to be covered"),
     ],
 )
@@ -133,7 +102,7 @@ def test_levels_that_are_not_there_are_refused(table):
     model = fit_scan(scanned(few), Intervals("aggregated", folds=3, level=0.5))
     with pytest.raises(ValueError, match="level 0.95 needs at least 19 calibration bags, and there are 8"):
         predict_scan(model, scanned(table), level=0.95)
-    with pytest.raises(ValueError, match="the model was fitted without intervals; fit bagwise.Intervals"):
+    with pytest.raises(ValueError, match="The model was fitted without intervals. Fit bagwise.Intervals"):
         predict_scan(fit_scan(scanned(few), "aggregated"), scanned(table), level=0.5)
     lacking = fit_scan(scanned(few), Intervals("aggregated", folds=3, level=0.95))
     assert "needs at least 19" in lacking.lacking_ and predict_scan(lacking, scanned(table)).lower is None
@@ -143,12 +112,5 @@ def test_levels_that_are_not_there_are_refused(table):
 
 
 def test_without_a_target_there_is_nothing_to_calibrate_with(table):
-    with pytest.raises(ValueError, match="no target to learn from; scan the table with target= the name"):
+    with pytest.raises(ValueError, match="no target to learn from. Scan the table with target="):
         fit_scan(bw.scan(table, bag="bag"), Intervals("aggregated"))
-
-
-def test_bags_in_too_many_pieces(table, monkeypatch):
-    model = fit_scan(scanned(table), Intervals("aggregated", kind="split", level=0.5))
-    monkeypatch.setattr(whole_bags, "MOST_VALUES", 50)
-    with pytest.raises(ValueError, match="lie in several chunks, and more than 50 of their values.*sort the table by"):
-        predict_scan(model, scanned(table, chunk_rows=700))

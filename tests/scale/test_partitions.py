@@ -8,10 +8,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.helpers.cut_tables import bags_read, rows_read
 
 import bagwise as bw
 from bagwise.io.table_files import find_parts
-from bagwise.out_of_core import scan
+from bagwise.scale import scan
 
 
 def part(seed, n=5, **columns):
@@ -39,14 +40,11 @@ def whole(years=(2019, 2020)):
     return frame[frame.year.isin(years)]
 
 
-def rows(scanned, **options):
-    blocks = [block for chunk in scanned.chunks for block in chunk.blocks(**options)]
-    ids = [one for chunk in scanned.chunks for one in chunk.bags()[0][chunk.bags()[1]].tolist()]
-    return (
-        ids,
-        np.concatenate([block.X for block in blocks]),
-        [g for b in blocks if b.groups is not None for g in b.groups],
-    )
+def rows(scanned):
+    table = rows_read(scanned)
+    groups = [] if scanned.groups is None else table[scanned.groups].to_pylist()
+    X = np.column_stack([table[name].to_numpy() for name in scanned.feature_names])
+    return table[scanned.bag].to_pylist(), X, groups
 
 
 def test_a_folder_is_one_table(dataset):
@@ -61,7 +59,7 @@ def test_a_folder_is_one_table(dataset):
 
 
 def test_partition_columns_have_any_role_that_is_given_them(dataset):
-    ids, X, groups = rows(scan(dataset, bag="region", features=["x", "year"], groups="year"), groups=True)
+    ids, X, groups = rows(scan(dataset, bag="region", features=["x", "year"], groups="year"))
     assert ids == whole().region.tolist() and groups == whole().year.tolist()
     np.testing.assert_array_equal(X, whole()[["x", "year"]])
     expected = bw.load(whole(), bag="region", features=["x", "year"])[0]
@@ -132,7 +130,7 @@ def test_a_column_of_the_file_goes_before_that_of_its_folder(tmp_path):
         rows(scan(tmp_path, bag="site", where="year == 1"))[1].size
         and len(scan(tmp_path, bag="site").feature_names) == 3
     )
-    with pytest.raises(ValueError, match="no row can satisfy where: it leaves out all 5 rows"):
+    with pytest.raises(ValueError, match="No row can satisfy where: it leaves out all 5 rows"):
         scan(tmp_path, bag="site", where="year == 2020")
 
 
@@ -149,10 +147,8 @@ def test_values_of_folders_are_whole_numbers_if_all_are(tmp_path):
     }
     X = rows(scan(tmp_path, bag="site", features=["a"]))[1]
     assert sorted(X[::5, 0].tolist()[:2]) == [-20, 1] and np.isnan(X[-5:]).all()
-    with pytest.raises(
-        ValueError, match=r"5 of 5 rows of .*/0.parquet, row group 0 have no bag id; fill in column 'a'"
-    ):
-        [chunk.bags() for chunk in scan(tmp_path, bag="a", features=["x"]).chunks]
+    with pytest.raises(ValueError, match=r"5 of 15 rows have no bag id .*; fill in column 'a'"):
+        bags_read(scan(tmp_path, bag="a", features=["x"]))
     (tmp_path / "a=x" / "b=1").mkdir(parents=True)
     part(0).to_parquet(tmp_path / "a=x" / "b=1" / "0.parquet")
     assert {v.value for p in find_parts(tmp_path) for v in p.values if v.column == "a"} == {"1", "-20", None, "x"}

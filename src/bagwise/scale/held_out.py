@@ -1,0 +1,201 @@
+"""Held-out bags of a scan: `auto`, intervals and evaluations fit a method without each fold, and predict that fold."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from bagwise.auto import AutoRegressor
+from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.members import Member, count_folds, members_of
+from bagwise.auto.preparation import Routing
+from bagwise.bags.checks import compared, remember_range
+from bagwise.bags.folds import count_folds as checked_folds
+from bagwise.bags.folds import unit_hash
+from bagwise.bags.imputation import Imputation
+from bagwise.intervals import Intervals
+from bagwise.intervals.calibration import Calibration, FoldModels, keeps_folds
+from bagwise.intervals.conformal import FEWEST, check_options, lacking, method_of
+from bagwise.intervals.order_statistics import units_needed
+from bagwise.scale.scan_fit import fit, unfitted
+from bagwise.scale.stages import fit_imputation
+from bagwise.scale.training_data import MOST_VALUES, TrainingData
+
+# In order of cost.
+MEMBERS = ("aggregated", "statistics:moments", "input-kme:fourier", "blr:rows", "instance-kme:ridge")
+MOST_BAGS = 10_000  # with a score; the quantile of so many has a standard error of 0.3 % of coverage at level 0.9
+FEW_BAGS = 500  # have a score, however many instances they have
+MOST_PARTS = 64
+
+
+def predict_bags(model, data: TrainingData) -> np.ndarray:
+    """Predict the bags of all partitions."""
+    return data.per_bag("held-out", _predict, model)
+
+
+def _predict(part, model) -> dict:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of held-out bags: the user is not warned
+        return {"rows": model.predict(compared(part.load()))}
+
+
+def fit_without(model, data: TrainingData, held_out: np.ndarray) -> tuple[Any, np.ndarray, float, float]:
+    """Fit without some bags and predict those: the model, the predictions, and the seconds that either took."""
+    started = time.perf_counter()
+    fitted = fit(model, data.select(~held_out) if held_out.any() else data)
+    between = time.perf_counter()
+    predictions = predict_bags(fitted, data.select(held_out)) if held_out.any() else np.empty(0)
+    return fitted, predictions, between - started, time.perf_counter() - between
+
+
+# Auto -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ScanValidation(CrossValidation):
+    """Cross-validation of members on bags in partitions; the bags themselves are stand-ins."""
+
+    data: TrainingData | None = None
+
+    def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
+        """Fit each (member, bags to leave out, first)."""
+        assert self.data is not None
+        return [fit_without(member.make(self.random_state), self.data, held_out) for member, held_out, _ in tasks]
+
+
+def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
+    """Fit `AutoRegressor` to a scan: by its own rules, on members that are fitted partition by partition.
+
+    The members are `MEMBERS` unless a list is given. Transforms of the targets and learning curves are not tried.
+    """
+    started = time.perf_counter()
+    model = clone(model).set_params(transforms=False)
+    if isinstance(model.members, str):
+        model.set_params(members=list(MEMBERS))
+    model._check_parameters()
+    groups = None if data.known.groups is None else data.n_units
+    n_features = data.n_features
+    model.training_ = {
+        "bags": len(data),
+        "instances": int(data.known.sizes.sum()),
+        "features": n_features,
+        "groups": groups,
+    }
+    data.remember(model, profile=True)
+    if data.missing == "impute":
+        model.imputation_, data = fit_imputation(Imputation(), data)
+    model.routing_, data = _route(data)
+    folds = count_folds(data.stand_in) if isinstance(model.folds, str) and model.folds == "auto" else model.folds
+    deals = np.array([data.folds(folds, model.random_state + r) for r in range(model.repeats)])
+    options: dict[str, Any] = {"metric": model.metric, "data": data}
+    cv = ScanValidation(
+        data.stand_in, data.y, deals, data.weight, model.random_state, None, Clock(model.time_budget), **options
+    )
+    model.fold_, model.range_ = cv.fold, cv.limits()
+    trials = model._try(cv, members_of(model.members), _show_nothing)
+    model._blend(trials, cv, _show_nothing)
+    model.curve_, model.seconds_ = None, time.perf_counter() - started
+    return model
+
+
+def _route(data: TrainingData) -> tuple[Routing, TrainingData]:
+    """Move the features that never vary within a bag to the covariates, as in memory."""
+    same = np.logical_and.reduce([one["same"] for one in data.each("constant-columns", _constant_columns)])
+    plain = same.all() or np.mean(data.known.sizes > 1) <= 0.5
+    routing = Routing(np.flatnonzero(same & ~plain))
+    if not len(routing.columns):
+        return routing, data
+    covariates = data.per_bag("covariates", _covariates, routing)
+    names = tuple(name for j, name in enumerate(data.names or ()) if j not in routing.columns) or None
+    moved = tuple((data.names or [f"x{j + 1}" for j in range(len(same))])[j] for j in routing.columns)
+    data = data.through(routing, names, (*data.covariate_names, *moved))
+    return routing, replace(data, known=replace(data.known, covariates=covariates))
+
+
+def _constant_columns(part) -> dict:
+    bags = part.load()
+    return {"same": (bags.instances == bags.expand(bags.instances[bags.offsets[:-1]])).all(axis=0)}
+
+
+def _covariates(part, routing: Routing) -> dict:
+    return {"rows": routing(part.load()).covariates}
+
+
+def _show_nothing(*_) -> None:
+    """Replace the live line of `auto`: a scan shows its passes."""
+
+
+# Intervals ------------------------------------------------------------------------------------------------------------
+
+
+def check_intervals(intervals: Intervals) -> None:
+    """Refuse options that a scan does not have, before any pass."""
+    check_options(intervals)
+    if intervals.kind == "jackknife+":
+        raise ValueError("kind='jackknife+' leaves out every bag by itself, a fit for each; take 'cv+' or 'split'")
+    if intervals.kind == "split" and intervals.scores == "quantile":
+        raise ValueError("scores='quantile' with kind='split' looks at all bags at once; take kind='cv+'")
+    method_of(clone(intervals).set_params(method=unfitted(intervals.method, intervals.random_state)))
+
+
+def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
+    """Fit `Intervals` to a scan: models without some bags, and scores of at most 10,000 bags."""
+    intervals, split = clone(intervals), intervals.kind == "split"
+    method = unfitted(intervals.method, intervals.random_state)
+    if data.weight is not None:
+        data = data.select(data.weight > 0)
+    noun, n_units = "bags" if data.known.groups is None else "groups", data.n_units
+    if n_units < FEWEST[intervals.kind]:
+        raise ValueError(f"kind={intervals.kind!r} needs at least {FEWEST[intervals.kind]} {noun}, not {n_units:,}")
+    fold = data.folds(_count_parts(intervals, n_units, noun), intervals.random_state)
+    if split:
+        fitted = fit(method, data.select(fold != 0))
+        left_out: Any = FoldModels((fitted,))
+        shown = _shown(data, fold == 0)
+        fold = np.zeros(len(data), dtype=np.int64)
+        held_out = predict_bags(fitted, data.select(shown))
+    else:
+        fitted, shown = fit(method, data), _shown(data, np.ones(len(data), dtype=bool))
+        if keeps_folds(fitted, data.stand_in) and intervals.scale != "std":
+            left_out, fold, held_out = fitted, np.asarray(fitted.fold_), np.asarray(fitted.held_out_)[shown]
+        else:
+            models, held_out = [], np.empty(len(data))
+            for k in range(int(fold.max()) + 1):
+                found, held_out[fold == k], *_ = fit_without(method, data, fold == k)
+                models.append(found)
+            left_out, held_out = FoldModels(tuple(models)), held_out[shown]
+    bags = compared(data.gather(shown))
+    data.remember(intervals)
+    remember_range(intervals, data.columns.counted_low, data.columns.counted_high)
+    intervals.profile_ = fitted.profile_
+    n_shown = len(bags) if bags.groups is None else len(set(bags.groups.tolist()))
+    intervals.lacking_ = lacking(intervals.level, n_shown, noun, intervals.kind)
+    calibration = Calibration(fitted, left_out, np.arange(len(bags)), fold[shown], held_out)
+    intervals.keep(calibration, bags, data.y[shown])
+    return intervals
+
+
+def _count_parts(intervals: Intervals, n_units: int, noun: str) -> int:
+    folds = intervals.folds
+    if intervals.kind == "split" and folds == "auto":
+        # of many bags a smaller share is held out: a thousand bags are enough to calibrate with
+        folds = int(np.clip(n_units // units_needed(intervals.level), 2, max(4, min(MOST_PARTS, n_units // 1000))))
+    return checked_folds(folds, n_units, noun)
+
+
+def _shown(data: TrainingData, candidates: np.ndarray) -> np.ndarray:
+    """Return a mask of the bags that have a score: those of the smallest hashes, as many as can be held in memory."""
+    width, n_rows = max(1, len(data.names or ())), int(data.known.sizes.sum())
+    most = int(max(FEW_BAGS, min(MOST_BAGS, MOST_VALUES // 2 * len(data) // (n_rows * width))))
+    if np.count_nonzero(candidates) <= most:
+        return candidates
+    at = np.flatnonzero(candidates)
+    order = np.argsort(np.array([unit_hash(one, 0) for one in data.known.ids[at].tolist()], dtype="S8"), kind="stable")
+    chosen = np.zeros(len(data), dtype=bool)
+    chosen[at[order[:most]]] = True
+    return chosen

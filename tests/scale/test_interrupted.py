@@ -1,0 +1,253 @@
+"""A fit whose process has ended goes on from its work folder, and gives the same model."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.helpers.cut_tables import SHARED, cut, scanned, small
+from tests.helpers.killed_fits import Ended, Ending
+
+import bagwise as bw
+from bagwise.execution import Dask, Processes, Serial
+from bagwise.scale import fit_scan, passes
+
+RIDGE = "instance-kme:ridge"
+
+
+@pytest.fixture(scope="module")
+def folder(table, tmp_path_factory):
+    return cut(table, tmp_path_factory.mktemp("cut"), 1)
+
+
+@pytest.fixture(scope="module")
+def source(folder):
+    return scanned(folder, chunk_rows=350)
+
+
+@pytest.fixture(scope="module")
+def bags(table):
+    return bw.load(table, bag="bag", target="y", ignore=["site"])[0]
+
+
+@pytest.fixture(scope="module")
+def whole(source):
+    """The tasks of each pass of a fit, and the model."""
+    counted = Ending()
+    return fit_scan(source, small(RIDGE), executor=counted), counted.tasks
+
+
+@pytest.mark.parametrize("at", ["partition", "load", "fold-sums", "polynomials"])
+def test_a_fit_that_ended_goes_on_with_the_same_bits(at, source, bags, whole, tmp_path):
+    model, tasks = whole
+    number = tasks[at] // 2
+    with pytest.raises(Ended):
+        fit_scan(source, small(RIDGE), executor=Ending(at, number), work=tmp_path)
+    rest = Ending()
+    again = fit_scan(source, small(RIDGE), executor=rest, work=tmp_path)
+    assert rest.tasks[at] == tasks[at] - number  # nothing that was finished is made again
+    assert at in ("partition",) or "partition" not in rest.tasks
+    assert (again.predict(bags) == model.predict(bags)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*[param.values[0] for param in SHARED], "auto"])
+def test_a_fit_that_ended_anywhere_goes_on_with_the_same_bits(name, source, bags, tmp_path):
+    counted = Ending()
+    expected = fit_scan(source, name, executor=counted).predict(bags)
+    for at, n_tasks in counted.tasks.items():
+        with pytest.raises(Ended):
+            fit_scan(source, name, executor=Ending(at, n_tasks - 1), work=tmp_path / at)
+        assert (fit_scan(source, name, work=tmp_path / at).predict(bags) == expected).all()
+
+
+def test_a_fit_that_had_ended_reads_nothing_again(source, bags, whole, tmp_path):
+    fit_scan(source, small(RIDGE), work=tmp_path, executor=Processes(2))
+    again = Ending()
+    model = fit_scan(source, small(RIDGE), executor=again, work=tmp_path)
+    assert not again.tasks and (model.predict(bags) == whole[0].predict(bags)).all()
+
+
+def test_a_result_that_is_damaged_is_made_again(source, bags, whole, tmp_path):
+    fit_scan(source, small(RIDGE), work=tmp_path)
+    for name in ("fold-sums", "predictions"):
+        damaged = sorted(tmp_path.glob(f"*-{name}/00001/*.npy"))[0]
+        damaged.write_bytes(damaged.read_bytes()[:100])
+    again = Ending()
+    model = fit_scan(source, small(RIDGE), executor=again, work=tmp_path)
+    assert again.tasks == {"fold-sums": 1, "predictions": 1}
+    assert (model.predict(bags) == whole[0].predict(bags)).all()
+
+
+class Elsewhere(Serial):
+    """Tasks that run in another folder than that of the caller, as workers do that were started there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def run(self, function, tasks, shared=()):
+        def there(task, *rest):
+            with contextlib.chdir(self.folder):
+                return function(task, *rest)
+
+        there.name = function.name
+        return super().run(there, tasks, shared)
+
+
+def test_workers_may_have_been_started_in_another_folder(source, bags, whole, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    model = fit_scan(source, small(RIDGE), executor=Elsewhere(tmp_path / "there"), work="work")
+    assert (model.predict(bags) == whole[0].predict(bags)).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("at", "number"), [("partition", 3), ("fold-sums", 3), ("polynomials", 2)])
+def test_a_process_that_was_killed(at, number, folder, source, bags, whole, tmp_path):
+    work = tmp_path / "work"
+    script = Path(__file__).parents[1] / "helpers" / "killed_fits.py"
+    command = [sys.executable, script, folder, work, RIDGE, at, str(number)]
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([root, str(Path(bw.__file__).parents[1])])
+    ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    rest = Ending()
+    model = fit_scan(source, small(RIDGE), executor=rest, work=work)
+    assert rest.tasks[at] == whole[1][at] - number
+    assert (model.predict(bags) == whole[0].predict(bags)).all()
+
+
+@pytest.mark.slow
+def test_workers_of_a_cluster_go_on_from_there(source, bags, whole, tmp_path):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
+        with pytest.raises(Ended):
+            fit_scan(source, small(RIDGE), executor=Ending("fold-sums", 4), work=tmp_path)
+        model = fit_scan(source, small(RIDGE), executor=Dask(client), work=tmp_path)
+        assert (model.predict(bags) == whole[0].predict(bags)).all()
+
+
+def test_a_full_disk_is_named(source, monkeypatch, tmp_path):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(OSError, match="No space left on device: the results of a pass cannot be written.*work"):
+        fit_scan(source, "aggregated", work=tmp_path)
+    assert not list(tmp_path.rglob(".*"))  # nothing half-written
+
+
+# Folders of something else ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def work(source, tmp_path):
+    """Of a fit that had ended."""
+    fit_scan(source, "aggregated", work=tmp_path / "work")
+    return tmp_path / "work"
+
+
+def test_another_method_is_refused(source, work):
+    same = bw.method("aggregated")
+    same.set_params(**{key: [1.0] for key in same.get_params() if key.endswith("penalties")})
+    for other in ("statistics:moments", same):
+        with pytest.raises(ValueError, match="work holds passes of another method, or of the same with other param"):
+            fit_scan(source, other, work=work)
+
+
+def test_another_version_is_refused(source, work, monkeypatch):
+    monkeypatch.setattr(passes, "of_library", lambda: "bagwise 9.9")
+    with pytest.raises(ValueError, match=r"passes by another version: bagwise \S+, .* where this is bagwise 9\.9"):
+        fit_scan(source, "aggregated", work=work)
+
+
+def test_other_data_are_refused(folder, work, tmp_path):
+    moved = shutil.copytree(folder, tmp_path / "moved")
+    with pytest.raises(ValueError, match=r"over other data: \S+part-0.parquet .and \d others. is new. Give another"):
+        fit_scan(scanned(moved, chunk_rows=350), "aggregated", work=work)
+    with pytest.raises(ValueError, match="over other columns, rows or chunks of the data"):
+        fit_scan(scanned(folder, chunk_rows=450), "aggregated", work=work)
+    with pytest.raises(ValueError, match="over other columns, rows or chunks of the data"):
+        fit_scan(scanned(folder, chunk_rows=350, features=["x1", "x2"]), "aggregated", work=work)
+
+
+def test_a_file_that_changed_or_is_gone_is_named(table, tmp_path):
+    cut(table, tmp_path, 1)
+    first = tmp_path / "part-0.parquet"
+    fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
+    os.utime(first, ns=(1, 1))
+    with pytest.raises(ValueError, match=r"over other data: \S*part-0.parquet has changed"):
+        fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
+    first.unlink()
+    with pytest.raises(ValueError, match=r"over other data: \S*part-0.parquet is gone"):
+        fit_scan(scanned(tmp_path, chunk_rows=350), "aggregated", work=tmp_path / "work")
+
+
+@pytest.mark.parametrize("kind", ["table", "bags"])
+def test_data_in_memory_are_known_by_their_content(kind, table, tmp_path):
+    def scan(changed):
+        one = table if not changed else table.set_column(0, "x0", [np.arange(table.num_rows, dtype=float)])
+        if kind == "table":
+            return scanned(one, chunk_rows=350)
+        bags, y = bw.load(one, bag="bag", target="y", ignore=["site"])
+        return bw.scan(bags, target=y, chunk_rows=350)
+
+    fit_scan(scan(False), "aggregated", work=tmp_path / "work")
+    again = Ending()
+    fit_scan(scan(False), "aggregated", work=tmp_path / "work", executor=again)
+    assert not again.tasks
+    with pytest.raises(ValueError, match="over other columns, rows or chunks of the data"):
+        fit_scan(scan(True), "aggregated", work=tmp_path / "work")
+
+
+def test_what_is_no_work_folder(source, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileExistsError, match="is not a work folder of a fit: it holds notes.txt. Give an empty"):
+        fit_scan(source, "aggregated", work=tmp_path)
+    with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file. The work folder must be a folder"):
+        fit_scan(source, "aggregated", work=tmp_path / "notes.txt")
+    with pytest.raises(ValueError, match="Got the URL s3://bucket/work as work"):
+        fit_scan(source, "aggregated", work="s3://bucket/work")
+
+
+def test_a_damaged_description_is_refused(source, work):
+    (work / "fit.json").write_text("{")
+    with pytest.raises(ValueError, match=r"passes of an unknown fit, because fit\.json is damaged. Give another"):
+        fit_scan(source, "aggregated", work=work)
+
+
+# Damage -------------------------------------------------------------------------------------------------------------
+
+
+def test_progress_tells_rows_their_rate_and_the_time_left(source, tmp_path):
+    steps, n_rows = [], sum(chunk.n_rows for chunk in source.chunks)
+    fit_scan(source, "aggregated", progress=steps.append, work=tmp_path / "work")
+    step = [step for step in steps if step.name == "partition"][-1]
+    assert step.rows == step.total == n_rows and step.rate > 0 and step.seconds_left == 0
+    assert f"pass 2, partition: {n_rows:,} of {n_rows:,} rows, " in str(step)
+
+
+def test_without_a_terminal_nothing_is_shown(source, capsys):
+    fit_scan(source, "aggregated", progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_one_line(source):
+    import io
+
+    from rich.console import Console
+
+    from bagwise.scale.passes import PassDisplay
+
+    shown = io.StringIO()
+    with PassDisplay("fitting aggregated", console=Console(file=shown, force_terminal=True, width=120)) as display:
+        fit_scan(source, "aggregated", progress=display)
+    # A pass that ends between two looks of the terminal is not shown.
+    assert re.search(r"fitting aggregated, pass \d, [a-z-]+: [\d,]+ of [\d,]+ .*/s, .* left", shown.getvalue())
