@@ -50,8 +50,6 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Out of core, and on a cluster": (
                 "fit_scan",
                 "predict_scan",
-                "scale.summable_methods",
-                "scale.streamed_methods",
                 "cluster",
             ),
         },
@@ -137,7 +135,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 INTERNAL = (
     *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
-    *("kernels.with_bandwidth", "model_files.try_saving", "scale.Block", "scale.Chunk", "testing.zoo"),
+    *("kernels.with_bandwidth", "model_files.try_saving", "testing.zoo"),
     *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
 )
 # What a method of an estimator does whose docstring would say no more.

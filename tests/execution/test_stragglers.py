@@ -1,12 +1,12 @@
-"""A task that its worker does not finish is given to another one, and the sum of all others goes on meanwhile."""
+"""A task that its worker does not finish is given to another one, and the others go on meanwhile."""
 
 import time
 
 import pytest
-from tests.helpers.cluster_jobs import WaitsAtFirst, joined
+from tests.helpers.cluster_jobs import WaitsAtFirst
 
-from bagwise.execution import Dask, Serial, dask_cluster
-from bagwise.execution.tasks import add_up, in_order
+from bagwise.execution import Dask, dask_cluster
+from bagwise.execution.tasks import in_order
 
 
 @pytest.fixture(autouse=True)
@@ -23,26 +23,7 @@ def slow(processes, tmp_path):
         time.sleep(0.02)
 
 
-def test_a_sum_does_not_wait_for_a_slow_worker(slow, processes):
-    ends = []
-    found = add_up(Dask(processes), slow, range(9), (), joined, report=lambda number, nodes: ends.append(number))
-    assert slow.has_begun and not slow.is_over
-    assert sorted(ends) == list(range(9))
-    assert found == add_up(Serial(), str, range(9), (), joined)
-
-
-def test_a_sum_on_the_workers_goes_on_from_the_nodes_of_another(processes):
-    kept = []
-    expected = add_up(Serial(), str, range(7), (), joined)
-    found = add_up(Dask(processes), str, range(7), (), joined, report=lambda number, nodes: kept.append(nodes()))
-    assert found == expected
-    for nodes in kept:
-        assert add_up(Dask(processes), str, range(7), (), joined, nodes=nodes) == expected
-    assert len(kept) == 7 and sum(2**height for height, _ in kept[2]) >= 3  # those that had ended are among them
-
-
-@pytest.mark.slow
-def test_nor_do_results_in_order(slow, processes):
+def test_results_do_not_wait_for_a_slow_worker(slow, processes):
     assert list(in_order(Dask(processes), slow, range(9))) == list(map(str, range(9)))
     assert slow.has_begun and not slow.is_over
 
@@ -67,12 +48,12 @@ def test_a_dashboard_shows_the_names_of_tasks(processes):
     processes.submit = lambda *args, **options: (keys.append(options.get("key")), submit(*args, **options))[1]
     try:
         list(in_order(Dask(processes), str, range(3), name="survey"))
-        add_up(Dask(processes), str, range(3), (), joined, name="fold-sums")
+        list(in_order(Dask(processes), str, range(3), name="fold-sums"))
     finally:
         del processes.submit
     from dask.utils import key_split
 
-    named = [key for key in keys if key and not key.startswith(("check", "add"))]
+    named = [key for key in keys if key]
     assert [key.rpartition("-")[0] for key in named] == [
         f"{name}-{number:04d}" for name in ("survey", "fold-sums") for number in range(3)
     ]

@@ -1,4 +1,4 @@
-"""Results in the order of their tasks, and their sum, whoever runs them."""
+"""Results in the order of their tasks, whoever runs them."""
 
 import os
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 
 from bagwise.execution import Lost, Processes, Serial
-from bagwise.execution.tasks import add_up, in_order
+from bagwise.execution.tasks import in_order
 
 
 class Backwards:
@@ -34,34 +34,6 @@ def test_results_come_in_the_order_of_the_tasks():
     assert [task for task, _ in in_order(Processes(2), slower_first, range(4))] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("n", range(1, 12))
-def test_the_tree_is_the_same_whoever_builds_it(n):
-    def add(left, right):
-        return f"({left}{right})"
-
-    names = [chr(97 + k) for k in range(n)]
-    level = names
-    while len(level) > 1:  # neighbours, and neighbours of these
-        level = [add(*level[i : i + 2]) if i + 1 < len(level) else level[i] for i in range(0, len(level), 2)]
-    assert add_up(Backwards(), str.lower, names, (), add) == level[0]
-
-
-@pytest.mark.parametrize("stop", range(7))
-@pytest.mark.parametrize("executor", [Serial(), Backwards()], ids=["in order", "backwards"])
-def test_a_sum_goes_on_from_the_nodes_of_another(executor, stop):
-    def add(left, right):
-        return f"({left}{right})"
-
-    def keep(number, nodes):
-        kept.append(dict(nodes()))
-
-    names, kept, begun = "abcdefg", [], []
-    expected = add_up(executor, str, names, (), add, report=keep)
-    assert expected == "(((ab)(cd))((ef)g))"
-    assert add_up(executor, lambda name: (begun.append(name), name)[1], names, (), add, nodes=kept[stop]) == expected
-    assert len(begun) == 6 - stop  # the others are in the nodes
-
-
 def test_after_an_error_no_other_task_begins():
     begun = []
 
@@ -79,7 +51,7 @@ def test_an_error_is_raised_as_it_was():
     with pytest.raises(ZeroDivisionError):
         list(in_order(Serial(), divmod, [1, 2], (0,)))
     with pytest.raises(ZeroDivisionError):
-        add_up(Processes(2), divmod, [1, 2], (0,), max)
+        list(in_order(Processes(2), divmod, [1, 2], (0,)))
 
 
 def test_a_task_that_is_lost_is_named():

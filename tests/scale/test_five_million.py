@@ -24,7 +24,7 @@ def test_the_same_size_gives_the_same_bytes_and_bags_are_cut_between_files(scale
     one, two = (scale_data.write(tmp_path / name, 2000) for name in ("one", "two"))
     paths = sorted(path.relative_to(one) for path in one.rglob("*.parquet"))
     assert len(paths) == 4 and all((one / path).read_bytes() == (two / path).read_bytes() for path in paths)
-    ids = [set(chunk.bags()[0].tolist()) for chunk in bw.scan(one, bag="bag", target="y").chunks]
+    ids = [set(chunk.table(["bag"])["bag"].to_pylist()) for chunk in bw.scan(one, bag="bag", target="y").chunks]
     assert all(left & right for left, right in zip(ids, ids[1:], strict=False))
     written = {path: path.stat().st_mtime_ns for path in one.rglob("*")}
     assert scale_data.write(one, 2000) == one  # it is there

@@ -103,14 +103,15 @@ class BagArrays:
     weight: np.ndarray | None
 
     def __getitem__(self, chosen) -> BagArrays:
-        return BagArrays(*(None if part is None else part[chosen] for part in vars(self).values()))
+        changed: dict[str, Any] = {name: part if part is None else part[chosen] for name, part in vars(self).items()}
+        return BagArrays(**changed)
 
 
 def partition(scan: Scan, passes: Passes, *, depth: int = 4) -> tuple[list[Partition], BagArrays]:
     """Return the partitions of a scan, and what is known of each bag; ``depth`` is the stack level of warnings."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
-    about = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
+    about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
     about |= {"categories": scan.categories, "id_name": scan.bag, "target_name": scan.target}
     about |= {"missing": "impute" if scan.missing == "impute" else "refuse"}
     if isinstance(scan.chunks[0], BagsChunk):
@@ -368,7 +369,7 @@ def _arrays(table, layout: Layout) -> dict:
         bags, y, _ = load_labels(table, roles, missing=layout.missing, fill_values=layout.fill_values)
     assert bags.feature_names == layout.features, "the features of a partition are those of the scan"
     name = layout.roles.labels.get("bag_weights")
-    weight = None if name is None else _bag_weights(FrameColumns(table, layout.fill_values), roles.bag, name)
+    weight = None if name is None else _bag_weights(FrameColumns(table, layout.fill_values), str(roles.bag), name)
     kept = bags.kept or {}
     arrays = _bag_arrays(bags, y, weight, rows[kept["row"][bags.offsets[:-1]]])
     arrays |= {"instances": bags.instances, "offsets": bags.offsets, "weights": bags.weights}

@@ -55,17 +55,16 @@ class Passes:
             )
         self.executor = executor_for(None) if executor is None else executor
         self.progress, self.keeps, self._count = progress, work is not None, 0
-        self._temporary = (
-            None if work is not None else TemporaryDirectory(prefix="bagwise-", dir=within, ignore_cleanup_errors=True)
-        )
-        self.folder = Path(work if self._temporary is None else self._temporary.name).absolute()
+        self._temporary = TemporaryDirectory(prefix="bagwise-", dir=within, ignore_cleanup_errors=True)
+        if work is not None:
+            self._temporary.cleanup()
+        self.folder = (Path(self._temporary.name) if work is None else work).absolute()
 
     def __enter__(self) -> Passes:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._temporary is not None:
-            self._temporary.cleanup()
+        self._temporary.cleanup()
 
     def each(self, name: str, function: Callable, tasks: list[tuple], *shared, executor=None) -> list[Arrays]:
         """Return the arrays that ``function(*task, *shared)`` gives for each task, in order; they stay on disk.

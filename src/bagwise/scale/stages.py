@@ -264,7 +264,7 @@ def fit_fold_ridges(regressor: RandomFeatureRidge, data: TrainingData, *, fold, 
 
 def _fold_sums(part, fold, weight, y, features, origin) -> dict[str, np.ndarray]:
     """Add up w d dᵀ over the rows of each fold."""
-    bags, sums = part.load(), {}
+    bags, sums = part.load(), dict[int, np.ndarray]()
     fold, y, root = bags.expand(fold), bags.expand(y), bags.expand(weight)
     root = np.sqrt(root if bags.weights is None else root * bags.weights)
     for k, rows in by_fold(fold):
@@ -353,7 +353,7 @@ def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[Landma
     embedding.fit_sample(few, data.sample(*embedding.sampling()))
     data.remember(embedding)
     found = data.each("landmarks", _landmark_sums, embedding)
-    second, outer = (sum(np.array(one[name]) for one in found) for name in ("second", "outer"))
+    second, outer = (np.sum([one[name] for one in found], axis=0) for name in ("second", "outer"))
     embedding.keep_noise_sums(second, outer, sum(int(one["n_several"]) for one in found))
     return embedding, RowBlocks.of(*(one.path("rows") for one in found), whole=data.known.groups is not None)
 
@@ -371,9 +371,8 @@ def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[
     spread = float(columns.deviation[0]) or 1.0
     ends = data.gather(np.arange(len(data)) == 0)
     for embedding in unfitted:
-        fitted.append(
-            embedding.fit_range(ends, *(float(x[0]) for x in (columns.low, columns.high, columns.mean)), spread)
-        )
+        low, high, mean = (float(one[0]) for one in (columns.low, columns.high, columns.mean))
+        fitted.append(embedding.fit_range(ends, low, high, mean, spread))
         data.remember(embedding)
     keys = [(one.spread_, *(float(end[0]) for end in one.range_)) for one in fitted]
     longest: dict[tuple, KernelMean] = {}

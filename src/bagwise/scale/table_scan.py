@@ -91,15 +91,15 @@ class Scan:
 
     @property
     def target(self) -> str | None:
-        return self.layout.roles.target
+        return None if self.layout.roles.target is None else str(self.layout.roles.target)
 
     @property
     def groups(self) -> str | None:
-        return self.layout.roles.groups
+        return None if self.layout.roles.groups is None else str(self.layout.roles.groups)
 
     @property
     def weights(self) -> str | None:
-        return self.layout.roles.weights
+        return None if self.layout.roles.weights is None else str(self.layout.roles.weights)
 
     @property
     def bag_weights(self) -> str | None:
