@@ -336,11 +336,11 @@ def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, lis
         for entry in entries:
             for k in range(int(fold.max()) + 1):
                 held_out = fold == k
-                _, predictions, fitting, predicting = fit_without(entry.make(seed), data, held_out)
-                scores = {name: [value] for name, value in score(data.y[held_out], predictions).items()}
+                found = fit_without(entry.make(seed), data, ~held_out, held_out)
+                scores = {name: [value] for name, value in score(data.y[held_out], found.predictions).items()}
                 n_test = int(np.count_nonzero(held_out))
                 about = {"method": entry.label, "fold": k, "n_train": len(data) - n_test, "n_test": n_test}
-                seconds = fitting + predicting
+                seconds = found.fit_seconds + found.predict_seconds
                 results.append(finish(about, {"settings": [""], "scores": scores, "seconds": seconds}))
         facts = {"bags": len(data), "instances": int(data.known.sizes.sum()), "features": data.n_features}
     return facts | {"id_name": scan.bag, "target_name": scan.target}, results

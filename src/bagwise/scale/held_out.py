@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
 from bagwise.auto import AutoRegressor
-from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.cross_validation import Clock, CrossValidation, Fold
 from bagwise.auto.members import Member, count_folds, members_of
 from bagwise.auto.preparation import Routing
 from bagwise.bags.checks import compared, remember_range
 from bagwise.bags.folds import count_folds as checked_folds
 from bagwise.bags.folds import unit_hash
 from bagwise.bags.imputation import Imputation
+from bagwise.held_out import HeldOut
 from bagwise.intervals import Intervals
 from bagwise.intervals.calibration import Calibration, FoldModels, keeps_folds
 from bagwise.intervals.conformal import FEWEST, check_options, lacking, method_of
@@ -44,13 +45,13 @@ def _predict(part, model) -> dict:
         return {"rows": model.predict(compared(part.load()))}
 
 
-def fit_without(model, data: TrainingData, held_out: np.ndarray) -> tuple[Any, np.ndarray, float, float]:
-    """Fit without some bags and predict those: the model, the predictions, and the seconds that either took."""
+def fit_without(model, data: TrainingData, seen: np.ndarray, held_out: np.ndarray) -> HeldOut:
+    """Fit to the bags that a mask selects, and predict those of another."""
     started = time.perf_counter()
-    fitted = fit(model, data.select(~held_out) if held_out.any() else data)
+    fitted = fit(model, data if seen.all() else data.select(seen))
     between = time.perf_counter()
     predictions = predict_bags(fitted, data.select(held_out)) if held_out.any() else np.empty(0)
-    return fitted, predictions, between - started, time.perf_counter() - between
+    return HeldOut(fitted, predictions, between - started, time.perf_counter() - between)
 
 
 # Auto -----------------------------------------------------------------------------------------------------------------
@@ -62,10 +63,10 @@ class ScanValidation(CrossValidation):
 
     data: TrainingData | None = None
 
-    def _fits(self, tasks: list[tuple[Member, np.ndarray, bool]]) -> list[tuple]:
-        """Fit each (member, bags to leave out, first)."""
+    def _run(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
+        """Fit each (member, (bags to fit, bags to predict), first)."""
         assert self.data is not None
-        return [fit_without(member.make(self.random_state), self.data, held_out) for member, held_out, _ in tasks]
+        return [fit_without(member.make(self.random_state), self.data, *fold) for member, fold, _ in tasks]
 
 
 def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
@@ -88,8 +89,8 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     }
     data.remember(model, profile=True)
     if data.missing == "impute":
-        model.imputation_, data = fit_imputation(Imputation(), data)
-    model.routing_, data = _route(data)
+        model.imputation_ = fit_imputation(Imputation(), data)[0]  # members impute by themselves
+    model.routing_ = Routing(np.empty(0, dtype=np.int64))
     folds = count_folds(data.stand_in) if isinstance(model.folds, str) and model.folds == "auto" else model.folds
     deals = np.array([data.folds(folds, model.random_state + r) for r in range(model.repeats)])
     options: dict[str, Any] = {"metric": model.metric, "data": data}
@@ -101,29 +102,6 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     model._blend(trials, cv, _show_nothing)
     model.curve_, model.seconds_ = None, time.perf_counter() - started
     return model
-
-
-def _route(data: TrainingData) -> tuple[Routing, TrainingData]:
-    """Move the features that never vary within a bag to the covariates, as in memory."""
-    same = np.logical_and.reduce([one["same"] for one in data.each("constant-columns", _constant_columns)])
-    plain = same.all() or np.mean(data.known.sizes > 1) <= 0.5
-    routing = Routing(np.flatnonzero(same & ~plain))
-    if not len(routing.columns):
-        return routing, data
-    covariates = data.per_bag("covariates", _covariates, routing)
-    names = tuple(name for j, name in enumerate(data.names or ()) if j not in routing.columns) or None
-    moved = tuple((data.names or [f"x{j + 1}" for j in range(len(same))])[j] for j in routing.columns)
-    data = data.through(routing, names, (*data.covariate_names, *moved))
-    return routing, replace(data, known=replace(data.known, covariates=covariates))
-
-
-def _constant_columns(part) -> dict:
-    bags = part.load()
-    return {"same": (bags.instances == bags.expand(bags.instances[bags.offsets[:-1]])).all(axis=0)}
-
-
-def _covariates(part, routing: Routing) -> dict:
-    return {"rows": routing(part.load()).covariates}
 
 
 def _show_nothing(*_) -> None:
@@ -166,8 +144,9 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
         else:
             models, held_out = [], np.empty(len(data))
             for k in range(int(fold.max()) + 1):
-                found, held_out[fold == k], *_ = fit_without(method, data, fold == k)
-                models.append(found)
+                found = fit_without(method, data, fold != k, fold == k)
+                held_out[fold == k] = found.predictions
+                models.append(found.model)
             left_out, held_out = FoldModels(tuple(models)), held_out[shown]
     bags = compared(data.gather(shown))
     data.remember(intervals)

@@ -29,7 +29,7 @@ from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, fit_options, one_of, prepared
 from bagwise.instances.random_feature_ridge import ColumnScaler, RandomFeatureRidge, design
 from bagwise.kernels.formulas import FourierFeatures, varies
-from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge, PredictionBlend
+from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge, PredictionBlend, RidgePath
 from bagwise.regressors.embedding_ridge import reads_covariates
 from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.streamed_networks import fit_networks
@@ -77,7 +77,7 @@ def _is_streamed_head(head, n_features: int | None) -> bool:
         return all(isinstance(one, EmbeddingRidge) and _is_streamed_head(one, 1) for _, one in head.readings)
     if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
-    if not isinstance(head, HEADS):
+    if not isinstance(head, HEADS) or isinstance(head, EmbeddingRidge) and not isinstance(head.fresh_head(), RidgePath):
         return False
     return all(is_streamed_embedding(head.embedding_for(one), n_features) for one in head.settings())
 
