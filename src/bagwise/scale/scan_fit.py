@@ -10,7 +10,6 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from bagwise.auto import AutoRegressor
-from bagwise.auto.members import MeanTarget
 from bagwise.bags.imputation import Imputation
 from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings.summaries import Embedding
@@ -121,10 +120,6 @@ def fit(model, data: TrainingData):
         from bagwise.scale.held_out import fit_intervals
 
         return fit_intervals(model, data)
-    if isinstance(model, MeanTarget):
-        model.mean_ = float(np.average(data.y, weights=data.weight))
-        data.remember(model)
-        return model
     if data.missing == "impute" and is_streamed(model) and not isinstance(first_step(model), Imputation):
         model = imputed(model)
     since = data.passes.count

@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
+from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.imputation import SHARE, Imputation, bag_medians
 from bagwise.bags.segments import pooled, segment_mean
@@ -73,6 +74,8 @@ def _is_ridge(regressor) -> bool:
 
 
 def _is_streamed_head(head, n_features: int | None) -> bool:
+    if isinstance(head, MeanTarget):
+        return True
     if isinstance(head, PredictionBlend):
         return all(isinstance(one, EmbeddingRidge) and _is_streamed_head(one, 1) for _, one in head.readings)
     if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
@@ -388,6 +391,10 @@ def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[
 def fit_head(head, data: TrainingData):
     """Return a head fitted to the rows of all bags."""
     head = clone(head)
+    if isinstance(head, MeanTarget):
+        head.mean_ = float(np.average(data.y, weights=data.weight))
+        data.remember(head)
+        return head
     if isinstance(head, PredictionBlend):
         return _fit_blend(head, data)
     if isinstance(head, EmbeddingRidge):
