@@ -113,7 +113,7 @@ def ordered_bags(n=72):
     return bags.with_validation(bw.Validation(time=np.arange(n))), y
 
 
-def test_forward_folds_train_on_earlier_bags_alone():
+def test_forward_folds_train_on_earlier_bags_alone(tmp_path):
     bags, y = ordered_bags()
     model = AutoRegressor(["aggregated"], folds="forward", transforms=False).fit(bags, y)
     assert model.fold_.tolist() == np.repeat([-1, 0, 1, 2, 3, 4], 12).tolist()
@@ -127,7 +127,10 @@ def test_forward_folds_train_on_earlier_bags_alone():
     (row,) = (row for row in model.trials_ if row["member"] == "aggregated")
     assert row["error"] == pytest.approx(np.sqrt(np.mean((expected - y)[known] ** 2)), rel=1e-9)
     assert model.scores_["error"] == pytest.approx(np.sqrt(np.mean((model.held_out_ - y)[known] ** 2)))
-    assert "60 held-out bags" in model.paragraph() and np.isfinite(model.leaderboard()["error"].iloc[0])
+    bw.save_model(model, tmp_path / "m.bagwise")
+    opened = bw.load_model(tmp_path / "m.bagwise")
+    assert [train.tolist() for train, _ in opened.folds_.pairs()] == [list(range(12 * k)) for k in range(1, 6)]
+    assert "60 held-out bags" in opened.paragraph() and np.isfinite(model.leaderboard()["error"].iloc[0])
 
 
 def test_a_given_split_holds_out_its_test_bags():

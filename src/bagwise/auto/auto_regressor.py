@@ -100,6 +100,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     held_out_ : the prediction of each training bag by models and a blend that were fitted without its fold; NaN for
         bags that no fold holds out (a transform of the targets is chosen once, on all folds)
     fold_ : the fold of each training bag, -1 for bags that no fold holds out
+    folds_ : `Folds` with the training bags of each fold, if these are not all other bags
     imputation_ : the fitted imputation, if the training bags declared one or had missing values
     routing_ : which features never vary within a bag, and so went to the head as covariates
     trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
@@ -191,6 +192,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             splits=None if splits[0].is_partition else splits,
         )
         self.fold_, self.range_ = cv.fold, cv.limits()
+        self.__dict__.pop("folds_", None)
+        if not splits[0].is_partition:
+            self.folds_ = splits[0]
         cv.start_workers()
         members = plan(seen, self.members) if self._by_plan() else members_of(self.members)
         with live_line(self.progress, len(members), cv) as show:

@@ -32,7 +32,7 @@ _PLACES = {
     "auto.members": "MeanTarget",
     "auto.preparation": "Components CovariateRouting=Routing MonotoneTarget ThinBags",
     "auto.screening": "ScreenedRidge",
-    "bags.folds": "BagKFold Validation",
+    "bags.folds": "BagKFold Folds Validation",
     "bags.checks": "TrainingProfile",
     "embeddings.feature_mean": "FeatureMean MinusDistance NystroemMean PhaseMean Similarity",
     "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant KernelMean",
