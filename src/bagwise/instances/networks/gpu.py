@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import groupby
 
 import numpy as np
 import torch
@@ -345,7 +344,6 @@ class Batched:
 
 
 SHARE = 0.6  # of the free memory that one group of networks may take
-LARGEST = 2**28  # numbers in an array of activations
 
 
 def train_together(problems: list[Problem], recipe: Recipe, device: str, precision="float32", n_jobs=None):
@@ -354,21 +352,12 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
     A network's first weights, rows and permutations do not depend on its company, so the problems could as well be
     trained one by one; only the rounding of batched products may differ.
     """
-    try:
-        uploaded = upload(problems, recipe, device)
-    except torch.OutOfMemoryError:
-        if len(problems) == 1:
-            raise
-        torch.cuda.empty_cache()
-        half = len(problems) // 2
-        parts = problems[:half], problems[half:]
-        return [found for part in parts for found in train_together(part, recipe, device, precision, n_jobs)]
-    found: list[list[Trained]] = [[] for _ in problems]
-    for some, data in uploaded:
-        trained = iter(_in_groups([problems[j] for j in some], data, recipe, precision, n_jobs))
-        for j in some:
-            found[j] = [next(trained) for _ in range(problems[j].n_networks)]
-    return found
+    results: list[list[Trained]] = [[] for _ in problems]
+    for indices, data in upload(problems, recipe, device):
+        trained = iter(_in_groups([problems[j] for j in indices], data, recipe, precision, n_jobs))
+        for j in indices:
+            results[j] = [next(trained) for _ in range(problems[j].n_networks)]
+    return results
 
 
 def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
@@ -415,15 +404,9 @@ def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs
     kept = torch.stack(run_epochs(group, recipe, precision), dim=1)
     parameters = kept[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
     trained = []
-    for j, own in groupby(range(len(members)), lambda e: members[e][0]):
-        own = list(own)
-        held = [problems[j].held(members[e][1]) for e in own]
-        part = slice(own[0], own[-1] + 1)
-        outputs = _held_outputs(group, kept[part], part, [rows + data.starts[j] for rows in held], precision)
-        for e, rows, said in zip(own, held, outputs, strict=True):
-            k = members[e][1]
-            said = problems[j].y_shift[k] + problems[j].y_scale[k] * said[: len(rows)]
-            trained.append(Trained(problems[j].ensemble(k, parameters[e], recipe, n_jobs), rows, said))
+    for (j, k), vectors in zip(members, parameters, strict=True):
+        networks, rows = problems[j].ensemble(k, vectors, recipe, n_jobs), problems[j].held(k)
+        trained.append(Trained(networks, rows, networks.predict_each(problems[j].X, rows)))
     return trained
 
 
@@ -459,28 +442,6 @@ def step_sizes(group: Group, recipe: Recipe) -> Tensor:
 
 def _lengths(steps: np.ndarray, rate: float) -> Tensor:
     return torch.from_numpy((rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)).astype(np.float32))
-
-
-@torch.no_grad()
-def _held_outputs(group: Group, kept: Tensor, part: slice, held: list[np.ndarray], precision: str) -> np.ndarray:
-    """What the networks of one problem say of rows held out, (networks, longest, epochs kept), each in its own units.
-
-    One problem at a time: products of other sizes may round differently, and its company must not be felt.
-    """
-    rows = np.zeros((len(held), max(map(len, held), default=0)), dtype=np.int64)
-    for e, own in enumerate(held):
-        rows[e, : len(own)] = own
-    said = np.empty((*rows.shape, kept.shape[1]))
-    step = max(1, LARGEST // max(1, rows.shape[1] * (int(group.plan[:, COLUMNS].max()) + group.data.X.shape[1])))
-    with products(precision):
-        for at in range(0, len(held), step):
-            some = slice(part.start + at, min(part.start + at + step, part.stop))
-            own = replace(group, x_shift=group.x_shift[some], x_factor=group.x_factor[some])
-            x = scaled_rows(own, torch.from_numpy(rows[at : at + step]).to(group.rows.device))
-            for i in range(kept.shape[1]):
-                outputs = forward(kept[at : at + step, i], group.plan, x)[-1][..., 0]
-                said[at : at + step, :, i] = outputs.cpu().numpy()
-    return said
 
 
 def learn_together(

@@ -164,67 +164,34 @@ def train(network: Network, data: Data, task: Task, starts: np.ndarray, recipe: 
 
 
 def _train(network: Network, samples: Samples, used, task: Task, starts: np.ndarray, recipe: Recipe) -> Trained:
-    state = _State(network, samples, task, starts, recipe)
-    random = np.random.default_rng(recipe.seed)
+    vectors = samples.rows.new_tensor(starts).requires_grad_()
+    optimizer = torch.optim.AdamW([vectors], recipe.learning_rate, weight_decay=recipe.weight_decay)
+    mixed, random = recipe.precision == "bfloat16", np.random.default_rng(recipe.seed)
+    best, errors = vectors.detach().clone(), _held_out_errors(network, samples, task, vectors)
+    epochs, active = np.zeros(len(starts), dtype=np.int64), np.ones(len(starts), dtype=bool)
     for epoch in range(1, recipe.epochs + 1):
         for positions in cut(random.permutation(used), samples.sizes, recipe.batch_size):
-            state.step(positions)
-        if not state.look(epoch, recipe.patience):
+            targets = (task.targets[positions], task.learn[positions], task.blend)
+            targets = (samples.rows.new_tensor(part) for part in targets)
+            with torch.autocast(vectors.device.type, torch.bfloat16, enabled=mixed):  # biases keep the sums in float32
+                value = loss(network, vectors, samples.batch(positions), *targets)
+            optimizer.zero_grad()
+            value.backward()
+            optimizer.step()
+        now = _held_out_errors(network, samples, task, vectors)
+        better = active & (now < errors)
+        errors[better], epochs[better] = now[better], epoch
+        best[better] = vectors.detach()[better]
+        active &= epoch - epochs < recipe.patience
+        if not active.any():
             break
-    return Trained(state.best.cpu().numpy(), state.errors, state.epochs)
+    return Trained(best.cpu().numpy(), errors, epochs)
 
 
-class _State:
-    """Networks still in training, and the best weights of all."""
-
-    def __init__(self, network, samples, task, starts, recipe):
-        self.network, self.samples, self.recipe = network, samples, recipe
-        self.alive, self.steps = np.arange(len(starts)), 0
-        self.vectors = samples.rows.new_tensor(starts).requires_grad_()
-        self.first, self.second = torch.zeros_like(self.vectors), torch.zeros_like(self.vectors)
-        self.task = task
-        held = np.flatnonzero(task.held.any(axis=1))
-        self.held = [(at, samples.batch(at)) for at in cut(held, samples.sizes, len(held))]
-        self.best, self.errors = self.vectors.detach().clone(), self._held_out_errors()
-        self.epochs = np.zeros(len(starts), dtype=np.int64)
-
-    def step(self, positions: np.ndarray) -> None:
-        task = (self.task.targets[positions], self.task.learn[positions], self.task.blend)
-        mixed = self.recipe.precision == "bfloat16"  # biases keep the sums in float32
-        with torch.autocast(self.vectors.device.type, torch.bfloat16, enabled=mixed):
-            task = (self.samples.rows.new_tensor(part) for part in task)
-            value = loss(self.network, self.vectors, self.samples.batch(positions), *task)
-        (slope,) = torch.autograd.grad(value, self.vectors)
-        self._adam(slope)
-
-    @torch.no_grad()
-    def _adam(self, slope: Tensor) -> None:
-        self.steps += 1
-        self.first.lerp_(slope, 0.1)
-        self.second.mul_(0.999).addcmul_(slope, slope, value=0.001)
-        root = (self.second / (1 - 0.999**self.steps)).sqrt_().add_(1e-8)
-        rate = self.recipe.learning_rate
-        self.vectors.mul_(1 - rate * self.recipe.weight_decay)
-        self.vectors.addcdiv_(self.first, root, value=-rate / (1 - 0.9**self.steps))
-
-    def look(self, epoch: int, patience: int) -> bool:
-        """Record the networks that improved, stop those that have not for long, and return whether any continues."""
-        errors = self._held_out_errors()
-        better = errors < self.errors[self.alive]
-        improved = self.alive[better]
-        self.errors[improved], self.epochs[improved] = errors[better], epoch
-        self.best[improved] = self.vectors.detach()[better]
-        active = epoch - self.epochs[self.alive] < patience
-        if not active.all():
-            self.alive, self.task = self.alive[active], self.task[active]
-            self.vectors = self.vectors.detach()[active].requires_grad_()
-            self.first, self.second = self.first[active], self.second[active]
-        return bool(active.any())
-
-    @torch.no_grad()
-    def _held_out_errors(self) -> np.ndarray:
-        errors = np.zeros(len(self.alive))
-        for at, batch in self.held:
-            predictions = forward(self.network, self.vectors, batch)[0].cpu().numpy()
-            errors += (self.task.held[at] * (predictions - self.task.targets[at]) ** 2).sum(axis=0)
-        return errors
+@torch.no_grad()
+def _held_out_errors(network: Network, samples: Samples, task: Task, vectors: Tensor) -> np.ndarray:
+    errors, held = np.zeros(len(vectors)), np.flatnonzero(task.held.any(axis=1))
+    for positions in cut(held, samples.sizes, len(held)):
+        predictions = forward(network, vectors, samples.batch(positions))[0].cpu().numpy()
+        errors += (task.held[positions] * (predictions - task.targets[positions]) ** 2).sum(axis=0)
+    return errors
