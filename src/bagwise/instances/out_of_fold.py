@@ -1,6 +1,6 @@
-"""One number per instance, honestly: every training instance is predicted by a model that never saw its bag.
+"""Out-of-fold predictions of instances: each training instance is predicted by a model that never saw its bag.
 
-`CrossFit` is what training once per fold gives: the held-out predictions of every row, and predictors for new rows.
+`CrossFit` is the result of training once per fold: held-out predictions of each row, and predictors for new rows.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class CrossFit:
     Attributes
     ----------
     predictions : array (rows, candidates)
-        Column c holds, for every row, the prediction of candidate c's model that never saw the row's fold.
+        Column c holds the prediction of each row by the model of candidate c that never saw the row's fold.
     candidates : tuple
-        What each column is: ``({},)`` for a plain regressor, ``({"epochs": 5}, {"epochs": 10})`` for a network.
+        The label of each column: ``({},)`` for a plain regressor, ``({"epochs": 5}, {"epochs": 10})`` for a network.
     predictor : function (candidate index, kind) -> fitted regressor
         For new rows; kind is ``"fold-mean"`` (average of the fold models), ``"refit"`` or ``"last-fold"``.
     """
@@ -49,7 +49,7 @@ class CrossFit:
 
 @runtime_checkable
 class CrossFitting(Protocol):
-    """A regressor that trains for all folds at once, or knows its held-out predictions in closed form."""
+    """Regressor that trains for all folds at once, or has its held-out predictions in closed form."""
 
     def cross_fit(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit: ...
 
@@ -60,12 +60,12 @@ BEYOND = ("clip", "regressor")
 
 
 class OutOfFold(BaseEstimator):
-    """Instance predictions, out of fold: ``fit_transform`` and ``transform`` differ, and that is the point.
+    """Out-of-fold predictions of instances; ``fit_transform`` and ``transform`` differ on the training bags.
 
-    ``fit_transform(bags, y)`` deals the bags into folds, trains the regressor without each fold (every instance
-    carrying its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
-    ``transform(bags)`` predicts new bags with the final predictor. What a second stage learns from is thus spread as
-    it will be on new bags; predictions of a model on its own training bags would be far too sure of themselves.
+    ``fit_transform(bags, y)`` splits the bags into folds, trains the regressor without each fold (each instance has
+    its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
+    ``transform(bags)`` predicts new bags with the final predictor. A second stage thus learns from predictions that are
+    distributed as on new bags; predictions of a model on its own training bags would be overconfident.
     (`RandomFeatureRidge` fits its feature map, without targets, on the rows of all folds.) A score on held-out bags
     must hold them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
 
@@ -81,9 +81,9 @@ class OutOfFold(BaseEstimator):
         one model of all bags); one model trained on all bags; the last fold's model (what the notebook of Uriot (2019)
         does: one arbitrary model).
     weighting : {"bag", "instance"}
-        Whether every bag weighs the same in the loss (an instance weighs 1 / size of its bag, or its share in the
-        weights of the bag's instances), or every instance does (or by its weight). It is the same for bags of equal
-        size. Multiplied by the weight of the bag, it is the ``sample_weight`` of a regressor that takes one.
+        Whether each bag has the same weight in the loss (an instance has the weight 1 / size of its bag, or its share
+        in the weights of the bag's instances), or each instance (or its own weight). The two are equal for bags of
+        equal size. Multiplied by the weight of the bag, it is the ``sample_weight`` of a regressor that takes one.
     scaler : "standard", None or a transformer
         Fitted on the training instances of each fold, before the regressor; a regressor with ``cross_fit`` scales by
         itself.
@@ -91,21 +91,21 @@ class OutOfFold(BaseEstimator):
         Chooses among the candidates that the regressor offers (epochs, penalties) by how well the second stage does
         with each. Without a judge the candidate with the smallest squared error of the bag means is taken.
     keep_covariates : bool
-        Whether the output carries the covariates of the bags on, for a head that reads them. The regressor sees them
-        in any case, as columns of every instance.
+        Whether the output keeps the covariates of the bags, for a head that reads them. The regressor always sees
+        them, as columns of each instance.
     beyond : {"clip", "regressor"}
-        Whether a value of a new instance outside the range of training counts as the nearest end of that range, so
-        that one wrong number cannot carry a bag away; or is what the regressor makes of it. Within the range there is
-        no difference.
+        Whether values of new instances outside the training range are clipped to it, so that one wrong number cannot
+        dominate a bag, or passed to the regressor as they are.
     random_state : int
+        Seed of the folds, and of a regressor without one.
     n_jobs : int, optional
-        Folds trained at once. The numbers are the same whatever it is.
+        Folds trained at once. The numbers do not depend on it.
 
     Attributes
     ----------
     predictor_ : the fitted predictor of new instances
-    candidate_ : dict, the candidate chosen (empty when there was nothing to choose)
-    fold_ : the fold of every training bag
+    candidate_ : dict, the candidate chosen (empty with a single candidate)
+    fold_ : the fold of each training bag
 
     Examples
     --------
@@ -175,30 +175,32 @@ class OutOfFold(BaseEstimator):
         return tags
 
     def problem(self, bags: Bags, y: np.ndarray, fold: np.ndarray, weight=None) -> tuple:
-        """What there is to cross-fit: the regressor, and rows, targets, folds and weights of instances."""
+        """Return the regressor, and rows, targets, folds and weights of instances for cross-fitting."""
         bags = bags.spread()
         weights = instance_weights(bags, self.weighting, weight)
         regressor = prepared(self.regressor, self.scaler, self.random_state)
         return regressor, (bags.instances, bags.expand(y), bags.expand(fold), weights)
 
     def adopt(self, result: CrossFit, bags: Bags, y: np.ndarray, weight=None) -> Bags:
-        """Choose among the candidates of a cross-fit and keep what predicts new bags; the out-of-fold predictions."""
+        """Choose among the candidates of a cross-fit, keep the predictor and return the out-of-fold predictions."""
         chosen = self._choose(result, self._out(bags), y, weight)
         self.keep(result, chosen)
         remember_columns(self, bags)
         return self._out(bags).replace(result.predictions[:, [chosen]])
 
     def keep(self, result: CrossFit, chosen: int) -> None:
-        """Keep the candidate that was chosen, and what predicts new bags with it."""
+        """Keep the chosen candidate and its predictor of new bags."""
         self.candidate_ = result.candidates[chosen]
         self.predictor_ = result.predictor(chosen, self.predictor)
 
     def transform(self, bags) -> Bags:
-        """Predictions of the final predictor, one column."""
+        """Return the predictions of the final predictor, as one column."""
         carried = check_bags(
             bags, fitted=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
         )
-        predictions = self.predictor_.predict(_reached(carried, self).spread().instances)
+        predictions = self.predictor_.predict(
+            (within_range(carried, self) if self.beyond == "clip" else carried).spread().instances
+        )
         return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
 
     def _out(self, bags: Bags) -> Bags:
@@ -218,9 +220,9 @@ class OutOfFold(BaseEstimator):
 
 
 class OutOfFoldUnion(_BaseComposition):
-    """Several learners, each out of fold on the same folds of bags: a column of instance predictions for each.
+    """Out-of-fold predictions of several learners on the same folds of bags, a column per learner.
 
-    A learner that fails is left out with a warning that names it; if all fail, the error of the last is raised.
+    A learner that fails is skipped with a warning that names it; if all fail, the error of the last is raised.
 
     Parameters
     ----------
@@ -247,7 +249,7 @@ class OutOfFoldUnion(_BaseComposition):
         self.learners = learners
 
     def get_params(self, deep: bool = True) -> dict:
-        """Parameters, those of the learners by name: ``network__regressor__epochs``."""
+        """Return the parameters, those of the learners by name: ``network__regressor__epochs``."""
         return self._get_params("learners", deep=deep)
 
     def set_params(self, **params) -> OutOfFoldUnion:
@@ -277,7 +279,7 @@ class OutOfFoldUnion(_BaseComposition):
         return self._joined(columns)
 
     def transform(self, bags) -> Bags:
-        """Predictions of the final predictors, a column for each learner."""
+        """Return the predictions of the final predictors, a column per learner."""
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
         return self._joined([stage.transform(compared(bags)) for stage in self.learners_.values()])
 
@@ -287,14 +289,14 @@ class OutOfFoldUnion(_BaseComposition):
 
 
 class EachInstance(BaseEstimator):
-    """Apply a scikit-learn estimator to every instance: its ``transform`` if it has one, else its predictions.
+    """Apply a scikit-learn estimator to each instance: its ``transform`` if it has one, otherwise its predictions.
 
-    A regressor is trained on all instances, every one carrying its bag's target, and predicts the bags it was trained
-    on as it does new ones. That is right when nothing learns from the predictions (`OutOfFold` otherwise).
+    A regressor is trained on all instances, each with its bag's target, and predicts its training bags like new ones.
+    Use it where nothing learns from the predictions, and `OutOfFold` otherwise.
 
-    A transformer is fitted on the instances, each counting once whatever its weight. Covariates of the bags are scaled
-    beside them, to mean 0 and variance 1 over the training bags and kept within their range. A regressor sees
-    covariates as columns of every instance, and its predictions carry none.
+    A transformer is fitted on the instances without weights. Covariates of the bags are scaled to mean 0 and variance 1
+    over the training bags and clipped to their range. A regressor sees covariates as columns of each instance, and its
+    output has none.
 
     Parameters
     ----------
@@ -353,7 +355,9 @@ class EachInstance(BaseEstimator):
         bags = check_bags(bags, fitted=self, allow_missing=reads, allow_weights=True, apart=scales)
         if scales:
             return self._scaled(bags)
-        return bags.replace(self.estimator_.predict(_reached(bags, self).instances))
+        return bags.replace(
+            self.estimator_.predict((within_range(bags, self) if self.beyond == "clip" else bags).instances)
+        )
 
     def _scaled(self, bags: Bags) -> Bags:
         scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)
@@ -367,15 +371,10 @@ def reads_missing(estimator) -> bool:
     return hasattr(estimator, "__sklearn_tags__") and get_tags(estimator).input_tags.allow_nan
 
 
-def _reached(bags: Bags, stage) -> Bags:
-    """New bags as the regressor of a stage sees them; a stage of an earlier version has no option ``beyond``."""
-    return within_range(bags, stage) if getattr(stage, "beyond", "regressor") == "clip" else bags
-
-
 def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarray | None:
-    """The weight of every instance in the loss, of mean one; None when all are equal.
+    """Return the weight of each instance in the loss, with mean one, or None when all are equal.
 
-    That is the weight of its bag times its share in the bag ("bag"), or times its own weight ("instance").
+    It is the weight of the bag times the share of the instance ("bag"), or times its own weight ("instance").
     """
     one_of(weighting, WEIGHTINGS, "weighting")
     own = np.ones(bags.n_instances) if bags.weights is None else bags.weights / bags.weights.max()
@@ -387,7 +386,7 @@ def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarr
 
 
 def prepared(regressor, scaler, random_state: int):
-    """A fresh copy of the regressor, seeded, with its scaler before it unless it scales by itself."""
+    """Return a seeded clone of the regressor, with the scaler before it unless it scales by itself."""
     regressor = seeded(clone(regressor) if regressor is not None else LinearRegression(), random_state)
     if scaler is None or isinstance(regressor, CrossFitting):
         return regressor
@@ -403,7 +402,7 @@ def seeded(estimator, random_state: int):
 
 
 def fit_options(regressor, **offered) -> dict:
-    """Those of the offered arguments of ``fit`` (not None) that the regressor takes, or the last step of a pipeline.
+    """Select the arguments of ``fit`` (not None) that the regressor takes, or the last step of a pipeline.
 
     Examples
     --------
@@ -482,10 +481,10 @@ def _fit_clone(regressor, X, y, sample_weight):
 
 
 def _refuse_lost_weights(regressor, asked: bool) -> None:
-    """Weights that somebody gave must not be lost; unequal sizes alone may be."""
+    """Raise an error if the caller passed weights that the regressor cannot take."""
     last = regressor.steps[-1][1] if hasattr(regressor, "steps") else regressor
     if asked and not (isinstance(last, CrossFitting) or has_fit_parameter(last, "sample_weight")):
         raise ValueError(
-            f"{type(last).__name__} takes no sample_weight, which is how bags and instances are weighed; "
-            "use a regressor that does, or leave the weights out"
+            f"{type(last).__name__} takes no sample_weight, but weights of bags or instances were passed. Use a "
+            "regressor that takes sample_weight, or drop the weights."
         )

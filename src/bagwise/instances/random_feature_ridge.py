@@ -33,7 +33,7 @@ class RidgeModels(NamedTuple):
 
 
 def design(phi: np.ndarray, y: np.ndarray, origin: np.ndarray) -> np.ndarray:
-    """d of some rows, always in float64: only the features are computed in the precision of the data."""
+    """Return d of some rows in float64; only the features are computed in the precision of the data."""
     d = np.empty((len(phi), phi.shape[1] + 2))
     d[:, 0], d[:, 1:-1], d[:, -1] = 1.0, phi, y
     d -= origin
@@ -41,7 +41,7 @@ def design(phi: np.ndarray, y: np.ndarray, origin: np.ndarray) -> np.ndarray:
 
 
 def ridge_path(gram: np.ndarray, lam: np.ndarray) -> RidgeModels:
-    """Ridge for every λ from Σ w d dᵀ; the intercept, unpenalised, is split off by centring."""
+    """Compute ridge regression for each λ from Σ w d dᵀ; centring separates the unpenalised intercept."""
     weight, mean = gram[0, 0], gram[0, 1:-1] / gram[0, 0]
     values, vectors = np.linalg.eigh(gram[1:-1, 1:-1] - weight * np.outer(mean, mean))
     basis = np.eye(len(mean) + 1)
@@ -52,13 +52,13 @@ def ridge_path(gram: np.ndarray, lam: np.ndarray) -> RidgeModels:
 
 
 def trace(gram: np.ndarray, origin: np.ndarray) -> float:
-    """Trace of the centred Σ w φφᵀ; never less than its rounding, and 1 if the features are all zero."""
+    """Return the trace of the centred Σ w φφᵀ, at least its rounding error, and 1 if all features are zero."""
     diagonal = np.diag(gram)[1:-1] - gram[0, 1:-1] ** 2 / gram[0, 0]
     return max(diagonal.sum(), np.finfo(float).eps * gram[0, 0] * (origin[1:-1] ** 2).sum()) or 1.0
 
 
 def uncentred(coef: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """β and the intercept counted from zero instead of the origin."""
+    """Return β and the intercept relative to zero instead of the origin."""
     return coef[1:], coef[0] + origin[-1] - origin[1:-1] @ coef[1:]
 
 
@@ -97,7 +97,7 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None) -> ColumnScaler:
-        """Learn mean and scale; a weight of 2 is a row twice, and ``y`` is never looked at."""
+        """Compute mean and scale; a weight of 2 counts a row twice, and ``y`` is ignored."""
         X = validate_data(self, X, dtype=FLOATS)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         share = weight / weight.sum()
@@ -130,7 +130,7 @@ PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
 SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
 WORST_ROUNDING = 1e-6  # of left-out residuals; a penalty that could do worse is no candidate
 FEW_FOLDS = 20  # so few are taken out of the sums whatever their size: that never divides by almost zero
-MANY_ROWS = 20_000  # without groups, more rows than this are dealt to ten folds, not left out one by one
+MANY_ROWS = 20_000  # without groups, more rows than this are split into ten folds instead of left out one by one
 LONG_FOLD = 128  # rows; a longer fold is taken out of the sums too, if it also has more than half as many as features
 KEPT_FOLDS, KEPT_NUMBERS = 64, 2**26  # whose own sums are kept, and the numbers these may hold: 512 MB
 
@@ -240,21 +240,20 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         return self._set(best.features_, best.penalty_, best.coef_, best.intercept_)
 
     def predict(self, X) -> np.ndarray:
-        """One number per row."""
+        """Return the prediction of each row."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, reset=False)
         out = np.empty(len(X))
         for rows in _blocks(0, len(X), self.block_rows):
-            # A dot product per row: BLAS may round a row differently in different company.
+            # A dot product per row: BLAS may round a row differently beside other rows.
             out[rows] = np.einsum("ij,j->i", self.features_.transform(X[rows]), self.coef_)
         return out + self.intercept_
 
     def cross_fit(self, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
-        """Exact held-out predictions of every row for every penalty, and the models for new rows.
+        """Compute exact held-out predictions of each row for each penalty, and the models for new rows.
 
-        ``fold`` is the fold of every row, in any order; the last fold is that of the largest label. ``n_jobs`` is the
-        regressor's own unless given. The feature map is fitted on the rows without weights, which here are those of
-        instances in bags of unequal size.
+        ``fold`` is the fold of each row, in any order; the last fold is that of the largest label. ``n_jobs`` overrides
+        the regressor's own. The feature map is fitted on the rows without weights, which reflect sizes of bags.
         """
         X, y = check_X_y(X, y, dtype=FLOATS, y_numeric=True)
         return self._cross_fit(self.fresh_features().fit(X), X, y, fold, sample_weight, n_jobs)
@@ -290,8 +289,8 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     ) -> tuple[dict[int, tuple], CrossFit]:
         """Cross-fit from Σ w d dᵀ of each fold, where the rows are elsewhere.
 
-        Returns the model without each fold, as (β, b) for all penalties, to predict the fold's rows wherever they are;
-        and a `CrossFit` that still lacks those predictions.
+        Return the model without each fold, as (β, b) for all penalties, to predict the rows of the fold; and a
+        `CrossFit` without those predictions.
         """
         penalties, total = self._penalties(), sum(sums.values())
         lam = penalties * trace(total, origin)
@@ -318,7 +317,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         return _Stream(features, X, y, weight, order, self.block_rows, n_jobs)
 
     def fresh_features(self):
-        """The unfitted map."""
+        """Return the unfitted feature map."""
         return FourierFeatures(random_state=self.random_state) if self.features is None else clone(self.features)
 
     def _row_folds(self, X, y) -> np.ndarray:
@@ -335,7 +334,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
 
 
 def _predictor(template, features, penalties, models, candidate: int, kind: str) -> RandomFeatureRidge:
-    """A fitted model for new rows, by its candidate's number and its kind."""
+    """Return a fitted model for new rows, by the index of its candidate and its kind."""
     one_of(kind, models, "kind")
     coef, intercept = (array[..., candidate].copy() for array in models[kind])
     model = clone(template)._set(features, float(penalties[candidate]), coef, float(intercept))
@@ -344,7 +343,7 @@ def _predictor(template, features, penalties, models, candidate: int, kind: str)
 
 
 class _Stream:
-    """The rows d = [1, φ(x), y] in a given order, by blocks; φ and y are counted from an origin close to their mean."""
+    """Rows d = [1, φ(x), y] in a given order, in blocks; φ and y are relative to an origin close to their mean."""
 
     def __init__(self, features, X, y, weight, order, block_rows, n_jobs):
         self.features, self.X, self.y, self.weight, self.order = features, X, y, weight, order
@@ -359,11 +358,11 @@ class _Stream:
         return design(self.features.transform(self.X[rows]), self.y[rows], self.origin)
 
     def gram(self, start: int, stop: int) -> np.ndarray:
-        """Σ w d dᵀ over the rows from start to stop."""
+        """Compute Σ w d dᵀ over the rows from start to stop."""
 
         def product(block):
             scaled = self.rows(block) * self.root[block, None]
-            return scaled.T @ scaled  # numpy sees the symmetry: half the work
+            return scaled.T @ scaled  # numpy uses the symmetry, which halves the work
 
         total = np.zeros((self.width + 2, self.width + 2))
         for part in self.each(product, _blocks(start, stop, self.block_rows)):
@@ -371,13 +370,13 @@ class _Stream:
         return total
 
     def each(self, function: Callable, items: Iterable) -> Iterator:
-        """The function of every item, in order, some at a time."""
+        """Apply the function to each item, in order, several at a time."""
         jobs = (delayed(function)(item) for item in items)
         return Parallel(n_jobs=self.n_jobs, require="sharedmem", return_as="generator")(jobs)
 
 
 class _LeaveOut:
-    """Held-out predictions of all folds and the sum of their models. The folds are sorted by size."""
+    """Held-out predictions of all folds and the sum of their models; the folds are sorted by size."""
 
     def __init__(self, stream: _Stream, sizes: np.ndarray, last: int, penalties: np.ndarray):
         self.stream, self.sizes, self.last = stream, sizes, last
@@ -403,7 +402,7 @@ class _LeaveOut:
         return {"fold-mean": mean, "refit": self.ridge.coef, "last-fold": self.coef_last}
 
     def _long_folds(self, folds: range) -> None:
-        """Models from the sums over the other folds."""
+        """Fit the long folds from the sums over the other folds."""
         coefs = dict(zip(folds, self.stream.each(self._without, folds), strict=True))
         self.coef_sum += sum(coefs.values())
         self.coef_last = coefs.get(self.last, self.coef_last)
@@ -423,7 +422,7 @@ class _LeaveOut:
         return ridge_path(gram, self.lam).coef
 
     def _short_folds(self, count: int) -> None:
-        """The first folds by the block formula, those of one size together."""
+        """Fit the first folds by the block formula, those of equal size together."""
         runs = []
         for size in np.unique(self.sizes[:count]):
             low, high = np.searchsorted(self.sizes[:count], [size, size + 1])
@@ -435,7 +434,7 @@ class _LeaveOut:
         self.coef_sum += count * self.ridge.coef - self.ridge.basis @ moved
 
     def _run(self, folds: slice) -> tuple[np.ndarray, np.ndarray]:
-        """Held-out predictions of some folds of one size.
+        """Compute held-out predictions of some folds of equal size.
 
         The model without a fold is β_k = β - basis t with t = (s + λ)⁻¹ Zᵀ W (y - ŷ_k), as its normal equations say;
         so ŷ_k = ŷ - Z t. Only √W (y - ŷ_k) = (I - S (s + λ)⁻¹ Sᵀ)⁻¹ √W (y - ŷ), S = √W Z, needs solving.

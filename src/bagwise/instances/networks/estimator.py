@@ -32,63 +32,64 @@ _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
 
 PRECISIONS = ("float32", "tf32")
-WORTH = 2e12  # operations below which a GPU is not worth waking: about half a minute of one core
-MANY = 8  # networks; a GPU trains one alone no sooner than a core does
+WORTH = 2e12  # least operations for a GPU: about half a minute of one core
+MANY = 8  # least networks for a GPU, which trains a single one no faster than a core
 
 
 class NetworkRegressor(RegressorMixin, BaseEstimator):
-    r"""A network of rectified linear layers with one output, trained by Adam on batches of rows.
+    r"""Neural network of rectified linear layers with one output, trained by Adam on batches of rows.
 
     The loss of a batch of m rows, with weights w of mean one over the training rows, is that of scikit-learn's
     `MLPRegressor`,
 
     .. math:: \frac{1}{2 \sum_i w_i} \Big( \sum_i w_i (f(x_i) - y_i)^2 + \alpha \sum_l \|W_l\|^2 \Big),
 
-    with alpha = ``weight_decay`` and the biases free. A batch that weighs less than m/10 is divided by m/10 instead, so
-    that rows of next to no weight move next to nothing. A network is trained by one core, its weights in that core's
-    cache, in single precision; `cross_fit` trains the networks of all folds as one job.
+    with alpha = ``weight_decay`` and unpenalised biases. A batch of less weight than m/10 is divided by m/10, so that
+    rows of almost no weight have almost no effect. A network is trained by one core in single precision; `cross_fit`
+    trains the networks of all folds as one job.
 
     Parameters
     ----------
-    hidden : tuple of int
-        Units of every hidden layer.
-    epochs : int or tuple of int
-        Passes over the rows. Of several candidates `fit` keeps the one with the smallest squared error on bags
-        held out. In `cross_fit` every candidate is a column of predictions and nothing is chosen: the number that
-        is best for the instances need not be best for what is built upon them.
-    batch_size : int or "auto"
-        Rows per step of Adam. "auto" is a 64th of the training rows, at least 16 and at most 200, so that few rows
-        still make many steps.
-    learning_rate : float
-    weight_decay : float
+    hidden : tuple of int, default=(128,)
+        Units of each hidden layer.
+    epochs : int or tuple of int, default=100
+        Passes over the rows. `fit` chooses among several candidates by the squared error on held-out bags. In
+        `cross_fit` each candidate is a column of predictions and nothing is chosen: the best number for the instances
+        need not be the best for the second stage.
+    batch_size : int or "auto", default=200
+        Rows per step of Adam. "auto" is a 64th of the training rows, at least 16 and at most 200, so that training on
+        few rows still makes many steps.
+    learning_rate : float, default=1e-3
+        Step size of Adam.
+    weight_decay : float, default=0.05
         The penalty alpha.
-    standardise : bool
-        Whether columns are scaled to mean 0 and variance 1 over the training rows. One that is constant there is
-        ignored.
-    scale_target : bool
-        Whether y is scaled too, and predictions scaled back; the penalty then acts on the scaled problem. If not,
+    standardise : bool, default=True
+        Whether columns are scaled to mean 0 and variance 1 over the training rows. Constant columns are ignored.
+    scale_target : bool, default=True
+        Whether y is scaled too, and predictions scaled back; the penalty then acts on the scaled problem. If False,
         the problem is that of `MLPRegressor`, and the units of y matter.
-    validation_fraction : float
+    validation_fraction : float, default=0.1
         Share of the bags held out to choose among candidates in `fit`.
-    device : {"cpu", "cuda", "auto"}
+    device : {"cpu", "cuda", "auto"}, default="cpu"
         Where networks are trained ("cuda:1" names one of several GPUs). "auto" takes a GPU if torch sees one and the
-        work is worth it. A GPU trains the networks of all folds together; from the same first weights, but with
-        its own permutations of the rows, so that its networks are as good as the CPU's and not the same. The same
-        seed gives the same networks on the same GPU. Prediction is the CPU's in any case.
-    precision : {"float32", "tf32"}
-        Of matrix products on a GPU. "tf32" rounds their inputs to ten bits, which is quicker.
-    random_state : int, RandomState or None
+        work is large enough to be faster there. A GPU trains the networks of all folds together, from the same initial
+        weights as the CPU but with other permutations of the rows, so its networks are as accurate but not equal. The
+        same seed gives the same networks on the same GPU. Predictions are made on the CPU.
+    precision : {"float32", "tf32"}, default="float32"
+        Precision of matrix products on a GPU. "tf32" rounds their inputs to ten bits and is faster.
+    random_state : int, RandomState or None, default=0
+        Seed of the initial weights, the batches and the held-out bags.
     n_jobs : int, optional
         Networks trained at once, and blocks of rows predicted at once. The numbers do not depend on it.
 
     Attributes
     ----------
     network_ : NetworkEnsemble
-        The one network, as arrays.
+        The trained network.
     epochs_ : int
-        Passes made by it.
+        Its number of epochs.
     validation_errors_ : dict
-        Mean squared error on the bags held out for every candidate; empty if there was nothing to choose.
+        Mean squared error of each candidate on the held-out bags; empty with a single candidate.
     n_features_in_ : int
 
     Examples
@@ -147,7 +148,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X, y, sample_weight=None, groups=None) -> NetworkRegressor:
-        """Train one network; ``groups``, the bag of every row, serves to choose among several ``epochs``."""
+        """Train one network; ``groups``, the bag of each row, is used to choose among several ``epochs``."""
         X, y = validate_data(self, X, y, **_INPUT)
         y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
         recipe = self.recipe()
@@ -164,7 +165,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X) -> np.ndarray:
-        """One number per row."""
+        """Return the prediction of each row."""
         check_is_fitted(self, "network_")
         X = validate_data(self, X, reset=False, dtype=_INPUT["dtype"], order="C")
         return self.network_.predict_checked(X)
@@ -176,7 +177,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         ----------
         X, y : arrays (rows, features), (rows,)
         fold : array (rows,)
-            The fold of every row, at least two different ones. All rows of a bag belong in the same.
+            The fold of each row, at least two different ones. All rows of a bag must be in the same fold.
         sample_weight : array (rows,), optional
         n_jobs : int, optional
             Overrides the estimator's.
@@ -184,10 +185,10 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         return self.cross_fit_together([(X, y, fold, sample_weight)], n_jobs=n_jobs)[0]
 
     def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
-        """`cross_fit` of several problems, each (X, y, fold, sample_weight), whose networks are trained as one job.
+        """Cross-fit several problems, each (X, y, fold, sample_weight), with all networks trained as one job.
 
-        That is for a GPU, on which the networks of all folds of all repeats of an evaluation fit. The results
-        are those of one call each (on a GPU to rounding, where networks are too large for one kernel).
+        This is faster on a GPU. The results are those of a call of `cross_fit` each (up to rounding for networks that
+        are too large for a fused kernel).
         """
         recipe, n_jobs = self.recipe(), self.n_jobs if n_jobs is None else n_jobs
         checked = [_checked(*problem) for problem in problems]
@@ -205,7 +206,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         return train_problems(problems, recipe, device=self.device, precision=self.precision, n_jobs=n_jobs)
 
     def recipe(self) -> Recipe:
-        """The parameters, checked, with the seed drawn."""
+        """Check the parameters of training and return them, with the seed drawn."""
         epochs = tuple(sorted(set(_counts("epochs", self.epochs))))
         if not epochs:
             raise ValueError("epochs must hold at least one candidate")
@@ -226,7 +227,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         )
 
     def _held_out(self, groups, weight: np.ndarray, seed: int) -> np.ndarray:
-        """Which rows are held out to choose among candidates: those of some bags; without bags, some rows."""
+        """Return a mask of the rows held out to choose among candidates: those of some bags, or some rows."""
         groups = np.arange(len(weight)) if groups is None else column_or_1d(groups)
         check_consistent_length(weight, groups)
         bags = np.unique(groups[weight > 0])
@@ -242,7 +243,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
 
 
 def _checked(X, y, fold, sample_weight) -> tuple:
-    """X, y, weights and folds, the latter numbered from 0."""
+    """Return X, y, weights and folds, with folds numbered from 0."""
     X, y = check_X_y(X, y, **_INPUT)
     y, weight = y.astype(np.float64), _check_sample_weight(sample_weight, X, **_WEIGHT)
     fold = column_or_1d(fold)
@@ -267,7 +268,7 @@ def _assembled(folds, regressor, epochs: tuple[int, ...], data: tuple) -> CrossF
 
 @dataclass(frozen=True)
 class _Predictor:
-    """`CrossFit.predictor`: keeps the data for a refit, and can be pickled."""
+    """Predictor of a `CrossFit`, which keeps the data for a refit and can be pickled."""
 
     regressor: NetworkRegressor
     epochs: tuple[int, ...]
@@ -292,14 +293,14 @@ def _counts(name: str, value) -> tuple[int, ...]:
 
 
 def _seed(random_state) -> int:
-    """A number that gives the same networks again, also where the state it was drawn from has moved on."""
+    """Return an integer seed, so that networks are reproducible when the state it was drawn from has changed."""
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", precision="float32", n_jobs=None):
-    """For every problem the list of its networks, `Trained`, by the engine of the device."""
+    """Train the networks of each problem by the engine of the device."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'tf32', not {precision!r}")
     place = device if device == "cpu" else placed(problems, recipe, device)
@@ -322,22 +323,22 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
 
 
 def placed(problems: list[Problem], recipe: Recipe, device: str) -> str:
-    """Where this work is done: ``"cpu"``, or the name of a GPU."""
+    """Return the device of this work: ``"cpu"``, or the name of a GPU."""
     return settled(device, worth=worth_a_gpu(problems, recipe))
 
 
 def worth_a_gpu(problems: list[Problem], recipe: Recipe) -> bool:
-    """Whether the networks are many enough, and so is their arithmetic."""
+    """Return whether the networks and their operations are enough for a GPU."""
     rows = sum(float(problem.n_networks) * len(problem.y) for problem in problems)
     return are_worth_a_gpu(sum(problem.n_networks for problem in problems), rows, problems[0].X.shape[1], recipe)
 
 
 def are_worth_a_gpu(n_networks: int, rows: float, n_features: int, recipe: Recipe) -> bool:
-    """The same of networks that learn from so many rows, all of them together."""
+    """Return the same from the number of networks and the sum of their training rows."""
     return n_networks >= MANY and operations(rows, n_features, recipe) >= WORTH
 
 
 def operations(rows: float, n_features: int, recipe: Recipe) -> float:
-    """Multiplications and additions of the whole training."""
+    """Return the number of multiplications and additions of the training."""
     plan = layout((n_features, *recipe.hidden, 1))
     return 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())

@@ -1,12 +1,12 @@
-"""Training the networks of one or many cross-fits together on a device, in as few launches as its memory allows.
+"""Training of the networks of one or several cross-fits together on a GPU, as many at once as its memory allows.
 
-Networks of any shape are trained by batched matrix products on any device of torch; those of one hidden layer by one
-kernel each where triton is there (`triton_kernels`).
+Networks with one or two hidden layers are trained by fused kernels where triton is installed (`triton_kernels`); all
+other shapes by batched matrix products of torch, on any of its devices.
 
-Every network's rows are permuted afresh in every epoch, each place computed on its own: no sorting, no swaps. The
-places 0, ..., n - 1 are written as pairs (l, r), place = l a + r with a about the root of n. A round adds a hash of one
-half to the other, modulo its size (a Feistel network), which can be undone and so is a permutation of the a b >= n
-pairs. A place that lands at n or beyond goes round again until it does not: a permutation of the n.
+In each epoch the rows of each network are permuted, and each position is computed independently, without sorting or
+swaps. Positions 0, ..., n - 1 are written as pairs (l, r), position = l a + r with a about the root of n. A round adds
+a hash of one half to the other, modulo its size (a Feistel network). This is invertible and so permutes the a b >= n
+pairs. A position that is mapped to n or above is mapped again until it is below n, which permutes the n positions.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ _LOW = 0xFFFFFFFF  # unsigned 32-bit arithmetic in signed 64
 
 
 def epoch_keys(rng: np.random.Generator, epochs: int) -> np.ndarray:
-    """What a network's permutations are made of, (epochs, rounds): a longer run begins with those of a shorter one."""
+    """Draw the keys of a network's permutations, (epochs, rounds); a longer run begins with those of a shorter one."""
     return rng.integers(2**32, size=(epochs, ROUNDS), dtype=np.uint32)
 
 
 def side(n: Tensor) -> Tensor:
-    """a, the size of the right half: the root of n, rounded up."""
+    """Return a, the size of the right half: the root of n, rounded up."""
     return n.double().sqrt().ceil().long()
 
 
 def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
-    """The first ``counts[e]`` entries of every row of ``rows`` (networks, longest), permuted by ``keys[e]``.
+    """Permute the first ``counts[e]`` entries of each row of ``rows`` (networks, longest) by ``keys[e]``.
 
     Examples
     --------
@@ -82,22 +82,22 @@ def _round_trip(place: Tensor, n: Tensor, keys: Tensor) -> Tensor:
 
 
 def _hash(x: Tensor, size: Tensor) -> Tensor:
-    """A number below ``size``: the finish of MurmurHash3, which lets every bit of x change every bit, scaled."""
+    """Return a hash of x below ``size``: the final mix of MurmurHash3, scaled."""
     x = ((x ^ (x >> 16)) * 0x85EBCA6B) & _LOW
     x = ((x ^ (x >> 13)) * 0xC2B2AE35) & _LOW
     return ((x ^ (x >> 16)) * size) >> 32
 
 
-STEEP = 256.0  # a network that magnifies a column more than this is given it in double precision
+STEEP = 256.0  # columns that a network magnifies more than this are stored in double precision
 
 
 @dataclass(frozen=True)
 class Data:
-    """The rows of several problems, one after the other, every column about 0 and of size 1 in its problem.
+    """Rows of several problems, one after the other, with columns standardised per problem.
 
-    ``X`` (rows, features padded as in `layout`), ``targets`` and ``weight`` (rows,), the latter None if all are one.
-    ``starts`` are the first rows of the problems; ``centre`` and ``size`` what was taken off and divided by, the target
-    being the last column.
+    ``X`` has shape (rows, features padded as in `layout`), ``targets`` and ``weight`` (rows,); ``weight`` is None if
+    all are one. ``starts`` are the first rows of the problems. ``centre`` and ``size`` are the shift and scale of the
+    columns, with the target as the last column.
     """
 
     X: Tensor
@@ -110,7 +110,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Group:
-    """Networks trained together; ``parameters`` and the moments of Adam (networks, padded) change in place."""
+    """Networks trained together; their parameters and the moments of Adam (networks, padded) change in place."""
 
     data: Data
     plan: np.ndarray
@@ -133,9 +133,9 @@ class Group:
 
 
 def upload(problems: list[Problem], recipe: Recipe, device) -> list[tuple[list[int], Data]]:
-    """The rows of the problems on the device, with the numbers of the problems.
+    """Copy the rows of the problems to the device, and return them with the indices of the problems.
 
-    Those of single precision come first, then those where a network needs more: a problem is stored as it would be
+    Problems in single precision come first, then those that need double precision. A problem is stored as it would be
     alone.
     """
     parts = [_standardised(problem, recipe, device) for problem in problems]
@@ -163,7 +163,7 @@ def _joined(problems: list[Problem], parts: list[tuple], dtype, device) -> Data:
 
 
 def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.ndarray, np.ndarray]:
-    """Features and target as columns, and what was taken off and divided by (nothing, where scaling is not wanted)."""
+    """Return features and target as standardised columns, with shift and scale (0 and 1 without standardisation)."""
     X, y = (torch.tensor(a, device=device).double() for a in (problem.X, problem.y))
     rows = torch.cat([X, y[:, None]], dim=1)
     scaled = torch.tensor([recipe.standardise] * X.shape[1] + [recipe.scale_target], device=device)
@@ -175,18 +175,18 @@ def _standardised(problem: Problem, recipe: Recipe, device) -> tuple[Tensor, np.
 
 
 def _steepest(problem: Problem, size: np.ndarray) -> float:
-    """The most that a network magnifies a column, the target among them."""
+    """Return the largest factor by which a network magnifies a column or the target."""
     return max(
         (inverse(problem.x_scale) * size[:-1]).max(initial=0.0), (inverse(problem.y_scale) * size[-1]).max(initial=0.0)
     )
 
 
 def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], recipe: Recipe) -> Group:
-    """The networks (problem, fold) in ``members`` as one group, with their first weights."""
+    """Return the networks (problem, fold) in ``members`` as one group, with their initial weights."""
     device, dtype = data.X.device, data.X.dtype
     plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
     seeds = [(problems[j].seed, k) for j, k in members]
-    drawn = {seed: _draw(plan, recipe, *seed) for seed in set(seeds)}  # the folds of a repeat share theirs
+    drawn = {seed: _draw(plan, recipe, *seed) for seed in set(seeds)}  # the folds of a repeat share a seed
     draws = [drawn[seed] for seed in seeds]
     rows, counts = _own_rows(problems, data, members)
     batches = [recipe.batch(int(count)) for count in counts]
@@ -207,13 +207,13 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
 
 
 def _draw(plan, recipe: Recipe, seed: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """First weights, the same as on the CPU, and the keys of the permutations."""
+    """Draw the initial weights, the same as on the CPU, and the keys of the permutations."""
     rng = np.random.default_rng([seed, k])
     return initial_parameters(plan, rng), epoch_keys(rng, recipe.epochs[-1])
 
 
 def _own_rows(problems, data: Data, members) -> tuple[Tensor, np.ndarray]:
-    """The rows of every network, in order, filled up with zeros; and how many there are."""
+    """Return the training rows of each network in order, padded with zeros, and their numbers."""
     parts = []
     for j in dict.fromkeys(j for j, _ in members):
         folds = torch.tensor([k for i, k in members if i == j], device=data.X.device)
@@ -233,7 +233,7 @@ def _own_rows(problems, data: Data, members) -> tuple[Tensor, np.ndarray]:
 
 
 def _scaling(problems, data: Data, members) -> list[np.ndarray]:
-    """Shift and factor of X and of y for every network, in the units of `Data`."""
+    """Return shift and factor of X and of y for each network, in the units of `Data`."""
     width, last = data.X.shape[1], data.centre.shape[1] - 1
     x_shift, x_factor = np.zeros((2, len(members), width))
     y_shift, y_factor = np.zeros((2, len(members)))
@@ -248,7 +248,7 @@ def _scaling(problems, data: Data, members) -> list[np.ndarray]:
 
 @contextmanager
 def products(precision: str):
-    """Matrix products of float32 in full, or (``"tf32"``) of numbers rounded to ten bits first."""
+    """Compute matrix products in float32 in this context, or (``"tf32"``) of numbers rounded to ten bits."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
@@ -258,7 +258,7 @@ def products(precision: str):
 
 
 def layers(flat: Tensor, plan) -> list[tuple[Tensor, Tensor]]:
-    """Weights (networks, rows, columns) and biases (networks, 1, columns) of every layer, padded: views of ``flat``."""
+    """Return padded views of weights (networks, rows, columns) and biases (networks, 1, columns) of each layer."""
     views = []
     for layer in plan:
         n, m, weight, bias = (int(layer[what]) for what in (ROWS, COLUMNS, WEIGHT_AT, BIAS_AT))
@@ -268,7 +268,7 @@ def layers(flat: Tensor, plan) -> list[tuple[Tensor, Tensor]]:
 
 
 def forward(flat: Tensor, plan, x: Tensor) -> list[Tensor]:
-    """What every layer is given, and the outputs (networks, rows, 1) at the end."""
+    """Return the inputs of each layer, and the outputs (networks, rows, 1) as last entry."""
     values = [x]
     for i, (W, b) in enumerate(layers(flat, plan)):
         z = torch.baddbmm(b, values[-1], W)
@@ -277,13 +277,13 @@ def forward(flat: Tensor, plan, x: Tensor) -> list[Tensor]:
 
 
 def scaled_rows(group: Group, rows: Tensor) -> Tensor:
-    """The inputs (networks, rows, features) as each network wants them."""
+    """Return the inputs (networks, rows, features), scaled for each network."""
     x = (group.data.X[rows] - group.x_shift[:, None]) * group.x_factor[:, None]
     return x.float()
 
 
 class Batched:
-    """One step of all networks is a few batched products; those that have no rows left in the epoch wait."""
+    """Training by batched products, one step of all networks at a time; networks without rows left wait."""
 
     def __init__(self, group: Group, precision: str = "float32"):
         self.group, self.precision = group, precision
@@ -292,7 +292,7 @@ class Batched:
         self.span = torch.arange(int(group.batches.max()), device=group.rows.device)
 
     def epoch(self, order: Tensor, sizes: Tensor, epoch: int) -> Tensor:
-        """One pass over ``order``; ``sizes[s]`` is the length of Adam's step s. The summed loss of every network."""
+        """Make one pass over ``order`` and return the summed loss of each network; ``sizes[s]`` scales step s."""
         loss = torch.zeros(len(self.group), device=order.device)
         with products(self.precision), torch.no_grad():
             for step in range(int(self.n_steps.max())):
@@ -324,7 +324,7 @@ class Batched:
         return self.group.parameters, self.group.first, self.group.second
 
     def _backward(self, values: list[Tensor], delta: Tensor) -> None:
-        """The gradient of half the weighted sum of squares; ``values`` are what the layers were given."""
+        """Compute the gradient of half the weighted sum of squares; ``values`` are the inputs of the layers."""
         weights, slopes = (layers(flat, self.group.plan) for flat in (self.group.parameters, self.gradient))
         for i in range(len(weights) - 1, -1, -1):
             slopes[i][0].copy_(torch.bmm(values[i].transpose(1, 2), delta))
@@ -347,10 +347,10 @@ SHARE = 0.6  # of the free memory that one group of networks may take
 
 
 def train_together(problems: list[Problem], recipe: Recipe, device: str, precision="float32", n_jobs=None):
-    """For every problem the list of its trained networks; all problems have the same number of features.
+    """Return the trained networks of each problem; all problems must have the same number of features.
 
-    A network's first weights, rows and permutations do not depend on its company, so the problems could as well be
-    trained one by one; only the rounding of batched products may differ.
+    The initial weights, rows and permutations of a network do not depend on the networks trained in the same group;
+    only the rounding of batched products may differ.
     """
     results: list[list[Trained]] = [[] for _ in problems]
     for indices, data in upload(problems, recipe, device):
@@ -361,7 +361,7 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
 
 
 def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
-    """All networks of the problems, as many at a time as fit on the device."""
+    """Train all networks of the problems, as many at a time as fit on the device."""
     members = [(j, k) for j, problem in enumerate(problems) for k in range(problem.n_networks)]
     size, trained, at = _at_once(problems, recipe, data), [], 0
     while at < len(members):
@@ -377,7 +377,7 @@ def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: s
 
 
 def engines(plan, device: str):
-    """The engine for networks of this shape, and the function that permutes their rows."""
+    """Return the engine for networks of this shape, and the function that permutes their rows."""
     if torch.device(device).type == "cuda" and find_spec("triton"):
         with lock:
             from bagwise.instances.networks import triton_kernels as fused
@@ -387,7 +387,7 @@ def engines(plan, device: str):
 
 
 def _at_once(problems, recipe: Recipe, data: Data) -> int:
-    """How many networks the free memory holds: orders of rows, weights and moments, activations of a batch."""
+    """Return the number of networks that fit into free memory with their row orders, weights and activations."""
     if data.X.device.type != "cuda":
         return 64
     longest = max(len(problem.y) for problem in problems)
@@ -411,7 +411,7 @@ def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs
 
 
 def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
-    """Train; the parameters after each number of epochs asked for."""
+    """Train a group and return the parameters after each requested number of epochs."""
     Engine, shuffled = engines(group.plan, group.rows.device)
     engine, sizes, kept = Engine(group, precision), step_sizes(group, recipe), []
     for epoch in range(recipe.epochs[-1]):
@@ -429,13 +429,13 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
 
 
 def _refuse_other(error: Exception) -> None:
-    """Raise all but triton's word for a kernel that is too large for this card."""
+    """Raise the error again unless it is triton's for a kernel that is too large for this GPU."""
     if type(error).__name__ != "OutOfResources":
         raise error
 
 
 def step_sizes(group: Group, recipe: Recipe) -> Tensor:
-    """Of every step of Adam, its length with the correction for moments that began at zero; in double, then rounded."""
+    """Return the step sizes of Adam with bias correction, computed in double precision."""
     n_steps = int((-(-group.counts // group.batches)).max())
     return _lengths(np.arange(1, recipe.epochs[-1] * n_steps + 1), recipe.learning_rate).to(group.rows.device)
 
@@ -447,10 +447,10 @@ def _lengths(steps: np.ndarray, rate: float) -> Tensor:
 def learn_together(
     learners: list[Learner], held: list[int], buffers: Iterable[tuple], rate: float, device: str, precision: str
 ) -> bool:
-    """Go once over rows that come a buffer at a time, as X, y, weight and fold; whether all stays finite.
+    """Make one pass over buffers of rows (X, y, weight, fold), and return whether all numbers are finite.
 
-    Learner e learns from the rows that are not in fold ``held[e]``. While the device is at work on one buffer, the
-    host reads the next.
+    Learner e learns from the rows that are not in fold ``held[e]``. The host reads the next buffer while the device
+    works on the last.
     """
     group, loss = _without_rows(learners, device), torch.zeros(len(learners), device=device)
     Engine, shuffled = engines(group.plan, device)
@@ -478,7 +478,7 @@ def learn_together(
 
 
 def _without_rows(learners: list[Learner], device: str) -> Group:
-    """The learners as a group, with its place for rows empty."""
+    """Return the learners as a group without rows."""
     plan, n = learners[0].plan, len(learners)
     shift, factor = (np.stack([np.append(one.scaling[i], one.scaling[i + 2]) for one in learners]) for i in (0, 1))
     centre = shift.mean(axis=0)
@@ -503,7 +503,7 @@ def _without_rows(learners: list[Learner], device: str) -> Group:
 
 
 def _with_rows(group: Group, buffer: tuple, held: list[int], done: list[int]) -> Group:
-    """The group with the rows of a buffer in place of those it had."""
+    """Return the group with the rows of a buffer."""
     device, dtype = group.parameters.device, group.data.X.dtype
     X, y, weight, fold = (torch.tensor(part, device=device) for part in buffer)
     centre, size = (torch.from_numpy(part[0]).to(device) for part in (group.data.centre, group.data.size))
@@ -517,7 +517,7 @@ def _with_rows(group: Group, buffer: tuple, held: list[int], done: list[int]) ->
 
 
 def _placed(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The places where each line is true, in order, filled up with zeros; and how many there are."""
+    """Return the positions where each line is true, padded with zeros, and their numbers."""
     counts = mask.sum(dim=1)
     places = torch.zeros(mask.shape, dtype=torch.int32, device=mask.device)
     line, row = mask.nonzero(as_tuple=True)

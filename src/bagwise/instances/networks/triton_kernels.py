@@ -52,7 +52,7 @@ def shuffle(rows, counts, sides, keys, order, longest, ROUNDS: tl.constexpr, BLO
 
 
 def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
-    """What `gpu.shuffled` gives."""
+    """Permute rows as `gpu.shuffled` does."""
     order = torch.empty_like(rows)
     grid = (len(rows), triton.cdiv(rows.shape[1], BLOCK))
     shuffle[grid](rows, counts, side(counts), keys, order, rows.shape[1], ROUNDS=ROUNDS, BLOCK=BLOCK)
@@ -106,7 +106,7 @@ def rectified(z):
 
 
 def width(units: int) -> int:
-    """The power of two, at least 16, that holds so many."""
+    """Return the least power of two that is at least 16 and ``units``."""
     return max(16, triton.next_power_of_2(int(units)))
 
 

@@ -1,4 +1,4 @@
-"""instance-kme with instances that weigh by attention: what the paper names as future work."""
+"""The method instance-kme with instances weighted by attention, which the paper names as future work."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ USES = ("loss", "embedding", "both")
 
 
 class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""Out-of-fold instance predictions, embedded and regressed on, with attention as the weights of the instances.
+    r"""Regression on embedded out-of-fold instance predictions, with attention as the weights of the instances.
 
-    An attention network that never saw the target of bag i gives its instances the attention a_il. They weigh
+    The instances of bag i have the attention a_il of a network that never saw the target of the bag. Their weights are
 
-        w_il ∝ (L_i a_il)^ρ,   of mean one in the bag,
+        w_il ∝ (L_i a_il)^ρ,   with mean one in the bag,
 
     in the loss of the instance regressor, in the embedding μ_i = Σ_l w_il k(·, ŷ_il) / Σ_l w_il, or in both. The power
     ρ is chosen by the left-out error of the second stage; ρ = 0 is instance-kme (in the catalogue: without its offset),
-    and the first tried wins a tie. A new bag is weighed by the average attention of the networks of all folds.
+    and the first of ``powers`` wins a tie. A new bag is weighted by the average attention of the networks of all folds.
 
     Parameters
     ----------
     attention : AttentionRegressor, optional
+        The attention networks.
     instances : OutOfFold, optional
-        Its folds are those of the attention networks.
+        The instance regressor; the attention networks are cross-fitted on its folds.
     head : EmbeddingRidge of a KernelMean, optional
-    use : {"both", "embedding", "loss"}
-        Where the weights are used. With "embedding" the instance regressor is trained once, else once per power.
-    powers : sequence of float
+        The second stage.
+    use : {"both", "embedding", "loss"}, default="both"
+        Where the weights are used. With "embedding" the instance regressor is trained once, otherwise once per power.
+    powers : sequence of float, default=(0.0, 0.5, 1.0)
         Candidates for ρ.
 
     Attributes
@@ -48,9 +50,9 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    A bag's own weights never depend on its target. With "loss" or "both" the weights of the *other* bags do, by way of
-    their attention networks, and so, faintly, does the bag's out-of-fold prediction; only a nested
-    cross-fitting, ten times the work, would avoid that. Epochs are chosen by the second stage without weights.
+    A bag's own weights never depend on its target. With "loss" or "both" the weights of the *other* bags do, through
+    their attention networks, and so, slightly, does the bag's out-of-fold prediction; only nested cross-fitting, at ten
+    times the cost, would avoid that. Epochs are chosen by the second stage without weights.
 
     Examples
     --------
@@ -98,16 +100,16 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
         return self.head_.predict(self._embedded(column, self._weigh(bags)))
 
     def predict_instances(self, bags) -> np.ndarray:
-        """What the instance regressor predicts of every instance."""
+        """Return the prediction of the instance regressor for each instance."""
         return self.instances_.transform(check_bags(bags, fitted=self, apart=True)).instances[:, 0].astype(np.float64)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """The share of every instance in the embedding of its bag (in the loss, if that alone is weighed)."""
+        """Return the share of each instance in the embedding of its bag (in the loss, if only that is weighted)."""
         bags = check_bags(bags, fitted=self, apart=True)
         return self._weigh(bags) / bags.expand(bags.sizes)
 
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: its share in the embedding, times what it alone predicts."""
+        """Return the contribution of each instance: its share in the embedding times its prediction as a bag of one."""
         bags = check_bags(bags, fitted=self, apart=True)
         column = self.instances_.transform(bags)
         alone = self.head_.predict_instances(self._embedded(column, np.ones(bags.n_instances)))
@@ -115,7 +117,7 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
         return share * alone / bags.expand(bags.sizes)
 
     def _try_all(self, stage, bags, y, sample_weight) -> list:
-        """The fitted stage and head for every power."""
+        """Return the fitted stage and head for each power."""
         tried, shared = [], None
         for power in self.powers:
             weighed = bags.with_weights(powered(self.weights_, bags, power))
@@ -142,7 +144,7 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
 
 
 def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
-    """(L_i a_il)^ρ, scaled to mean one in every bag.
+    """Return (L_i a_il)^ρ, scaled to mean one in each bag.
 
     Examples
     --------
