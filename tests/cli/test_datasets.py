@@ -36,5 +36,5 @@ def test_a_written_table_is_the_data(tmp_path, ending):
 def test_mistakes():
     with pytest.raises(ValueError, match="there is no data set 'aerosl'; did you mean 'aerosol'?"):
         simulate("aerosl")
-    with pytest.raises(ValueError, match="at least one bag, not 0"):
+    with pytest.raises(ValueError, match="n_bags must be at least 1, not 0"):
         simulate("mean", 0)
