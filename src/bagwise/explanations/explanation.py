@@ -358,10 +358,10 @@ def _predict_without(model, bags: Bags, left_out: np.ndarray) -> np.ndarray:
 def _past_rows(model, bags: Bags) -> tuple[object, Bags]:
     """Return the steps after those that treat instances separately, and the bags they get."""
     first = 0
-    if isinstance(model, Pipeline):
-        while first < len(model.steps) - 1 and by_rows(model.steps[first][1]):
-            bags = model.steps[first][1].transform(bags)
-            first += 1
+    for _, step in model.steps[:-1] if isinstance(model, Pipeline) else []:
+        if not by_rows(step) or hasattr(step, "imputation_"):  # an imputation uses the medians of the whole bag
+            break
+        bags, first = step.transform(bags), first + 1
     return (model[first:] if first else model), bags
 
 
