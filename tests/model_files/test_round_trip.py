@@ -136,6 +136,14 @@ def test_wrapped_in_intervals_predicts_the_same(tmp_path):
     np.testing.assert_array_equal(again.predict_interval(bags), model.predict_interval(bags))
 
 
+def test_intervals_around_an_estimator_with_a_forest_predict_the_same(tmp_path):
+    bags, y = bw.datasets.make_gaussian(30, instances=5)
+    model = bw.Intervals(bw.method("statistics:forest", head__n_estimators=5)).fit(bags, y)
+    bw.save_model(model, tmp_path / "m.bagwise")
+    assert np.array_equal(bw.load_model(tmp_path / "m.bagwise").predict_interval(bags), model.predict_interval(bags))
+
+
+
 @pytest.mark.parametrize("members", [["aggregated"], pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_automatic_choice_predicts_the_same(tmp_path, members):
     bags, y = sample(40)

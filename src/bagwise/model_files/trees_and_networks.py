@@ -72,7 +72,7 @@ def check_predictor(tree, holder) -> None:
 
 def check_forest(forest, holder=None) -> None:
     """Check that the trees of a forest have its number of features, which only the forest compares."""
-    for member in np.asarray(forest.estimators_, dtype=object).ravel():
+    for member in np.asarray(getattr(forest, "estimators_", ()), dtype=object).ravel():  # a parameter is not fitted
         if not hasattr(member, "tree_"):  # such as a set of trees
             raise Refused(f"a forest holds a {type(member).__name__} where a tree should be; {AGAIN}")
         if _width(member) != _width(forest):
