@@ -143,7 +143,6 @@ def test_intervals_around_an_estimator_with_a_forest_predict_the_same(tmp_path):
     assert np.array_equal(bw.load_model(tmp_path / "m.bagwise").predict_interval(bags), model.predict_interval(bags))
 
 
-
 @pytest.mark.parametrize("members", [["aggregated"], pytest.param("auto", marks=pytest.mark.slow)])
 def test_the_automatic_choice_predicts_the_same(tmp_path, members):
     bags, y = sample(40)
