@@ -34,9 +34,10 @@ from sklearn.metrics import r2_score
 
 import bagwise as bw
 from bagwise.execution import Dask, Processes
-from bagwise.scale import fit_scan, predict_scan, summable_methods
+from bagwise.scale import fit_scan, predict_scan
 
 METHOD, WORKERS, LIMIT_MB, CHUNK_ROWS, SMALL = "instance-kme:ridge", 2, 900, 500_000, 200_000
+OTHERS = ["aggregated", "statistics:moments", "input-kme:fourier", "aggregate-gp", "blr:rows"]
 NUMBERS = ["fit, s", "predict, s", "CPU, s", "largest worker, MB", "driver, MB", "R²"]
 
 
@@ -47,6 +48,7 @@ class Timed:
         self.executor, self.passes = executor, {}
 
     def run(self, function, tasks, shared=()):
+        self.name = function.name
         with self._timing(shared) as found:
             for task, result in self.executor.run(function, self._weighed(tasks, found), shared):
                 found["received"] += sizeof(result)
@@ -59,18 +61,10 @@ class Timed:
 
     @contextmanager
     def _timing(self, shared):
-        found = self.passes.setdefault(shared[1].__name__.strip("_"), {"seconds": 0.0, "sent": 0, "received": 0})
+        found = self.passes.setdefault(self.name, {"seconds": 0.0, "sent": 0, "received": 0})
         start = time.perf_counter()
         yield found
         found["seconds"] += time.perf_counter() - start
-
-
-class TimedDask(Timed):
-    def add_up(self, function, tasks, shared, *tree):
-        with self._timing(shared) as found:
-            total = self.executor.add_up(function, self._weighed(tasks, found), shared, *tree)
-            found["received"] += sizeof(total)
-        return total
 
 
 @contextmanager
@@ -86,7 +80,7 @@ def dask():
     options = {"n_workers": WORKERS, "threads_per_worker": 1, "memory_limit": f"{LIMIT_MB}MB"}
     quiet = {"dashboard_address": None, "silence_logs": logging.ERROR}
     with LocalCluster(**options, **quiet) as cluster, Client(cluster) as client:
-        yield TimedDask(Dask(client))
+        yield Timed(Dask(client))
 
 
 @contextmanager
@@ -206,7 +200,7 @@ def rows(sizes: list[float], data: Path):
         yield streamed
         spread = apart(folder, "dask", METHOD) | {"folder_mb": megabytes}
         yield spread | {"same": bool(all((streamed[key] == spread[key]).all() for key in ("values", "new")))}
-    for name in summable_methods():
+    for name in OTHERS:
         if name != METHOD:
             yield apart(data / f"{sizes[0]:g}", "stream", name)
 

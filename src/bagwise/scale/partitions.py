@@ -17,7 +17,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.folds import numbered
 from bagwise.bags.frames import FrameColumns
-from bagwise.bags.validation import ParameterError, name_bags
+from bagwise.bags.validation import ParameterError, name_bags, warn_user
 from bagwise.io.columns import find_bags, one_per_bag
 from bagwise.io.load import load_labels
 from bagwise.scale.chunks import BagsChunk, Chunk, Layout
@@ -107,8 +107,8 @@ class BagArrays:
         return BagArrays(**changed)
 
 
-def partition(scan: Scan, passes: Passes, *, depth: int = 4) -> tuple[list[Partition], BagArrays]:
-    """Return the partitions of a scan, and what is known of each bag; ``depth`` is the stack level of warnings."""
+def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
+    """Return the partitions of a scan, and what is known of each bag."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
@@ -138,7 +138,7 @@ def partition(scan: Scan, passes: Passes, *, depth: int = 4) -> tuple[list[Parti
     made = [one for one in made if "ids" in one]
     if not made:
         raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
-    _warn(made, scan, depth)
+    _warn(made, scan)
     parts = [
         Partition(f"partition {k}", int(one["sizes"].sum()), len(one["sizes"]), one, about)
         for k, one in enumerate(made)
@@ -391,14 +391,13 @@ def _bag_weights(columns: FrameColumns, bag: str, name: str) -> np.ndarray:
     return weight
 
 
-def _warn(made: list[Arrays], scan: Scan, depth: int) -> None:
+def _warn(made: list[Arrays], scan: Scan) -> None:
     """Repeat the warnings of the partitions, each kind once, and count the rows that were dropped."""
     lost = sum(int(one["lost"]) for one in made)
     if lost and not scan.is_filtered:
-        what = f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped"
-        warnings.warn(what, stacklevel=depth)
+        warn_user(f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped")
     texts = Counter(text for one in made if "notes" in one for text in one["notes"].tolist())
     told = ("were dropped", "with other levels")  # above, or as the levels of the scan say
     first = {text.split(" ")[0]: text for text in reversed(texts) if not any(one in text for one in told)}
     for text in first.values():
-        warnings.warn(text, stacklevel=depth)
+        warn_user(text)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
 from bagwise.bags.checks import FarValue, find_far, say_far
-from bagwise.bags.validation import bags_of
+from bagwise.bags.validation import bags_of, warn_user
 from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
@@ -184,7 +184,7 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
 def _warn(found: list, n_bags: list[int], ids: np.ndarray) -> None:
     """Repeat the warnings of the partitions, and warn once of values far outside the range of training."""
     for text in dict.fromkeys(text for one in found if "notes" in one for text in one["notes"].tolist()):
-        warnings.warn(text, stacklevel=3)
+        warn_user(text)
     marked = np.concatenate([one["far"] for one in found])
     for one in found:
         if "far_value" in one:

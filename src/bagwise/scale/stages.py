@@ -6,7 +6,6 @@ rows of bags from disk, a block at a time, by its own code for rows in memory.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +20,7 @@ from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
 from bagwise.bags.imputation import SHARE, Imputation, bag_medians
 from bagwise.bags.segments import pooled, segment_mean
+from bagwise.bags.validation import warn_user
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
@@ -173,7 +173,7 @@ def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion
             fitted, seen = fit_out_of_fold(learner, data)
         except (ValueError, np.linalg.LinAlgError) as error:
             failed = error
-            warnings.warn(f"the learner {name!r} is left out: {error}", UserWarning, stacklevel=2)
+            warn_user(f"the learner {name!r} is left out: {error}")
             continue
         stage.learners_[name], stage.fold_ = fitted, fitted.fold_
         predicted.append(seen)
@@ -445,7 +445,7 @@ def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:
                 fitted[f"{learner}:{name}"] = fit_head(reading, column)
             except (ValueError, np.linalg.LinAlgError) as error:
                 failed = error
-                warnings.warn(f"the reading {name!r} of {learner!r} is left out: {error}", UserWarning, stacklevel=3)
+                warn_user(f"the reading {name!r} of {learner!r} is left out: {error}")
     if not fitted:
         raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
     head.keep_readings(fitted, data.y, data.weight, data.folds("auto", head.random_state))
@@ -478,9 +478,7 @@ def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
 
 def warn_of_sample(n: int, n_bags: int, what: str) -> None:
     """Warn that a method was fitted to some of the bags."""
-    warnings.warn(
+    warn_user(
         f"{what} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash "
-        f"of their ids. All bags would need more than {MOST_VALUES:,} numbers in memory.",
-        UserWarning,
-        stacklevel=4,
+        f"of their ids. All bags would need more than {MOST_VALUES:,} numbers in memory."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
@@ -14,7 +13,7 @@ from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.container import MOST_FEATURES
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
 from bagwise.bags.shared_rows import SHARED_ROWS
-from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted
+from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted, warn_user
 from bagwise.io.columns import (
     Roles,
     choose_features,
@@ -123,10 +122,9 @@ class Scan:
         new = [part.name for part in find_parts(self.source) if part.path not in known]
         if new:
             others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
-            warnings.warn(
+            warn_user(
                 f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read. Scan the "
-                "table again to include them.",
-                stacklevel=3,
+                "table again to include them."
             )
 
     @property
@@ -335,7 +333,7 @@ def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) 
     """One warning, as by `load`, if columns have no role since they hold no numbers; of files the types are known."""
     notes = left_out(columns, roles, _asked(roles, where, columns.names)) if roles.features is None else []
     if notes:
-        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=4)
+        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
 
 
 def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
@@ -396,7 +394,7 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
         )
         notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
     if notes:
-        warnings.warn(Message(*[part for note in notes for part in ("; ", note)][1:]), stacklevel=5)
+        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
     return found
 
 

@@ -113,7 +113,7 @@ class TrainingData:
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
         """Partition a scan."""
-        parts, known = partition(scan, passes, depth=6)
+        parts, known = partition(scan, passes)
         weight = known.weight
         if weight is not None:
             if not (weight > 0).any():
