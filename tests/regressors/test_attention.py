@@ -1,5 +1,3 @@
-import pickle
-
 import numpy as np
 import pytest
 from numba import njit
@@ -81,13 +79,10 @@ def test_weights_sum_to_one_and_follow_their_instances(options):
     model = AttentionRegressor(**{**QUICK, **options}).fit(BAGS, Y)
     weights = model.instance_weights(NEW)
     np.testing.assert_allclose(np.add.reduceat(weights, NEW.offsets[:-1]), 1.0, rtol=1e-9)
-    turned = bw.from_arrays([bag[::-1] for bag in NEW])
-    pairs = zip(
-        np.split(weights, NEW.offsets[1:-1]), np.split(model.instance_weights(turned), NEW.offsets[1:-1]), strict=True
-    )
+    turned = model.instance_weights(bw.from_arrays([bag[::-1] for bag in NEW]))
+    pairs = zip(np.split(weights, NEW.offsets[1:-1]), np.split(turned, NEW.offsets[1:-1]), strict=True)
     for straight, reverse in pairs:
         np.testing.assert_allclose(reverse[::-1], straight, rtol=1e-9)
-    np.testing.assert_allclose(model.predict(turned), model.predict(NEW), rtol=1e-9)
 
 
 def test_finds_the_key_instance():
@@ -147,23 +142,9 @@ def test_keep_goes_from_the_best_alone_to_all():
     assert best.error == errors.min() and (errors <= 1 + 1e-6).all()
 
 
-def test_seeds():
-    one, same = (AttentionRegressor(**QUICK, random_state=3).fit(BAGS, Y).predict(NEW) for _ in range(2))
-    other = AttentionRegressor(**QUICK, random_state=4).fit(BAGS, Y).predict(NEW)
-    np.testing.assert_array_equal(one, same)
-    assert not np.allclose(one, other)
-
-
 def test_jobs_change_nothing():
     one, two = (AttentionRegressor(**QUICK, n_jobs=jobs).fit(BAGS, Y).predict(NEW) for jobs in (1, 2))
     np.testing.assert_array_equal(one, two)
-
-
-def test_state_is_plain_arrays():
-    model = AttentionRegressor(**QUICK).fit(BAGS, Y)
-    assert all(type(a) is np.ndarray for member in model.members_ for a in member.parameters.values())
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(NEW), model.predict(NEW))
-    clone(model)
 
 
 def test_a_bag_of_no_weight_teaches_nothing():
@@ -189,13 +170,6 @@ def test_cross_fitted_weights_never_see_their_own_target():
     assert np.abs(np.delete(bent, own) - np.delete(straight, own)).max() > 1e-3
 
 
-def test_a_huge_bag_among_small():
-    rng = np.random.default_rng(0)
-    bags = bw.from_arrays([rng.normal(size=(n, 1)) for n in [100_000] + [1] * 9])
-    model = AttentionRegressor((2,), epochs=1, restarts=1).fit(bags, rng.normal(size=10))
-    assert np.isfinite(model.predict(bags)).all()
-
-
 def test_batches_are_limited_by_bags_and_by_instances():
     sizes = np.array([5, 40_000, 1, 20_000, 20_000, 2, 3])
     parts = [part.tolist() for part in cut(np.arange(7), sizes, 3)]
@@ -209,12 +183,6 @@ def test_groups_are_held_out_together():
     assert split.learn.tolist() == [True, True, False, False, False, False]
     alone = Split.of(fold == 0, fold, restart=3)
     assert alone.learn.tolist() == alone.held.tolist() == (fold == 0).tolist()
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e12])
-def test_units_of_the_target_do_not_matter(scale):
-    plain, scaled = (s * AttentionRegressor(**QUICK).fit(BAGS, Y / s).predict(NEW) for s in (1.0, scale))
-    np.testing.assert_allclose(scaled, plain, rtol=1e-3, atol=1e-3)
 
 
 def test_far_values_are_drawn_in():

@@ -435,8 +435,8 @@ def predict(data, shape, plan, order, cuts, vector, predictions, weights):
                 weights[offsets[positions[i]] + l] = values[6][:, starts[i] + l].mean()
 
 
-def compile_all() -> None:
-    """Compile the kernels, or load them from numba's cache on disk."""
+def compile_kernels(training: bool) -> None:
+    """Compile the kernel of prediction, and that of training if needed, or load them from numba's cache on disk."""
     whole, real, single = types.int64, types.float64, types.float32
     shape, table, lists = types.UniTuple(whole, 3), whole[:, ::1], (whole[::1], whole[::1])
 
@@ -444,5 +444,6 @@ def compile_all() -> None:
         return types.Tuple((number[:, ::1], number[:, ::1], number[::1], whole[::1]))
 
     state = (single[::1], single[:, ::1], real, real, whole)
-    train_epoch.compile((data(single), shape, table, *lists, single[::1], single[::1], single, *state))
+    if training:
+        train_epoch.compile((data(single), shape, table, *lists, single[::1], single[::1], single, *state))
     predict.compile((data(real), shape, table, *lists, real[::1], real[::1], real[::1]))

@@ -237,7 +237,7 @@ def train_members(
 
 
 def _train_by_kernels(network, data: Data, task: Task, starts, recipe: Recipe, n_jobs) -> Trained:
-    attention_kernels()  # compiled or loaded before there are threads
+    attention_kernels(True)  # compile or load before threads start
     used = np.flatnonzero(task.learn.any(axis=1))
     arrays = data.arrays(np.float32), data.arrays(np.float64)
     with one_thread():
@@ -252,7 +252,7 @@ def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start
 
     Adam with decoupled weight decay, until ``patience`` epochs have passed without improvement.
     """
-    kernels, sizes, shape, plan = attention_kernels(), np.diff(arrays[-1]), network.shape, network.plan
+    kernels, sizes, shape, plan = attention_kernels(True), np.diff(arrays[-1]), network.shape, network.plan
     targets, learn = task.targets.astype(np.float32), task.learn.astype(np.float32)
     held = np.flatnonzero(task.held)
     batches = _cuts(held, sizes, len(held))
@@ -279,14 +279,14 @@ def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start
 
 
 @once
-def attention_kernels():
-    """Return the module of that name; its import loads numba, and the kernels are compiled or read from disk."""
+def attention_kernels(training: bool = False):
+    """Return the module of that name, with the kernels of prediction or of both compiled or read from disk."""
     import scipy.linalg  # noqa: F401  # whose BLAS the kernels call
 
     with announced():
         from bagwise.regressors.attention import attention_kernels
 
-        attention_kernels.compile_all()
+        attention_kernels.compile_kernels(training)
     return attention_kernels
 
 
