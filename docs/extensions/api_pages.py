@@ -122,7 +122,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "Scale of the errors": ("intervals.BagScale",),
             "Checks of arguments": (
                 *("bags.check_bags", "bags.check_fit", "bags.check_targets", "bags.check_weights"),
-                *("bags.weights_or_ones", "bags.remember_columns", "bags.bag_folds"),
+                *("bags.weights_or_ones", "bags.remember_columns", "bags.bag_folds", "bags.split_bags", "bags.Folds"),
             ),
             "Who runs the cells": ("execution.Serial", "execution.Processes", "execution.Dask"),
             "Checks of your estimator": (
