@@ -9,12 +9,12 @@ from bagwise.bags.checks import (
 )
 from bagwise.bags.container import Bags as Bags
 from bagwise.bags.folds import (
-    BagKFold as BagKFold,
     Folds as Folds,
     Validation as Validation,
     bag_folds as bag_folds,
     split_bags as split_bags,
 )
+from bagwise.bags.splitter import BagKFold as BagKFold
 
 __all__ = [
     "BagKFold",

@@ -1,0 +1,47 @@
+"""`BagKFold`, the splitter for scikit-learn; apart from `folds`, which commands import without scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from bagwise.bags.container import Bags
+from bagwise.bags.folds import split_bags
+
+
+class BagKFold(BaseEstimator):
+    """Splitter of bags for the ``cv=`` of scikit-learn; bags of one group stay together.
+
+    Parameters
+    ----------
+    folds : int, "auto", "each", "random", "forward", "given", Validation, or list of (train, test) pairs, default 5
+        A number keeps the scheme that the bags declare; see `Validation`.
+    random_state : int, default 0
+        Decides, with the ids of the bags, which random fold a bag is in.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> bags = bw.from_arrays([np.zeros((2, 1))] * 6)
+    >>> [len(test) for _, test in bw.BagKFold(3).split(bags)]
+    [2, 2, 2]
+    """
+
+    def __init__(self, folds: Any = 5, *, random_state: int = 0):
+        self.folds = folds
+        self.random_state = random_state
+
+    def split(self, bags, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        if not isinstance(bags, Bags):
+            raise TypeError(f"BagKFold splits Bags, not {type(bags).__name__}; build them with bagwise.load")
+        if groups is not None:
+            bags = bags._with(groups=np.asarray(groups))
+        yield from split_bags(bags, self.folds, random_state=self.random_state).pairs()
+
+    def get_n_splits(self, bags=None, y=None, groups=None) -> int:
+        if isinstance(self.folds, int):
+            return self.folds
+        return len(split_bags(bags, self.folds, random_state=self.random_state))
