@@ -15,9 +15,9 @@ from bagwise.regressors.iterative_weights import (
     Pruning as Pruning,
     Reweighting as Reweighting,
 )
+from bagwise.regressors.mean_regressor import MeanRegressor as MeanRegressor
 from bagwise.regressors.pipeline import (
     BagPipeline as BagPipeline,
-    MeanRegressor as MeanRegressor,
     PoolPredictions as PoolPredictions,
 )
 from bagwise.regressors.ridge_path import RidgePath as RidgePath
