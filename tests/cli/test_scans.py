@@ -80,12 +80,12 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
     for name in ("one.bagwise", "two.bagwise"):
         result = run(*fit, tmp_path / name, "--method", "aggregated")
         assert result.exit_code == 0, result.output
-    assert {"fit.json", "01-survey-000000.npz"} <= {path.name for path in (tmp_path / "work").iterdir()}
+    assert {"fit.json", "001-load"} <= {path.name for path in (tmp_path / "work").iterdir()}
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()
     result = run(*fit, tmp_path / "three.bagwise", "--method", "blr:rows")
-    assert result.exit_code == 1 and "give another folder as --work, or remove this one" in result.output
+    assert result.exit_code == 1 and "Give another folder as --work, or remove this one" in result.output
     assert not (tmp_path / "three.bagwise").exists()
 
 
@@ -137,17 +137,6 @@ def test_rows_can_be_chosen(lake, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--engine", "stream", "--method", "em"), "em cannot be fitted from sums over rows; methods that can are"),
-        (("--engine", "stream", "--method", "instance-kme"), "rows that stream instance-kme:single"),
-        (
-            ("--engine", "stream", "--level", 0.9, "--intervals"),
-            "auto has no intervals with a scan (--engine stream): leave out --level and --intervals, name a method "
-            "such as instance-kme:ridge, or use --engine memory",
-        ),
-        (
-            ("--engine", "stream", "--missing", "impute"),
-            "auto cannot impute on a scan; drop such rows with --missing drop-instances, or name a method such as",
-        ),
         (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
         (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),
         (
@@ -176,7 +165,7 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     assert result.exit_code == 1 and "parts is there already; give the name of a new folder" in result.output
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
     result = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--level", "0.8")
-    assert result.exit_code == 1 and "the model was fitted without intervals" in result.output
+    assert result.exit_code == 1 and "The model was fitted without intervals" in result.output
 
 
 def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
@@ -190,6 +179,13 @@ def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
     found = json.loads(run("predict", tmp_path / "m.bagwise", lake, *more).stdout)["predictions"]
     assert [row["site"] for row in found] == bags.ids.tolist()
     np.testing.assert_allclose([[row["lower"], row["upper"]] for row in found], expected, rtol=1e-9)
+
+
+def test_auto_imputes_and_has_intervals(lake, tmp_path):
+    how = ("--engine", "stream", "--n-jobs", 1, "--level", 0.5, "--missing", "impute")
+    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
+    assert result.exit_code == 0, result.output
+    assert "intervals at level 0.5: " in " ".join(result.output.split())
 
 
 OPTIONS = {
