@@ -97,64 +97,12 @@ def _loss(predictions: np.ndarray, y: np.ndarray, sample_weight, metric: str) ->
     return np.inf if np.isnan(loss) else float(loss)
 
 
-@dataclass(frozen=True)
-class SumBlend:
-    """A `Blend` from sums: the weights of all folds, and those that were decided without each of them."""
-
-    weights: np.ndarray
-    kind: str
-    without: np.ndarray  # (folds, members)
-    single: np.ndarray  # (folds, members), of the single best member
-
-
-def blend_sums(grams: list[np.ndarray], mean: int | None = None) -> SumBlend:
-    """Return `blend` by squared errors, from Σ e eᵀ over the bags of each fold, e the errors of members.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> y, fold = rng.normal(size=60), np.arange(60) % 3
-    >>> Z = y[:, None] + rng.normal(size=(60, 2))
-    >>> found = blend_sums([(y - Z.T)[:, fold == k] @ (y - Z.T)[:, fold == k].T for k in range(3)])
-    >>> bool(np.allclose(found.weights, blend(Z, y, fold).weights))
-    True
-    """
-    n, total = len(grams), np.sum(grams, axis=0)
-    alone = np.eye(len(total))[int(np.argmin(np.diag(total)))]
-    if n < 3 or len(total) == 1:
-        return SumBlend(alone, "single", np.tile(alone, (n, 1)), np.tile(alone, (n, 1)))
-    others = [[gram for j, gram in enumerate(grams) if j != k] for k in range(n)]
-    without = np.array([_Ladder.of(some).weights() for some in others])
-    single = np.array([np.eye(len(total))[int(np.argmin(np.diag(np.sum(some, axis=0))))] for some in others])
-
-    def loss(weights) -> float:
-        return float(sum(w @ gram @ w for w, gram in zip(weights, grams, strict=True)))
-
-    if mean is not None and min(loss(without), loss(single)) >= total[mean, mean]:
-        constant = np.eye(len(total))[mean]
-        return SumBlend(constant, "single", np.tile(constant, (n, 1)), single)
-    if loss(without) >= loss(single):
-        return SumBlend(alone, "single", single, single)
-    weights = _Ladder.of(grams).weights()
-    several = np.count_nonzero(weights) > 1
-    return SumBlend(weights if several else alone, "blend" if several else "single", without, single)
-
-
 class _Ladder:
     """Blends of fewer and fewer members. A fold is known by R with RᵀR = EᵀE: a few numbers, however many bags."""
 
     def __init__(self, Z, y, fold, sample_weight):
         errors = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None]
-        self._set([errors[fold == k].T @ errors[fold == k] for k in np.unique(fold)])
-
-    @classmethod
-    def of(cls, grams: list[np.ndarray]) -> _Ladder:
-        ladder = cls.__new__(cls)
-        ladder._set(grams)
-        return ladder
-
-    def _set(self, grams: list[np.ndarray]) -> None:
+        grams = [errors[fold == k].T @ errors[fold == k] for k in np.unique(fold)]
         total = np.sum(grams, axis=0)
         self.folds = [_triangle(gram) for gram in grams]
         self.without = [_triangle(total - gram) for gram in grams]

@@ -490,9 +490,6 @@ class TrainingProfile:
     Parameters
     ----------
     bags : Bags
-    means_within : (low, high), optional
-        The range of the columns, where ``bags`` hold one instance each, the mean of a bag that is elsewhere (a scan).
-        New bags are then compared by their means, and by no share outside the range.
 
     Attributes
     ----------
@@ -501,16 +498,15 @@ class TrainingProfile:
     distances, shares : leave-one-out distance, and share outside the range of the others, of at most 300 training bags
     """
 
-    def __init__(self, bags: Bags, *, means_within: tuple | None = None):
+    def __init__(self, bags: Bags):
         from bagwise.bags.folds import units_of  # here, for it imports scikit-learn: loading stays light
 
         bags = bags.spread()
         instances, offsets, weights = counting(bags.instances, bags.offsets, bags.weights)
         bags = bags._with(instances=instances, offsets=offsets, weights=weights, kept=None)
         self.names = None if bags.feature_names is None else list(bags.feature_names)
-        self.of_means = means_within is not None
         lows, highs = (extreme.reduceat(instances, offsets[:-1], axis=0) for extreme in (np.fmin, np.fmax))
-        self.range = np.array(means_within or (np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)))
+        self.range = np.array([np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)])
         unit = units_of(bags)
         self.n_bags, self.n_units = len(bags), int(unit.max()) + 1
         if self.n_units < FEWEST:
@@ -523,9 +519,6 @@ class TrainingProfile:
         self.references = rows[kept].astype(np.float32)
         apart = unit_of_some[:, None] != unit_of_some[kept][None]
         self.distances = _nearest(rows, self.references, apart).astype(np.float32)
-        if self.of_means:  # how many instances of a bag are outside the range of the others is not known
-            self.shares = np.ones(len(some), dtype=np.float32)
-            return
         low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
         marked = _outside(some, some.expand(low), some.expand(high))
         self.shares = _share(np.logical_or.reduce(marked, axis=1), some).astype(np.float32)
@@ -585,11 +578,7 @@ class TrainingProfile:
 
     def distance(self, bags: Bags) -> np.ndarray:
         """Return the mean distance of each bag to its nearest training bags."""
-        bags = bags.spread()
-        if self.of_means:  # every bag is one instance, its mean
-            means = segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)
-            bags = bags._with(instances=means, offsets=np.arange(len(bags) + 1), weights=None, kept=None)
-        return _nearest(self._rows(bags), self.references)
+        return _nearest(self._rows(bags.spread()), self.references)
 
     def ranks(self, distance: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return how many training bags have a smaller distance, and how many a smaller maximum of both ranks."""
