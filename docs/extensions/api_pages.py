@@ -134,7 +134,6 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 # Offered by a package for its neighbours and for tests: no part of the reference.
 INTERNAL = (
     *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
-    *("bags.Folds", "bags.split_bags"),
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
     *("kernels.with_bandwidth", "model_files.try_saving", "testing.zoo"),
     *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
