@@ -84,6 +84,13 @@ def test_columns_of_a_table(tmp_path):
     assert np.array_equal(declared.time, bags.time) and np.array_equal(declared[[2, 5]].time, bags.time[[2, 5]])
 
 
+def test_times_may_be_numbers_written_as_text(tmp_path):
+    rows = "".join(f"b{k},{k},{k},{k / 8}\n" for k in range(8))
+    (tmp_path / "t.csv").write_text("id,x,y,when\n" + rows)
+    bags, _ = bw.load(tmp_path / "t.csv", bag="id", target="y", time="when")
+    assert bags.time.tolist() == [k / 8 for k in range(8)]
+
+
 def test_out_of_fold_forward_never_sees_the_future():
     time = np.arange(24.0)
     bags, y = make_bags(time=time), np.random.default_rng(2).normal(size=24)

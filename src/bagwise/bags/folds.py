@@ -301,6 +301,10 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
         return values.astype("datetime64[us]")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
+    try:
+        return np.array([float(value) for value in values.tolist() if isinstance(value, str)]).reshape(len(values))
+    except ValueError:  # no numbers as text, as a .csv may hold them
+        pass
     kinds = {"number" if isinstance(value, int | float | np.number) else "date" for value in values.tolist()}
     if len(kinds) > 1:
         first = next(i for i, value in enumerate(values.tolist()) if not isinstance(value, int | float | np.number))

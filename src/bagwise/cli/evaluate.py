@@ -128,7 +128,7 @@ def evaluate(
                     known,
                     method,
                     repeats=repeats,
-                    folds=int(folds) if folds is not None and folds.isdecimal() else folds or 5,
+                    folds=o.number_of_folds(folds),
                     selection=selection,
                     tune=tune,
                     metric=metric,
@@ -331,7 +331,7 @@ def learning_curve(
     ] = None,
     times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
     repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of bags in a repeat. Example: --folds 5")] = 5,
+    folds: o.Folds = None,
     metric: Annotated[Literal[*METRICS], typer.Option(help="What is to improve.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
@@ -356,6 +356,7 @@ def learning_curve(
         o.refuse_folder(out, resume=resume)
         bags, y = bw.load(o.sources(table), **columns)
         o.refuse_no_target(y)
+        bags = o.declare_folds(bags, folds)
         messages.show(f"{o.stem(table)}: {bags}.")
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             curve = bw.learning_curve(
@@ -365,7 +366,7 @@ def learning_curve(
                 over=over,
                 sizes=size or None,
                 repeats=repeats,
-                folds=folds,
+                folds=o.number_of_folds(folds),
                 metric=metric,
                 level=level,
                 out=out,

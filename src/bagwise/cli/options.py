@@ -138,6 +138,11 @@ def declare_folds(bags, folds: str | None):
     return bags
 
 
+def number_of_folds(folds: str | None) -> int | str:
+    """Return --folds for functions that compare methods: a number, a scheme, or the default."""
+    return 5 if folds is None else int(folds) if folds.isdecimal() else folds
+
+
 def known_methods(names):
     """Refuse an unknown method before any work is done."""
     from bagwise.methods.catalogue import find
