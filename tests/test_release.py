@@ -8,7 +8,7 @@ import bagwise as bw
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-TOOLS = {"docs", "lint", "test", "tune"}  # for developers, and for searches of your own
+TOOLS = {"docs", "lint", "test", "test-torch"}  # for developers
 
 
 def test_the_version_is_the_same_everywhere():
@@ -22,7 +22,6 @@ def test_all_brings_every_extra_that_brings_something():
     [everything] = extras["all"]
     named = set(re.fullmatch(r"bagwise\[(.*)\]", everything)[1].split(","))
     assert named == {name for name, brought in extras.items() if brought} - TOOLS - {"all"}
-    assert extras["arrow"] == extras["plot"] == extras["save"] == []  # old commands still install
 
 
 def test_the_pythons_are_those_of_the_workflow():

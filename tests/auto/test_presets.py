@@ -327,18 +327,3 @@ def test_until_workers_have_started_this_process_works():
     there.set()
     start.join()
     assert cv.workers == 2
-
-
-def test_a_model_of_an_earlier_file_tells_what_it_knows():
-    """Files of version 0.1 have neither a metric nor pooled errors."""
-    bags, y = problem()
-    model = AutoRegressor(TWO, folds=3).fit(bags, y)
-    new = ("error", "error_se", "fit_seconds", "predict_seconds")
-    model.trials_ = [
-        {"rmse": row["error"], "rmse_se": row["error_se"]} | {k: v for k, v in row.items() if k not in new}
-        for row in model.trials_
-    ]
-    model.scores_ = {k: v for k, v in model.scores_.items() if "rmse" in k or k in ("best", "explained")}
-    del model.metric, model.repeats
-    assert "RMSE" in model.summary() and "root mean squared error" in model.paragraph()
-    assert list(model.leaderboard()["error"])[0] == model.scores_["rmse"]

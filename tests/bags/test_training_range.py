@@ -172,17 +172,12 @@ def test_explaining_warns_once():
         assert len(warnings_of(lambda kind=kind: bw.explain(model, with_value(NEW, -9999.0), kind=kind))) == 1
 
 
-def test_a_model_file_carries_the_range_and_one_without_it_opens(tmp_path):
+def test_a_model_file_carries_the_range(tmp_path):
     model = bw.method("instance-kme", preset="ridge").fit(BAGS, Y)
     bad = with_value(NEW, -9999.0)
     save_model(model, tmp_path / "m.bagwise")
     again = load_model(tmp_path / "m.bagwise")
     assert warnings_of(again.predict, bad) == warnings_of(model.predict, bad) != []
-    for step in (again[0], again[1]):  # as files of an earlier version are
-        del step.feature_range_in_
-    del again[0].beyond
-    assert warnings_of(again.predict, bad) == []
-    np.testing.assert_array_equal(again.predict(moved_to_the_end(NEW)), model.predict(moved_to_the_end(NEW)))
 
 
 def test_missing_values_are_not_outside():
@@ -231,4 +226,5 @@ def test_scale_the_range_the_prediction_and_the_warning_are_the_same(name):
         found, expected = bw.predict_scan(in_memory, scan), in_memory.predict(new_bags)
     np.testing.assert_array_equal(found.ids, new_bags.ids)
     np.testing.assert_allclose(found.values, expected, rtol=1e-8, atol=1e-8)
-    assert warnings_of(bw.predict_scan, summed, scan) == warnings_of(summed.predict, new_bags) != []
+    said = [text for text in warnings_of(bw.predict_scan, summed, scan) if "fill value" not in text]  # said by `load`
+    assert said == warnings_of(summed.predict, new_bags) != []

@@ -108,9 +108,9 @@ def test_one_message_no_traceback(evaluated, folder):
         result, said = typed("report", folder)
         assert result.exit_code == 1 and "plan.json is not a plan of an evaluation" in said and "Traceback" not in said
     other = bw.datasets.make_gaussian(10, instances=2)[0]
-    pd.DataFrame(other.instances).assign(site=other.expand(other.ids), aod=1.0, patient=1, year=1).to_csv(
-        folder / "other.csv", index=False
-    )
+    pd.DataFrame(other.instances).assign(
+        site=other.expand(other.ids), aod=other.expand(other.ids), patient=1, year=1
+    ).to_csv(folder / "other.csv", index=False)
     result, said = typed("report", folder / "run", "--data", folder / "other.csv")
     assert result.exit_code == 1 and "other.csv is not what it was when the run was made" in said
     assert typed("report")[0].exit_code == 2

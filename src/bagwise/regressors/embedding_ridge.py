@@ -175,9 +175,9 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return self.head_.predict(self._rows(bags)) + self._offset(bags)
 
     def predict_path(self, bags) -> np.ndarray:
-        """Predictions with every penalty of the head, (bags, penalties), all by the embedding that was chosen."""
+        """Return predictions with each penalty of the head, (bags, penalties), all by the chosen embedding."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1))
+        return self.within_limits(self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1)))
 
     def _rows(self, bags) -> np.ndarray:
         rows = self.embedding_.transform(_for(self.embedding_, bags))
