@@ -280,7 +280,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     # Fitting ----------------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict:
-        """Leave out the folder of finished fits, so that copies do not write to it."""
+        """Return the state without the folder of finished fits, so that copies do not write to it."""
         return super().__getstate__() | {"work": None}
 
     def _check_parameters(self) -> None:

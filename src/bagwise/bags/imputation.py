@@ -56,7 +56,7 @@ class Imputation(BaseEstimator):
         return tags
 
     def fit(self, bags, y=None) -> Imputation:
-        """Learn the medians of the training bags."""
+        """Compute the medians of the training bags."""
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
         self.fit_medians(bag_medians(bags), bags, has_missing=bags.has_missing)
         remember_columns(self, bags)

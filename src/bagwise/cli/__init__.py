@@ -55,7 +55,7 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Multiple instance regression: bags of feature vectors in, one number per bag out."""
+    """Predict one number per bag of feature vectors (multiple instance regression)."""
 
 
 def run() -> None:

@@ -1,6 +1,6 @@
 """Commands that score methods: `bagwise evaluate`, `learning-curve`, `report` of an evaluation, and `demo`.
 
-`evaluate` compares methods on the same splits of a table of bags; the same command again finishes what is left.
+`evaluate` compares methods on the same splits of a table of bags; repeating the command runs the missing cells.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ def learning_curve(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Say how far the error would fall with twice as many bags, or twice as many instances per bag.
+    """Estimate how far the error would fall with twice as many bags, or twice as many instances per bag.
 
     Example: bagwise learning-curve aod.csv --bag site --target aod --method instance-kme --out runs/curve
     """

@@ -65,7 +65,7 @@ def fit(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Learn to predict the target of a bag; the default, auto, compares several methods and blends those that help.
+    """Fit a model of the target of a bag; the default, auto, compares several methods and blends those that help.
 
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """

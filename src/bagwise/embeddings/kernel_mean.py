@@ -275,7 +275,7 @@ class KernelMean(Embedding):
         return Gaussian() if self.kernel is None else self.kernel
 
     def _look(self, bags: Bags) -> Bags:
-        """Learn columns, spread and range; return the scaled training bags."""
+        """Record columns, spread and range; return the scaled training bags."""
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         scaled = self._scaled(bags)

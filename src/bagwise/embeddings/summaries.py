@@ -261,7 +261,7 @@ class Statistics(Pool):
         super()._check()
 
     def remember_levels(self, bags) -> None:
-        """Learn the columns, and which of them are levels of a category."""
+        """Record the columns, and which of them are levels of a category."""
         self._check()
         remember_columns(self, bags)
         names = {name: j for j, name in enumerate(bags.feature_names or ())}
@@ -283,9 +283,9 @@ class Statistics(Pool):
         return [known[name] for name in wanted]
 
     def keep_varying(self, rows: np.ndarray) -> np.ndarray:
-        """Learn which columns vary over the training bags."""
+        """Record which columns vary over the training bags, and return those columns of the rows."""
         unknown = np.isnan(rows)
-        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # of what is known
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN is ignored
         self.keep_columns((high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0)))
         return rows[:, self.varies_]
 

@@ -307,7 +307,7 @@ def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
 
 
 def describe_setting(setting: dict) -> str:
-    """Return a setting as text: the last word of each parameter and its value."""
+    """Return a setting as text: the last part of each parameter name, and the value."""
     return ", ".join(f"{name.split('__')[-1]}={value!r}" for name, value in setting.items())
 
 

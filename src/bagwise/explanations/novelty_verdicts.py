@@ -97,7 +97,7 @@ class Novelty:
 def novelty(
     model, bags, *, edge: float = 0.95, outside: float = 0.99, by_time: bool = False, level: float = 0.01
 ) -> Novelty:
-    r"""Judge whether bags are like those that a model was fitted on.
+    r"""Check whether bags are like those that a model was fitted on.
 
     Every method keeps a profile of its training bags (`TrainingProfile`, about 10 kB in a model file): the range of
     every column, and a small landmark embedding in which the distance of a bag to its nearest training bags is

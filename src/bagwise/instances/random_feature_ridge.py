@@ -68,8 +68,8 @@ SPARSE = 0.9  # the share of zeros from which on a column is sparse
 class ColumnScaler(TransformerMixin, BaseEstimator):
     """Columns of mean 0 and variance 1; sparse ones are divided by one number, so that rare values stay small.
 
-    A column of which more than nine in ten values are zero (a word of a tf-idf table, a rare level) would be blown up
-    the more the rarer it is. All such columns are divided by the root of their mean variance instead.
+    A column with more than 90 % zeros (a term of a tf-idf table, a rare level) would be scaled up more, the rarer its
+    other values are. All such columns are divided by the root of their mean variance instead.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     -----
     Where a short fold is fitted almost exactly, I - H_k is almost singular, and its inverse turns rounding into
     predictions. A penalty at which that error may pass 1e-6 is left out of ``candidates`` and ``penalties_``; if none
-    remains, an error says so. It takes a penalty near 1e-10, or a fold that carries nearly all the weight; and with
-    20 folds or fewer it cannot happen, as they are all taken out of the sum.
+    remains, an error is raised. This needs a penalty near 1e-10, or a fold that carries nearly all the weight. With
+    20 folds or fewer it cannot happen, because each fold is subtracted from the sum.
 
     Examples
     --------

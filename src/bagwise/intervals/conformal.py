@@ -132,10 +132,11 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
     folds; the models behind those have seen the fold's bags, which reach four coefficients that way and no other.
 
-    *Closed form.* What is left out is left out of the ridge: the residuals and the predictions of new bags are both
-    those of a ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. What was chosen with all
-    bags stays: exact where nothing is, as good as exact for the penalty, a little too narrow for an embedding chosen
-    from a grid (docs/intervals.md has figures). That is why "auto" then fits again; ``refit=False`` takes it as it is.
+    *Closed form.* Each bag is left out of the ridge: the residuals and the predictions of new bags are both those of a
+    ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. Settings chosen with all bags are
+    not chosen again. The intervals are exact if nothing is chosen, as good as exact for the penalty, and a little too
+    narrow for an embedding chosen from a grid (docs/intervals.md has figures). In that last case "auto" fits again;
+    ``refit=False`` uses the closed form.
 
     *Groups.* Folds keep a group together and the group is the unit: a score of a group of N bags counts 1/N in the
     quantile, and n is the number of groups. The promise is for bags of *new* groups.

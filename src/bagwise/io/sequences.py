@@ -135,7 +135,7 @@ def check_labels(texts, ids, parameter: str) -> tuple[list, list]:
 
 
 def drop_or_refuse(ids: list, faults: dict[int, str], invalid: str, noun: str) -> list[int]:
-    """Return the positions without a fault; raise on faults, or warn of what is left out if `invalid` is "drop"."""
+    """Return the positions without a fault; raise on faults, or warn about the omitted ones if `invalid` is "drop"."""
     if invalid not in ("refuse", "drop"):
         raise ValueError(f"invalid must be 'refuse' or 'drop', not {invalid!r}")
     if not faults:

@@ -235,7 +235,7 @@ class MarginalPseudolikelihood(BaseEstimator):
 
 
 def _maximise(function, about: float) -> float:
-    """Maximise ``function`` over lengths: on a grid within a factor of 12, then by a local search."""
+    """Return the length at which ``function`` is largest: a grid within a factor of 12, then a local search."""
     grid = np.log(about) + np.linspace(-2.5, 2.5, 16)
     best, step = grid[int(np.argmax([function(np.exp(at)) for at in grid]))], grid[1] - grid[0]
     found = minimize_scalar(

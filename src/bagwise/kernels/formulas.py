@@ -267,8 +267,8 @@ class PrintedInverse(Kernel):
     r"""k(a, b) = (1 - r²) / (r² + θ): the formula as printed in Uriot (2019), kept for fidelity only.
 
     It equals (1 + θ) / (r² + θ) - 1, a scaled rational quadratic minus a constant, and is NOT positive definite: it
-    has no feature map, and is usable as a Gram matrix only (``KernelMean(columns="gram")``). A warning says so. What
-    was computed for the paper is `InverseMultiquadric`.
+    has no feature map, and is usable as a Gram matrix only (``KernelMean(columns="gram")``). Its use raises a warning.
+    The computations of the paper used `InverseMultiquadric`.
 
     Parameters
     ----------
@@ -394,9 +394,9 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Learn the scale of the columns and the bandwidth, and draw the map; ``y`` is ignored.
+        """Fit the scale of the columns and the bandwidth, and draw the map; ``y`` is ignored.
 
-        With weights mean and scale are weighted, and a row of weight zero is none: a weight of 2 is a row twice.
+        With weights, mean and scale are weighted: a row of weight 0 is ignored, and a weight of 2 counts a row twice.
         """
         self._check()
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)

@@ -99,7 +99,7 @@ def method_card(name: str) -> Card:
 
 
 def _closest(name: str) -> str | None:
-    """Return the method with the nearest name, or else the preset named by a word of it."""
+    """Return the method with the nearest name, or else a preset whose name is part of the given name."""
     close = difflib.get_close_matches(name, CATALOGUE, n=1)
     if close:
         return close[0]

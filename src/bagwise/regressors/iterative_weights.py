@@ -253,8 +253,8 @@ class Pruning(BaseEstimator):
 
     The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and every other bag the same fraction of its own,
     at least one: for bags of equal size this is the schedule of the source. Instances equally far go together, so of
-    two neither is dropped. The objective is the mean squared error of the medians of what is kept; the loop ends, and
-    goes one round back, when it no longer falls.
+    two neither is dropped. The objective is the mean squared error of the medians of the kept instances; when it no
+    longer falls, the loop ends and goes one round back.
 
     The "balanced" version resamples every bag to the size of the largest, with replacement; we give every kept instance
     the weight 1/(number kept in its bag) instead, which is what the resampling does on average, without the noise.

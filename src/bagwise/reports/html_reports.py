@@ -95,7 +95,7 @@ def render(content: dict) -> str:
     )
 
     def prose(text) -> Markup:
-        """Escape a text, and show what stands between backticks as code."""
+        """Return a text with HTML escaped, and with the parts between backticks shown as code."""
         return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
     environment.filters["prose"] = prose

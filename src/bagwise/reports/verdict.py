@@ -1,7 +1,7 @@
 """The verdict on held-out predictions: their error against that of two baselines, and whether intervals hold.
 
 The baselines are the mean of the training targets and a forest of extremely randomised trees on bag means, fitted in
-the same folds. A model is worth using if it beats the better of the two by more than chance.
+the same folds. A model is useful if it beats the better of the two by more than chance.
 """
 
 from __future__ import annotations

@@ -369,7 +369,7 @@ def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = 
 
 
 def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()):
-    """Parametrize a pytest test over ``estimator`` and ``check``, one case for each pair.
+    """Decorate a pytest test so that it runs once for each pair of ``estimator`` and ``check``.
 
     Parameters
     ----------

@@ -142,7 +142,7 @@ def where_positive(typing, gate, values):
 
 @intrinsic
 def prefetch(typing, array, row, column):
-    """Prefetch array[row, column] into the cache."""
+    """Load array[row, column] into the cache before it is read."""
 
     def generate(context, builder, signature, args):
         whole, byte = ir.IntType(32), ir.IntType(8).as_pointer()

@@ -64,7 +64,7 @@ def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
 
 @triton.jit
 def adam(w, m, v, g, decay, share, size):
-    """One step along the mean gradient; share is one over the batch's weight."""
+    """Take one step of Adam along the mean gradient; ``share`` is 1 over the total weight of the batch."""
     g = (g + decay * w) * share
     m = 0.9 * m + 0.1 * g
     v = 0.999 * v + 0.001 * g * g
@@ -85,14 +85,14 @@ def write(P, M, V, at, mask, w, m, v):
 
 @triton.jit
 def halves(x):
-    """What ten bits of x say, and the rest."""
+    """Split x into its value truncated to ten bits of mantissa, and the remainder."""
     high = (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
     return high, x - high
 
 
 @triton.jit
 def product(a, a_rest, b, b_rest, FULL: tl.constexpr):
-    """A B on the tensor cores, which read ten bits of a number: by three products as good as single precision."""
+    """Compute A B on tensor cores, which read ten bits of mantissa; if FULL, by three products, as good as float32."""
     if FULL:
         small = tl.dot(a_rest, b, tl.dot(a, b_rest, input_precision="tf32"), input_precision="tf32")
         return tl.dot(a, b, small, input_precision="tf32")
@@ -123,7 +123,10 @@ def fused_epoch(
     D: tl.constexpr, H: tl.constexpr, G: tl.constexpr, DP: tl.constexpr, HP: tl.constexpr, GP: tl.constexpr,
     WEIGHTED: tl.constexpr, CHUNK: tl.constexpr, LEAST: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
-    """All steps of an epoch of network e: D inputs, H units and, if G > 0, G units more; DP, HP, GP powers of two."""
+    """Run all steps of an epoch of network e: D inputs, H units and, if G > 0, a second layer of G units.
+
+    DP, HP and GP are D, H and G padded to powers of two.
+    """
     e = tl.program_id(0).to(tl.int64)
     P += e * stride
     M += e * stride
@@ -225,7 +228,7 @@ class Fused:
 
     @staticmethod
     def fits(plan) -> bool:
-        """One or two hidden layers, small enough."""
+        """Return whether the network has one or two hidden layers and its weights fit into registers."""
         weights = sum(width(layer[ROWS]) * width(layer[COLUMNS]) for layer in plan[:-1])
         return len(plan) in (2, 3) and weights <= LARGEST
 
@@ -241,7 +244,10 @@ class Fused:
         }  # fmt: skip
 
     def epoch(self, order: Tensor, sizes: Tensor, epoch: int) -> Tensor:
-        """One pass over ``order``; ``sizes[s]`` is the length of Adam's step s. The summed loss of every network."""
+        """Train on one pass over ``order`` and return the summed loss of each network.
+
+        ``sizes[s]`` is the size of step s of Adam.
+        """
         group, data = self.group, self.group.data
         losses = torch.empty(len(group), device=order.device)
         fused_epoch[(len(group),)](
@@ -261,7 +267,7 @@ WIDEST = 128  # inputs, padded to a power of two, that a program holds for a chu
 
 @triton.jit
 def scaled_inputs(X, order, x_shift, x_factor, c, stop, D: tl.constexpr, DP: tl.constexpr, CHUNK: tl.constexpr):
-    """A chunk of rows of X, scaled; their numbers; and which of them are there."""
+    """Return a chunk of scaled rows of X, their row numbers, and a mask that is False for padding."""
     od, at = tl.arange(0, DP), c + tl.arange(0, CHUNK)
     live, kd = at < stop, od < D
     r = tl.load(order + at, live, 0).to(tl.int64)
@@ -277,7 +283,7 @@ def streamed_epoch(
     O_AT: tl.constexpr, B_AT: tl.constexpr, BO_AT: tl.constexpr, D: tl.constexpr, H: tl.constexpr, DP: tl.constexpr,
     WEIGHTED: tl.constexpr, LEAST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """All steps of an epoch of network e: D inputs, H units, of which BLOCK are dealt with at a time."""
+    """Run all steps of an epoch of network e: D inputs, H units, processed in blocks of BLOCK units."""
     e = tl.program_id(0).to(tl.int64)
     P += e * stride
     M += e * stride
@@ -368,7 +374,7 @@ class Streamed:
 
     @staticmethod
     def fits(plan) -> bool:
-        """One hidden layer and not too many inputs; units as many as you like."""
+        """Return whether the network has one hidden layer, of any width, and at most `WIDEST` inputs."""
         return len(plan) == 2 and width(plan[0, ROWS]) <= WIDEST
 
     def __init__(self, group: Group, precision: str = "float32"):
@@ -383,7 +389,10 @@ class Streamed:
         self.errors = torch.empty((len(group), chunks * self.chunk), device=group.rows.device)
 
     def epoch(self, order: Tensor, sizes: Tensor, epoch: int) -> Tensor:
-        """One pass over ``order``; ``sizes[s]`` is the length of Adam's step s. The summed loss of every network."""
+        """Train on one pass over ``order`` and return the summed loss of each network.
+
+        ``sizes[s]`` is the size of step s of Adam.
+        """
         group, data = self.group, self.group.data
         losses = torch.empty(len(group), device=order.device)
         streamed_epoch[(len(group),)](
