@@ -27,7 +27,7 @@ AHEAD = 2  # tasks per worker thread that wait on the cluster, so that none is i
 PATIENCE = 30  # seconds
 LARGE = 2**16  # bytes: a larger argument travels by itself, once for all jobs that have it
 WAIT = 10  # seconds for a scheduler to answer, and for a first worker to come
-SAME = ("python", "bagwise")  # without these a task is not understood, or is another one
+SAME = ("python", "bagwise")  # a task fails, or computes something else, if these differ
 ALIKE = ("numpy", "scipy", "scikit-learn", "numba", "torch")  # these decide the last digits
 ADDRESS = re.compile(r"((tcp|tls|ucx|wss?)://)?[^\s/]+:\d{1,5}")
 
@@ -38,14 +38,14 @@ class NoWorkers(ConnectionError):
 
 @contextmanager
 def connected(where=None, *, n_workers: int | None = None) -> Iterator:
-    """A client whose cluster has workers like this process; closed at the end only if it was opened here.
+    """Yield a client whose workers match this process; a client that was opened here is closed at the end.
 
     Parameters
     ----------
     where : str, distributed.Client or None
         The address of a scheduler, a client, or None for processes of this machine.
     n_workers : int, optional
-        How many processes of this machine, one thread each; default one per core.
+        Number of processes on this machine, one thread each; default one per core.
     """
     with _client(where, n_workers) as client:
         try:
@@ -134,7 +134,7 @@ def _compare(versions: dict) -> None:
 
 
 def _version(package: str, found: dict) -> str | None:
-    """Of Python, the first two parts: what a pickle depends on."""
+    """Return the version of a package; for Python only major and minor, on which pickles depend."""
     version = found.get(package)
     return ".".join(str(version).split(".")[:2]) if package == "python" else version
 
@@ -161,7 +161,7 @@ class Dask:
         self.client = client
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
-        """As `Serial.run`, in the order in which the tasks end."""
+        """Yield (task, result) as `Serial.run` does, in the order in which the tasks finish."""
         with connected(self.client) as client:
             yield from _run(client, function, iter(tasks), shared)
 
@@ -255,11 +255,14 @@ class _Flight:
 
 
 def ended(client, flying, patience: float | None = None) -> list:
-    """Futures that have ended; none after a while of waiting, at the end of which the cluster must have a worker."""
+    """Return the finished futures, or an empty list after ``patience`` seconds.
+
+    Raise `NoWorkers` if the cluster has no worker after the default wait.
+    """
     patience = PATIENCE if patience is None else patience
     wait = need_distributed().wait
     try:
-        with client.as_current():  # `wait` asks the current client, which need not be ours
+        with client.as_current():  # `wait` uses the current client, which may be another one
             return list(wait(list(flying), timeout=patience, return_when="FIRST_COMPLETED").done)
     except CancelledError as error:
         raise ConnectionError("the cluster has dropped its tasks; is its scheduler still there?") from error
@@ -270,7 +273,7 @@ def ended(client, flying, patience: float | None = None) -> list:
 
 
 def send(client, data):
-    """The data as a task of its own: unlike scattered data, the scheduler can make it again when a worker dies."""
+    """Send the data as a task, which the scheduler, unlike scattered data, can recompute when a worker dies."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
         return client.submit(_itself, data, pure=False)
@@ -288,8 +291,8 @@ class Workers(ParallelBackendBase):
     """A backend for ``joblib.parallel_config``: every job is a task on a worker, alone and on one thread.
 
     joblib has a Dask backend of its own. It scatters the data, so that jobs are cancelled when the workers that hold it
-    die; here the data is a task, which the scheduler does again. And jobs that have jobs run them themselves, where
-    there every worker would send them on and take up more work, and more memory, while it waits.
+    die; here the data is a task, which the scheduler can run again. Nested jobs run on the worker of the outer job;
+    with joblib's backend each worker submits them and takes up more work, and more memory, while it waits.
 
     Parameters
     ----------
@@ -304,13 +307,13 @@ class Workers(ParallelBackendBase):
         self._sent: dict[int, tuple] = {}  # id -> the argument, kept so that no other gets its id, and its future
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """One job at a time is done here; any other number means all workers."""
+        """Return 1 for ``n_jobs=1``, which runs in this process, and otherwise the number of worker threads."""
         # At least two: with one, joblib would do the work of a lone worker in this process.
         return 1 if n_jobs == 1 else max(2, sum(self.client.nthreads().values()))
 
     def configure(self, n_jobs: int = 1, parallel=None, **_) -> int:
         if parallel is not None:
-            parallel.pre_dispatch = "all"  # Dask has the queue: nobody here needs to feed it
+            parallel.pre_dispatch = "all"  # Dask queues the jobs, so all are dispatched at once
         return self.effective_n_jobs(n_jobs)
 
     def submit(self, func, callback=None) -> _Job:
@@ -322,10 +325,10 @@ class Workers(ParallelBackendBase):
         self._sent.clear()
 
     def get_nested_backend(self):
-        return None, None  # not asked: `_call_all` decides
+        return None, None  # unused: `_call_all` sets the nested backend
 
     def start(self, calls: list[tuple]):
-        """A task that makes the calls (function, arguments, keywords); what is large goes ahead."""
+        """Send a task that makes the calls (function, arguments, keywords), and large arguments before it."""
         calls = [
             (function, [self._light(a) for a in args], {name: self._light(a) for name, a in keywords.items()})
             for function, args, keywords in calls
@@ -333,7 +336,7 @@ class Workers(ParallelBackendBase):
         return self.client.submit(_call_all, calls, pure=False)
 
     def _light(self, argument):
-        """The argument, or where it will be if it is large."""
+        """Return the argument, or a future of it if it is large."""
         if id(argument) not in self._sent or self._sent[id(argument)][1].status == "error":
             if _nbytes(argument) < LARGE:
                 return argument
@@ -352,7 +355,7 @@ class _Job:
         killed, client = need_distributed().KilledWorker, self.workers.client
         try:
             results = _fetched(client, self.future)
-        except killed:  # perhaps for what others did on the same workers, or while the data was on its way
+        except killed:  # perhaps because of other jobs on the same workers, or while the data was in transit
             try:
                 results = _fetched(client, self.workers.start(self.calls))
             except killed as error:
@@ -363,7 +366,7 @@ class _Job:
 
 
 def _nbytes(argument) -> int:
-    """Bytes that would travel; large arrays, also those inside of Bags or a model, are not copied to be counted."""
+    """Return the number of bytes to send; large arrays, also inside Bags or a model, are counted without a copy."""
     import cloudpickle  # as Dask does
 
     arrays: list = []
@@ -372,13 +375,13 @@ def _nbytes(argument) -> int:
 
 
 def _fetched(client, future):
-    """The result of a task, or its error; as long as there are workers, it may take its time."""
+    """Return the result of a task or raise its error; wait without limit while the cluster has workers."""
     while True:
         if ended(client, [future]):
             try:
                 return future.result(timeout=PATIENCE)
             except TimeoutError:
-                if future.status == "error":  # of the task itself; else its worker died, and it is done again
+                if future.status == "error":  # raised by the task itself; otherwise its worker died, and it runs again
                     raise
 
 
@@ -389,15 +392,15 @@ def _call_all(calls: list[tuple]) -> list:
 
 @contextmanager
 def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
-    """A context in which the workers of a Dask cluster run everything that can run in parallel.
+    """Run everything that can run in parallel on the workers of a Dask cluster, inside the context.
 
-    These are the networks behind a method, the members and folds of auto, the folds of intervals, the cells of
+    This includes the networks behind a method, the members and folds of auto, the folds of intervals, the cells of
     `evaluate`, and all else that runs through joblib, such as scikit-learn's searches. The same seed gives the same
-    numbers as without, on workers whose CPUs are of the kind of this one, and a worker that dies changes nothing: what
-    it did is done again by another.
+    numbers as without a cluster if the workers have the same kind of CPU as this machine. If a worker dies, another
+    one repeats its work, and the result does not change.
 
-    Of jobs within jobs the outer ones are spread. ``n_jobs=1`` keeps the work of an estimator in this process; any
-    other number, and None, means all workers.
+    Of nested jobs, only the outer ones are distributed. ``n_jobs=1`` keeps the work of an estimator in this process;
+    any other number, and None, means all workers.
 
     Parameters
     ----------
@@ -405,7 +408,7 @@ def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
         The address of a scheduler, to which a client is opened and closed at the end; a client, which stays open; or
         None for processes of this machine, which end with the context.
     n_workers : int, optional
-        With None: how many processes, of one thread each. Default one per core.
+        If ``where`` is None, the number of processes, one thread each. Default one per core.
 
     Yields
     ------
@@ -423,7 +426,7 @@ def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
 
 
 def executor_for(n_jobs: int | None):
-    """Who runs tasks when nobody was named: inside `cluster` its workers; else this process, or several.
+    """Return the default executor: the workers inside `cluster`; otherwise this process, or several processes.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""What a task may use of this machine: threads of the linear algebra, memory that it has freed, and a GPU.
+"""Resources of this machine that a task may use: linear algebra threads, freed memory, and a GPU.
 
-Nothing here imports torch before a GPU was asked for, or the work is such that one would be worth having.
+torch is imported only when a GPU is requested, or when the work is large enough for one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from threadpoolctl import ThreadpoolController
 
 from bagwise.first_use import once
 
-TOLD = "MALLOC_TRIM_THRESHOLD_"  # how a process is told, when it starts, to give back freed memory
+TOLD = "MALLOC_TRIM_THRESHOLD_"  # set when a process starts, so that it returns freed memory at once
 KEPT, USUAL = 2**28, 2**17  # bytes
-_TRIM, _MAP = -1, -3  # settings of mallopt(3): what may be kept, and what is taken from the system by itself
+_TRIM, _MAP = -1, -3  # of mallopt(3): M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _LARGEST_MAP = 2**25
 
 
 class Shared:
-    """A setting of the whole process, as a context: the first thread to enter makes it, the last to leave undoes it.
+    """A process-wide setting as a context: the first thread to enter applies it, the last to leave undoes it.
 
-    If every thread kept what it found and put it back, one that entered second would put back what the first had set.
+    If each thread saved and restored the value itself, a second thread would restore the value that the first set.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ class Shared:
 
 
 def one_thread() -> AbstractContextManager:
-    """A context in which BLAS and OpenMP use one thread.
+    """Limit BLAS and OpenMP to one thread inside the context.
 
-    How a library cuts a sum into threads changes its last digits; with one thread a fit gives the same number in this
+    The way a sum is split among threads changes its last digits; with one thread a fit gives the same number in this
     process, in a worker and on a cluster. The limit holds for the whole process, so the first to enter sets it and the
     last to leave lifts it.
 
@@ -83,11 +83,11 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def kept_memory() -> Iterator[None]:
-    """A context in which freed memory is kept, up to 256 MB; at its end all goes back to the system.
+    """Keep up to 256 MB of freed memory inside the context, and return it to the system at the end.
 
-    Dask tells its workers to give it back at once, so that what they hold is what they use. Every array of the next
-    block is then cleared by the system before it is written: 1.8 times the time of a fit. Nothing is changed in
-    processes that were not told so, nor without the C library that understands it (glibc).
+    Dask sets its workers to return freed memory at once, so that the memory they hold is the memory they use. The
+    system then clears each array of the next block before it is written, and a fit needs 1.8 times as long. Nothing
+    changes in processes without that setting, or with a C library other than glibc.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def _library():
 
 
 def settled(device: str, *, worth: bool) -> str:
-    """``"cpu"``, or the name of a GPU that is there; ``"auto"`` takes one only if it is ``worth`` it.
+    """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if ``worth`` is true.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def settled(device: str, *, worth: bool) -> str:
 
 @once
 def gpu() -> bool:
-    """Whether torch is installed and sees a GPU."""
+    """Return whether torch is installed and finds a GPU."""
     if not _has_torch():
         return False
     import torch
@@ -165,7 +165,7 @@ def _has_torch() -> bool:
 
 @once
 def announce(what: str, place: str) -> None:
-    """Say, once in a process, that this is done on a GPU."""
+    """Print, once per process, that this runs on a GPU."""
     import torch
 
     name = torch.cuda.get_device_name(place)

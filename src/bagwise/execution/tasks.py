@@ -19,7 +19,7 @@ from typing import Any
 from joblib import Parallel, delayed
 from joblib.parallel import LokyBackend, get_active_backend
 
-PATIENCE = 1.0  # seconds between two looks whether a parent is alive
+PATIENCE = 1.0  # seconds between two checks that the parent is alive
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,10 @@ class Watch:
 
 
 def _reset_peak() -> bool:
-    """Linux can forget the peak so far; elsewhere it is that of the whole life, and only its growth is seen."""
+    """Reset the peak memory of this process, and return whether that was possible (only on Linux).
+
+    Elsewhere the peak is that of the whole life of the process, so only its growth can be measured.
+    """
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return True
@@ -100,7 +103,7 @@ class Serial:
     """
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
-        """``(task, function(task, *shared))`` for every task. A task is taken when the one before has ended."""
+        """Yield ``(task, function(task, *shared))`` for each task; read each task when the previous one ends."""
         for task in tasks:
             yield task, function(task, *shared)
 
@@ -108,20 +111,20 @@ class Serial:
 class Processes:
     """Several processes of this machine, by joblib; large arrays in ``shared`` are memory-mapped, not copied.
 
-    When a process dies (killed for its memory, a crash in compiled code) nobody knows which task it had: every
-    task in flight is tried once more, alone. One that kills its process again comes back as `Lost`; the others go on.
+    When a process dies (killed for its memory, a crash in compiled code), the task that it ran is unknown, so each
+    task in flight is tried once more, alone. A task that kills its process again becomes `Lost`; others continue.
 
     Parameters
     ----------
     n_jobs : int
-        How many; -1 for one per core.
+        Number of processes; -1 for one per core.
     """
 
     def __init__(self, n_jobs: int = -1):
         self.n_jobs = n_jobs
 
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
-        """As `Serial.run`, in the order in which the tasks end."""
+        """Yield (task, result) as `Serial.run` does, in the order in which the tasks finish."""
         tasks = iter(tasks)
         while True:
             flying: dict[int, Any] = {}
@@ -133,7 +136,7 @@ class Processes:
                     yield task, _alone(function, task, shared)
 
     def _together(self, function, tasks, shared, flying):
-        def jobs():  # joblib takes from here only when a process is free, so `flying` is what a crash would lose
+        def jobs():  # joblib reads a job only when a process is free, so `flying` holds what a crash would lose
             for number, task in enumerate(tasks):
                 flying[number] = task
                 yield delayed(_numbered)(number, function, task, shared)
@@ -156,15 +159,15 @@ def _alone(function, task, shared):
 
 
 def starts_processes() -> bool:
-    """Whether joblib's jobs would go to worker processes of this machine, which must start, and not to a cluster."""
+    """Return whether joblib would start worker processes on this machine for its jobs, and not use a cluster."""
     return isinstance(get_active_backend()[0], LokyBackend)
 
 
 def end_with(parent: int) -> None:
-    """End this worker process when its parent has ended, however that ended.
+    """Stop this worker process when its parent has ended for any reason.
 
-    A parent that is killed cannot tell its workers. They would finish what they do, for nobody, and then wait for more
-    for five minutes. Where a process keeps the number of its parent for life (Windows), they still do.
+    A parent that is killed cannot stop its workers. They would finish their tasks, whose results are not needed, and
+    then wait five minutes for more. On Windows, where the parent id of a process never changes, they still do.
 
     A signal at the parent's death (Linux) may come too early: it is sent when the thread that started the worker ends.
     """
@@ -172,7 +175,7 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(PATIENCE)
-        os._exit(1)  # at once: there is nobody to report to
+        os._exit(1)  # immediately: no process is left to receive an error
 
     Thread(target=watch, name="bagwise-parent", daemon=True).start()
 
@@ -204,10 +207,11 @@ def in_order(
     name: str | None = None,
     report: Callable[[int], object] = bool,
 ) -> Iterator[Any]:
-    """``function(task, *shared)`` of every task, in the order of the tasks, run by an executor (see `execution`).
+    """Yield ``function(task, *shared)`` for each task, in the order of the tasks, run by an executor.
 
-    An error in a task is raised here as it was there, when the tasks that had begun have ended; no other is begun.
-    A dashboard shows the tasks by ``name``; ``report`` is called with the number of every task that has ended.
+    See `execution` for the executors. An error in a task is raised here unchanged, once the tasks that have started
+    are finished; no other task is started. A dashboard shows the tasks by ``name``; ``report`` is called with the
+    number of each finished task.
 
     Examples
     --------
@@ -226,7 +230,7 @@ def in_order(
 
 
 def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) -> Iterator[tuple[int, Any]]:
-    """(number, result), until one is wrong."""
+    """Yield (number, result) of each task until one fails; then start no other, and raise its error."""
     wrong: dict[int, tuple] = {}
     right = takewhile(lambda _: not wrong, numbered)
     for (number, task), result in executor.run(Numbered(name or name_of(shared[0])), right, shared):
@@ -239,7 +243,7 @@ def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) 
 
 
 def name_of(function) -> str:
-    """What tasks of a function are called: its ``title``, or ``fold-sums`` for ``_fold_sums``."""
+    """Return the name of a function's tasks: its ``title``, or ``fold-sums`` for ``_fold_sums``."""
     function = getattr(function, "func", function)  # of functools.partial
     if hasattr(function, "title"):
         return function.title
@@ -247,7 +251,7 @@ def name_of(function) -> str:
 
 
 def checked(result, task=None) -> Any:
-    """The result; the error or the loss of the task is raised."""
+    """Return the result, or raise the error of a task that failed or was lost."""
     if isinstance(result, Failed):
         raise result.error
     if isinstance(result, Lost):

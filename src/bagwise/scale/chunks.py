@@ -154,7 +154,7 @@ class BagsChunk:
 
 
 def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:
-    """Cut bags into chunks of at most so many instances, or of one bag (of one group) that has more."""
+    """Split bags into chunks of at most ``chunk_rows`` instances; a larger bag (group) is a chunk of its own."""
     unit = units_of(bags)
     order = np.argsort(unit, kind="stable") if bags.groups is not None else np.arange(len(bags))
     ends = np.append(np.diff(unit[order]) != 0, True)  # of groups
@@ -188,10 +188,10 @@ class FileRows:
         return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
 
     def tables(self, columns: list[str], rows: int) -> Iterator:
-        """Tables of these columns and about that many rows; of the file little more than their pages is held."""
+        """Yield tables of these columns with about ``rows`` rows each, with little more than their pages in memory."""
         import pyarrow as pa
 
-        # buffered, and not fetched ahead: a row group may be larger than what we may hold of it
+        # buffered, without prefetching: a row group may be larger than the memory for it
         with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
             self._refuse_change(file.metadata)
             own = [name for name in columns if name in file.schema_arrow.names]
@@ -211,7 +211,10 @@ class FileRows:
 
 
 def _mark(group) -> bytes:
-    """What a footer says of a row group: columns, types, sizes, places and ranges. Rows that differ have another."""
+    """Return a hash of the footer of a row group: columns, types, sizes, positions and ranges.
+
+    A different hash shows that the rows have changed.
+    """
     columns = (group.column(j) for j in range(group.num_columns))
     said = [
         (one.path_in_schema, one.physical_type, one.total_compressed_size, one.data_page_offset, _range(one.statistics))
@@ -244,7 +247,7 @@ class TableRows:
             yield self.table.select(columns).slice(start, rows)
 
     def packed(self) -> bytes:
-        """A stream of the slice alone: pickled as it is, a slice takes the whole table with it."""
+        """Return a stream of the slice alone; pickling the slice itself would include the whole table."""
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
@@ -275,7 +278,7 @@ def plain_types(schema) -> dict:
 
 @dataclass(frozen=True)
 class Footer:
-    """What is known of one file: its columns, and the number of rows of every row group."""
+    """The footer of one file: its columns, and the number of rows of each row group."""
 
     part: Part
     schema: Any  # of pyarrow
@@ -288,13 +291,13 @@ class Footer:
         return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
 
     def empty(self, asked: list, only: bool) -> nw.DataFrame:
-        """A table of the columns that are seen, without rows."""
+        """Return a table of the visible columns, without rows."""
         with reading(self.part.name):  # names that appear twice show themselves here
             table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
             return nw.from_native(self.part.add_values(table, asked), eager_only=True)
 
     def kept(self, where: Where | None, schema) -> list[int]:
-        """The row groups that are not empty, and may have a row that satisfies the conditions."""
+        """Return the row groups that are not empty and may have a row that satisfies the conditions."""
         expression = None if where is None else where.by_statistics(schema)
         groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
         return [k for k in groups if self.sizes[k]]
@@ -313,7 +316,7 @@ class Footer:
 
 
 def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
-    first = _read(parts[0])  # in this thread: what reading imports is there for the others
+    first = _read(parts[0])  # in this thread, so that the others find the modules imported
     with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
         return [first, *pool.map(_read, parts[1:])]
 
@@ -326,11 +329,11 @@ def _read(part: Part) -> Footer:
 
 
 def agree(footers: list[Footer], asked: list, *, only: bool):
-    """The schema of all files: every column that is seen, in a type that holds its values in all of them.
+    """Return the schema of all files: each visible column, in a type that holds its values in all of them.
 
     The rules are those by which `load` stacks tables; here the tables have no rows.
     """
-    kinds: dict = {}  # the first file of every kind: thousands may be of one
+    kinds: dict = {}  # the first file of each kind: thousands may have the same
     for footer in footers:
         kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
     frames = [footer.empty(asked, only) for footer in kinds.values()]
@@ -338,7 +341,7 @@ def agree(footers: list[Footer], asked: list, *, only: bool):
 
 
 def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
-    """Runs of consecutive row groups of at most that many rows in all; a larger row group is a run of its own."""
+    """Yield runs of consecutive row groups of at most ``most`` rows; a larger row group is a run of its own."""
     for _, run in groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
         held: list[int] = []
         for _, k in run:

@@ -83,7 +83,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class BagArrays:
-    """What is known of each bag: arrays with an entry per bag, in the order of the partitions.
+    """Arrays with an entry per bag, in the order of the partitions.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class BagArrays:
 
 
 def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
-    """Return the partitions of a scan, and what is known of each bag."""
+    """Return the partitions of a scan, and the arrays with an entry per bag."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
@@ -281,7 +281,7 @@ def unit_hashes(column) -> np.ndarray:
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
-    """Mix the bits of 64-bit numbers (the finaliser of SplitMix64)."""
+    """Apply the finaliser of SplitMix64, which mixes the bits of 64-bit numbers."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -177,7 +177,7 @@ def write_arrays(place: Path, arrays: Mapping[str, Any]) -> None:
 
 
 def _write_objects(path: Path, array: np.ndarray) -> None:
-    """Write texts, dates and the like as a column of Arrow."""
+    """Write strings, dates and other objects as an Arrow column."""
     import pyarrow as pa
 
     try:
@@ -199,7 +199,7 @@ def _read_objects(path: Path) -> np.ndarray:
 
 
 def _is_whole(place: Path) -> bool:
-    """Whether the folder of a result is there and its files can be opened; a damaged one is removed."""
+    """Return whether the folder of a result exists and its files can be opened; remove a damaged one."""
     if not place.exists():
         return False
     try:

@@ -31,8 +31,8 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     (networks: in quality). However the rows are cut into files, row groups and chunks, the answer is the same to
     rounding.
 
-    Methods whose steps need all bags at once (a Gram matrix, trees, iterations over instances) are fitted to a sample
-    of the bags, drawn by a hash of their ids, if all of them are more than 67 million numbers. A warning says so.
+    Methods whose steps need all bags at once (a Gram matrix, trees, iterations over instances) are fitted on a sample
+    of the bags, drawn by a hash of their ids, if the bags hold more than 67 million numbers; a warning is issued.
 
     Parameters
     ----------

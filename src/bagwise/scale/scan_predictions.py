@@ -151,7 +151,7 @@ def predict_scan(
 
 
 def _gives_intervals(model, level: float | None) -> bool:
-    """Whether the model gives intervals; a level that it does not give is refused."""
+    """Return whether the model gives intervals; raise an error for a level that it cannot give."""
     if not isinstance(model, Intervals):
         if level is not None:
             raise ValueError("The model was fitted without intervals. Fit bagwise.Intervals(method) with fit_scan.")

@@ -49,7 +49,7 @@ HEADS = (EmbeddingRidge, EvidenceRidge, AggregateGP, PredictionBlend)
 
 
 def is_streamed(model) -> bool:
-    """Whether all steps of a method can be fitted partition by partition."""
+    """Return whether all steps of a method can be fitted partition by partition."""
     steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     *stages, head = steps
     n_features = None if not stages else 1 if isinstance(stages[-1], OutOfFold | OutOfFoldUnion) else None
@@ -86,7 +86,7 @@ def _is_streamed_head(head, n_features: int | None) -> bool:
 
 
 def is_streamed_embedding(embedding, n_features: int | None = None) -> bool:
-    """Whether an embedding can be fitted to bags in partitions; ``n_features`` is the number of columns, if known."""
+    """Return whether an embedding can be fitted on bags in partitions; ``n_features`` may be None if unknown."""
     if isinstance(embedding, KernelMean):
         return n_features == 1 and embedding.columns == "features" and embedding.map != "exact"
     if isinstance(embedding, LandmarkMean):
@@ -111,7 +111,7 @@ def fit_stage(stage, data: TrainingData) -> tuple[Any, TrainingData]:
 
 
 def is_standardised(stage) -> bool:
-    """Whether a stage is that of `regressors.pipeline.standardised`: within the training range, then standardised."""
+    """Return whether a stage clips to the training range and standardises, as `regressors.pipeline.standardised`."""
     if not isinstance(stage, EachInstance) or not isinstance(stage.estimator, Pipeline):
         return False
     return [type(step) for _, step in stage.estimator.steps] == [MinMaxScaler, StandardScaler]

@@ -201,7 +201,7 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
     learners, y_scale = _beginners(recipe, width, _fold_rows(data, fold, weight), held)
     stream = RowStream(tuple(data.parts), known, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
     executor, how = data.passes.executor, (_train_share, n_jobs or regressor.n_jobs)
-    if place != "cpu":  # the GPU is here, whoever runs the passes
+    if place != "cpu":  # the GPU belongs to this process, whatever runs the passes
         executor, how = Serial(), (_train_on_device, place, regressor.precision)  # type: ignore[assignment]
     kept = []
     for epoch in range(recipe.epochs[-1]):
@@ -281,14 +281,14 @@ def _keep_states(learners: list[Learner], found: list[Arrays]) -> None:
 
 
 def _workers(executor, n_networks: int) -> int:
-    """How many tasks are done at once; a cluster has a task for every network, and places them itself."""
+    """Return the number of tasks that run at once; a cluster gets one per network, and distributes them itself."""
     if isinstance(executor, Serial):
         return 1
     return effective_n_jobs(executor.n_jobs) if isinstance(executor, Processes) else n_networks
 
 
 def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, train: Any, *options) -> dict:
-    """Train networks for an epoch; those of the share stay as they are, for a cluster may train them twice."""
+    """Train networks for an epoch; the share is not changed, as a cluster may train it twice."""
     learners = deepcopy(share.learners)
     finite = train(learners, share.held, stream, epoch, rate, *options)
     names = ("parameters", "memory", "stream", "steps")

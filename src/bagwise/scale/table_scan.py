@@ -301,7 +301,7 @@ def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: 
 
 
 def _as_texts(roles: Roles) -> Roles:
-    """Roles whose columns are named by texts, as those of pyarrow are."""
+    """Return the roles with column names as strings, as pyarrow requires."""
 
     def text(name):
         return None if name is None else str(name)
@@ -321,7 +321,7 @@ def _as_texts(roles: Roles) -> Roles:
 
 
 def _asked(roles: Roles, where: Where | None, known: list) -> list:
-    """Every column that is named somewhere; of crop=wheat and sown_year, the columns crop and sown."""
+    """Return all columns that the roles or conditions name; for crop=wheat and sown_year, the columns crop and sown."""
     levels, dates = asked_levels(known, roles)
     made = {*roles.covariate_list, *as_list(roles.features or [])} - set(known)
     made = {name for name in made if any(str(name).startswith((f"{one}=", f"{one}_")) for one in (*levels, *dates))}
@@ -330,16 +330,16 @@ def _asked(roles: Roles, where: Where | None, known: list) -> list:
 
 
 def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) -> None:
-    """One warning, as by `load`, if columns have no role since they hold no numbers; of files the types are known."""
+    """Warn once, as `load` does, if columns have no role because they hold no numbers."""
     notes = left_out(columns, roles, _asked(roles, where, columns.names)) if roles.features is None else []
     if notes:
         warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
 
 
 def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
-    """The features of the instances and those of the bags, by the rules of `load`; and the features made of levels.
+    """Return the instance features, the bag features, and the features made from levels, by the rules of `load`.
 
-    ``levels`` are those of the columns of categories. Every other role is fit for it.
+    ``levels`` are those of the columns of categories. The columns of all other roles are checked.
     """
     table, roles, made, _ = encode(columns, replace(roles, categories=levels))
     names = choose_features(table, roles)
@@ -364,7 +364,7 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
 
 
 class _Empty:
-    """A table of which only the types of the columns are asked."""
+    """A table without rows, for its column types."""
 
     def __init__(self, table):
         self.kind, self.names, self.siblings = table.kind, table.names, table.siblings
@@ -374,7 +374,7 @@ class _Empty:
 
 
 def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
-    """The levels of columns of categories, counted over all chunks; a warning says which rows are other levels."""
+    """Return the levels of category columns, counted over all chunks; warn of levels that count as other."""
     found, notes = {}, []
     for name in names:
         counts: Counter = Counter()
@@ -451,7 +451,7 @@ def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, 
 
 
 def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
-    """Those columns of a data frame as a pyarrow table, labels as they are and all others as the numbers they hold."""
+    """Return columns of a data frame as a pyarrow table: labels unchanged, all others as numbers."""
     import pyarrow as pa
 
     labels = (roles.bag, roles.groups, *roles.category_list, *as_list(roles.dates))

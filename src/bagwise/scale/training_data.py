@@ -1,4 +1,4 @@
-"""The bags of a scan in partitions, as the stages of a method see them; what is known of each bag is in memory."""
+"""The bags of a scan in partitions, as input of the stages of a method; arrays with an entry per bag are in memory."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Bags in partitions, with arrays of what is known of each bag.
+    """Bags in partitions, with arrays that have an entry per bag.
 
     Attributes
     ----------
@@ -269,7 +269,7 @@ class TrainingData:
             self.remember_profile(estimator)
 
     def remember_profile(self, estimator) -> None:
-        """Learn what `bagwise.novelty` compares new bags with, from a sample of bags."""
+        """Compute the profile that `bagwise.novelty` compares new bags with, from a sample of bags."""
         few = np.zeros(len(self), dtype=bool)
         few[np.random.default_rng(0).permutation(len(self))[:CALIBRATION]] = True
         few[few] = np.cumsum(self.known.sizes[few]) <= max(INSTANCES, self.known.sizes[few][0])
