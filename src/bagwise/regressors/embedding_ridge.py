@@ -125,7 +125,10 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return self
 
     def fresh_head(self) -> RidgePath:
-        """The unfitted head. No clone, which would copy the penalties number by number: a fit changes no parameter."""
+        """Return the unfitted head.
+
+        A shallow copy, as a fit changes no parameter; a clone would copy the penalties one by one.
+        """
         return copy(self.head) if self.head is not None else RidgePath()
 
     @property
@@ -134,11 +137,11 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return super().additive_ and self.offset != "median"
 
     def settings(self) -> list[dict]:
-        """The settings to try, in order."""
+        """Return the settings to try, in order."""
         return list(ParameterGrid(self.grid or {}))
 
     def embedding_for(self, setting: dict):
-        """An unfitted embedding with this setting."""
+        """Return an unfitted embedding with this setting."""
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def check_offset(self, n_features: int) -> None:
@@ -187,7 +190,10 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return 0.0 if self.offset == "none" else pooled(bags, self.offset)
 
     def _warn_of_extrapolation(self, bags) -> None:
-        """Of instance predictions in units of the label, which a kernel of small penalty may carry anywhere."""
+        """Warn if instance predictions in units of the label are far outside the range of training.
+
+        With a small penalty the prediction of a bag may take any value there.
+        """
         embedding = self.embedding_
         prints = isinstance(embedding, KernelMean) and embedding.units == "label"
         if not prints or embedding.beyond == "clip" or not hasattr(self, "feature_range_in_"):  # of an earlier version
@@ -206,7 +212,7 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
             )
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
-        """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
+        """Return the mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return copy(self).fit(bags, y, sample_weight).error_
 
 
@@ -215,7 +221,7 @@ def reads_covariates(embedding) -> bool:
 
 
 def _for(embedding, bags):
-    """The bags as the embedding is to see them: with covariates only if it reads them."""
+    """Return the bags with covariates if the embedding reads them, otherwise without."""
     return bags if reads_covariates(embedding) else bags.without_covariates()
 
 
@@ -225,7 +231,7 @@ ROUNDS = 30  # of reweighted least squares, for absolute errors
 def blend_weights(
     Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None, metric: str = "rmse"
 ) -> np.ndarray:
-    r"""Weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1; or of least absolute error.
+    r"""Return the weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1, or of least absolute error.
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
     of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
@@ -259,7 +265,7 @@ def blend_weights(
 
 
 def least_squares(errors: np.ndarray) -> np.ndarray:
-    """The direction of the simplex in which the squared errors are smallest."""
+    """Return the weights on the simplex with the smallest squared error."""
     errors = np.linalg.qr(errors, mode="r") if len(errors) > errors.shape[1] else errors
     scale = np.sqrt((errors**2).sum(axis=0).min()) or 1.0
     rows = np.vstack([errors / scale, np.ones(errors.shape[1])])
@@ -268,7 +274,10 @@ def least_squares(errors: np.ndarray) -> np.ndarray:
 
 
 def least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The same for absolute errors, by reweighted least squares; the best of the rounds, as the last need not be."""
+    """Return the weights on the simplex with the smallest absolute error, by reweighted least squares.
+
+    The weights are those of the best round, which need not be the last.
+    """
     found = np.ones(errors.shape[1]) / errors.shape[1]
     best, least = found, np.inf
     smallest = 1e-6 * np.abs(errors).mean() or 1.0
@@ -284,7 +293,7 @@ def least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 
 def root_weights(sample_weight, n: int) -> np.ndarray:
-    """Roots of the weights, of mean square one."""
+    """Return the square roots of the weights, scaled to mean square one."""
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
@@ -305,7 +314,7 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
     readings : list of (name, unfitted EmbeddingRidge)
         Each is fitted to every column by itself.
     random_state : int
-        Of the folds of bags by which the error is told: the weights for a fold are those of the other folds.
+        Seed of the folds that estimate the error: the blend of each fold has the weights of the other folds.
 
     Attributes
     ----------
@@ -339,7 +348,7 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict:
-        """Parameters, those of the readings by name: ``mean__grid``."""
+        """Return the parameters, those of the readings by name, such as ``mean__grid``."""
         return self._get_params("readings", deep=deep)
 
     def set_params(self, **params) -> PredictionBlend:
@@ -357,7 +366,7 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
         return self
 
     def keep_readings(self, fitted: dict, y, weight, fold: np.ndarray) -> None:
-        """Blend fitted readings, by "learner:reading"; ``fold`` is the fold of each bag by which the error is told."""
+        """Blend fitted readings, by "learner:reading"; ``fold`` is the fold of each bag in the error estimate."""
         known = [key for key, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
         Z = np.column_stack([y - fitted[key].residuals_ for key in known])
         is_finite = np.isfinite(Z).all()
@@ -388,22 +397,22 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
 
     @available_if(attrgetter("additive_"))
     def predict_instances(self, bags) -> np.ndarray:
-        """What a bag of the instance alone is predicted to be, for every instance."""
+        """Return the prediction for each instance as a bag of its own."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return self._blended("predict_instances", bags, np.zeros(bags.n_instances))
 
     @available_if(attrgetter("additive_"))
     def contributions(self, bags) -> np.ndarray:
-        """What each instance adds to its bag's prediction: its share in the bag times what it alone is predicted."""
+        """Return the contribution of each instance to its bag's prediction: its share times its own prediction."""
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         return self.limited_contributions(self.predict_instances(bags) * bags.shares(), bags)
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
-        """Mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
+        """Return the mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
 
     def _fitted(self, bags: Bags, y, sample_weight) -> dict:
-        """Every reading of every column that can be fitted, by "learner:reading"."""
+        """Fit each reading on each column, and return those that can be fitted, by "learner:reading"."""
         fitted, failed = {}, None
         for j, learner in enumerate(self.learners_):
             column = self._column(bags, j)

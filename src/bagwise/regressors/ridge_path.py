@@ -49,14 +49,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
         Whether the mean of y is left unpenalised. The paper has none.
     rule : {"best", "one-se"}
         Take the penalty with the smallest left-out error; or the heaviest whose error is larger by no more than one
-        standard error of the paired differences, so that a lighter one must earn its place on more than a few bags.
+        standard error of the paired differences, so that a lighter one must improve more than a few bags.
     kernel : {"linear", "precomputed"}
         Whether the columns are features or similarities to the training bags (a Gram matrix, which may be indefinite).
 
     Attributes
     ----------
     penalty_ : float, the one chosen
-    errors_ : mean squared left-out residual for every penalty (infinite where it cannot be told)
+    errors_ : mean squared left-out residual for each penalty (infinite where it is undefined)
     residuals_ : left-out residuals of the training bags at the chosen penalty
     coef_, intercept_ : of the linear function of the columns
     coef_path_, intercept_path_ : the same for every penalty, a row each
@@ -111,9 +111,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return self
 
     def judge(self, Z, y, sample_weight=None, groups=None) -> tuple[float, float]:
-        """The penalty that `fit` would choose, and its mean squared left-out error, without the fit.
+        """Return the penalty that `fit` would choose and its mean squared left-out error, without fitting.
 
-        Of a Gram matrix and few large groups that is sooner: only what is left without each group is decomposed.
+        For a Gram matrix with few large groups this is faster: only the matrices without each group are decomposed.
         ``sample_weight`` has an entry per bag; bags that share a label in ``groups`` are left out together.
         """
         Z, y, w = self._checked_rows(Z, y, sample_weight)
@@ -181,7 +181,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         return _linear(self._checked(Z), self.coef_, self.intercept_)
 
     def predict_path(self, Z) -> np.ndarray:
-        """What the fit with every penalty predicts, (rows, penalties)."""
+        """Return the predictions of the fit with each penalty, (rows, penalties)."""
         Z = self._checked(Z)
         return np.column_stack([_linear(Z, *one) for one in zip(self.coef_path_, self.intercept_path_, strict=True)])
 
@@ -212,12 +212,12 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
 
 def _linear(Z: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:
-    # A dot product per row: BLAS may round a row differently in different company.
+    # A dot product per row: BLAS may round a row differently if the other rows change.
     return np.einsum("ij,j->i", Z, coef) + intercept
 
 
 class _Linear:
-    """What decompositions of features share."""
+    """Coefficients of a fit from a decomposition of features."""
 
     def coefficients(self, penalty):
         coef = self.Vt.T @ (self.s / (self.spectrum + penalty) * self.projected)
@@ -241,13 +241,13 @@ class _FeaturePath(_Linear):
 
 
 def _components(s: np.ndarray, mean: np.ndarray, n: int) -> np.ndarray:
-    """Which singular values are components: centring leaves the rounding of the uncentred rows behind."""
+    """Return which singular values are larger than the rounding error of centring the rows."""
     size = max(s.max(initial=0.0), np.sqrt(n) * np.abs(mean).max(initial=0.0))
     return s > size * max(n, len(mean)) * np.finfo(float).eps
 
 
 class _BlockPath(_Linear):
-    """The same for rows that are read a block at a time, from the R of their QR decomposition."""
+    """Z = U S Vᵀ of rows that are read a block at a time, from the R of their QR decomposition."""
 
     def __init__(self, Z: RowBlocks, y, w, intercept):
         sums = Z.sums(y, w)
@@ -341,7 +341,7 @@ class _GramPath:
 
 
 def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
-    """Residuals (bags, penalties) of every bag had it (its group) been left out; NaN where the fit interpolates it."""
+    """Return left-out residuals (bags, penalties) of each bag or its group; NaN where the fit interpolates it."""
     shrunk = penalties / (path.spectrum[:, None] + penalties)
     # y - ŷ without subtracting near-equal numbers: the shrunk part, and what no component explains.
     outside = path.centred - path.U @ path.projected
@@ -365,7 +365,7 @@ def _are_few_and_large(groups, penalties: np.ndarray) -> bool:
 
 
 def _without_each(K, y, w, intercept: bool, penalties: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """As `_left_out`, each group by a fit to the others; NaN if these weigh nothing."""
+    """Return the residuals of `_left_out` by a fit without each group; NaN if the other groups have no weight."""
     left_out = np.full((len(y), len(penalties)), np.nan)
     for g in range(unit.max() + 1):
         own, rest = unit == g, (unit != g) & (w > 0)
@@ -377,7 +377,10 @@ def _without_each(K, y, w, intercept: bool, penalties: np.ndarray, unit: np.ndar
 
 
 def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """(I - H_g)⁻¹ r_g for every group g and penalty; H_g = V diag(kept) Vᵀ, V its rows of U and of the ones."""
+    """Return (I - H_g)⁻¹ r_g for each group g and penalty.
+
+    H_g = V diag(kept) Vᵀ, where V holds the rows of the group in U and in the column of ones.
+    """
     left_out = np.empty_like(residual)
     order = np.argsort(unit, kind="stable")
     V, kept = path.U, kept.T
@@ -392,7 +395,7 @@ def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndar
 
 
 def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """One system of the size of the group for every penalty."""
+    """Solve one system of the size of the group for each penalty."""
     out, negative, apart = np.full_like(residual, np.nan), (kept < 0).any(), False
     for p in _lightest_first(kept):
         # numpy sees that a product with its own transpose is symmetric: half the work
@@ -405,7 +408,10 @@ def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.nda
 
 
 def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """The same by systems of the number of columns: (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept)."""
+    """Solve one system of the size of the columns for each penalty.
+
+    (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept).
+    """
     out, inner, along, apart = np.full_like(residual, np.nan), V.T @ V, V.T @ residual, False
     for p in _lightest_first(kept):
         root = np.sqrt(kept[p])
@@ -416,14 +422,17 @@ def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.
 
 
 def _lightest_first(kept: np.ndarray) -> np.ndarray:
-    """The penalties, from the lightest on: if its fit does not interpolate a group, that of a heavier one does not."""
+    """Return the positions of the penalties, from the lightest to the heaviest.
+
+    If a fit does not interpolate a group, neither does a fit with a heavier penalty.
+    """
     return np.argsort(-kept.sum(axis=1), kind="stable")
 
 
 def _solve_apart(H: np.ndarray, right: np.ndarray, apart: bool) -> np.ndarray | None:
-    """(I - H)⁻¹ r; None where the fit interpolates the group: an eigenvalue of I - H is almost zero.
+    """Return (I - H)⁻¹ r, or None where the fit interpolates the group: an eigenvalue of I - H is almost zero.
 
-    ``apart`` says that none is.
+    If ``apart`` is true, no eigenvalue is almost zero, and this is not checked.
     """
     gap = np.negative(H)
     gap.flat[:: len(H) + 1] += 1.0

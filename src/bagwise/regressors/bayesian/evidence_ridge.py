@@ -1,6 +1,6 @@
 """Bayesian linear regression on an embedding: a mean and a standard deviation for every bag.
 
-Here is also what Bayesian regressors share: the scale of targets, folds of held-out bags, the score of a prediction.
+Also shared by the Bayesian regressors: the scale of targets, folds of held-out bags, the score of a prediction.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bagwise.execution.resources import one_thread
 from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
 from bagwise.regressors.row_blocks import row_blocks, row_sums
 
-ROUNDING = 4 * np.finfo(np.float64).eps  # of the largest target: numbers that lie closer are the same one, rounded
+ROUNDING = 4 * np.finfo(np.float64).eps  # relative to the largest target: smaller differences are rounding
 
 
 @dataclass(frozen=True)
 class TargetScale:
     """Targets in standard deviations from their mean; ``scale`` is 0 when they do not vary beyond rounding.
 
-    A target that never varied is thus predicted as it was, with a standard deviation of 0.
+    A constant target is thus predicted exactly, with a standard deviation of 0.
     """
 
     mean: float
@@ -50,7 +50,7 @@ class TargetScale:
 
 
 def negative_log_likelihood(y, mean, std) -> np.ndarray:
-    """-log N(y; mean, std²) of every bag.
+    """Return -log N(y; mean, std²) for each bag.
 
     Examples
     --------
@@ -62,12 +62,12 @@ def negative_log_likelihood(y, mean, std) -> np.ndarray:
 
 
 def few_folds(bags: Bags, folds: int, random_state: int) -> np.ndarray:
-    """The fold of every bag: ``folds`` of them, or as many as there are bags (groups) if those are fewer."""
+    """Return the fold of each bag, of ``folds`` folds or, if there are fewer bags (groups), one fold for each."""
     return bag_folds(bags, min(folds, max(count_units(bags), 2)), random_state=random_state)
 
 
 def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Masks of the bags to learn from and of those held out, for every fold in which both weigh something."""
+    """Yield masks of the training and held-out bags, for each fold in which both have weights above zero."""
     for k in range(fold.max() + 1):
         if weight[fold != k].any() and weight[fold == k].any():
             yield fold != k, fold == k
@@ -113,8 +113,8 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
 
     Notes
     -----
-    The source maximises the evidence by Adam, with no intercept; we by a line search, with one. Where the evidence does
-    not tell signal from noise (two bags), a wide prior on the log of their ratio does, N(0, 20²).
+    The source maximises the evidence by Adam, with no intercept; we by a line search, with one. Where the evidence
+    cannot separate signal from noise (two bags), a wide prior on the log of their ratio, N(0, 20²), decides.
 
     Examples
     --------
@@ -172,11 +172,11 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         return self
 
     def settings(self) -> list[dict]:
-        """The settings to try, in order."""
+        """Return the settings to try, in order."""
         return list(ParameterGrid(self.grid or {}))
 
     def embedding_for(self, setting: dict):
-        """An unfitted embedding with this setting."""
+        """Return an unfitted embedding with this setting."""
         embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
         if getattr(embedding, "columns", "features") != "features":
             raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
@@ -200,7 +200,7 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
 
 
 def _judge(rows, y, weight, fold) -> tuple:
-    """The posterior, and the score of held-out bags."""
+    """Return the posterior, and the score of held-out bags (0 without folds)."""
     with one_thread():
         score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
         return Evidence(rows, y, weight), score
@@ -217,7 +217,7 @@ class Evidence:
         (*mean, self.target_mean), R = sums.centred()
         self.row_mean, rows, centred, n = np.array(mean), R[:, :-1], R[:, -1], sums.n
         size = np.linalg.norm(sums.uncentred()[:, :-1])
-        # All right singular vectors: where the training rows say nothing, a new row keeps its prior variance.
+        # All right singular vectors: where the training rows do not vary, a new row keeps its prior variance.
         U, s, self.axes = np.linalg.svd(rows, full_matrices=len(rows) < rows.shape[1])
         k = len(s)
         s = np.where(s > 1e-14 * size, s, 0.0)  # rows that differ by rounding alone are equal
@@ -240,12 +240,12 @@ class Evidence:
         return self.target_mean + np.einsum("ij,j->i", Z, self.coef), variance
 
     def covariance_root(self, Z: np.ndarray) -> np.ndarray:
-        """R with R Rᵀ the posterior covariance of b + βᵀz for the rows z, without the noise of a target."""
+        """Return R, where R Rᵀ is the posterior covariance of b + βᵀz for the rows z, without target noise."""
         along = (Z - self.row_mean) @ self.axes.T * np.sqrt(self.noise * self.spread)
         return np.column_stack([along, np.full(len(Z), np.sqrt(self.noise / self._total))])
 
     def log_evidence(self, log_ratio: float | None = None) -> float:
-        """log p(y | γ), σ² at its best for this γ; targets and rows centred (a flat prior on the intercept)."""
+        """Return log p(y | γ) at the best σ² for this γ, with centred targets and rows (flat prior on b)."""
         gamma = self.ratio if log_ratio is None else self._unit * np.exp(log_ratio)
         noise, fit = self._noise(gamma), np.log1p(gamma * self.spectrum).sum()
         misfit = self._n - 1 if self._known is None else self._left(gamma) / noise
@@ -257,7 +257,7 @@ class Evidence:
         return self._left(gamma) / max(self._n - 1, 1) + 1e-12  # targets are standardised; an exact fit is no certainty
 
     def _left(self, gamma: float) -> float:
-        """yᵀ (I + γ Z Zᵀ)⁻¹ y."""
+        """Return yᵀ (I + γ Z Zᵀ)⁻¹ y for the centred targets and rows."""
         return float((self._along**2 / (1 + gamma * self.spectrum[: len(self._along)])).sum()) + self._rest
 
     def _search(self) -> float:
@@ -266,12 +266,12 @@ class Evidence:
 
         best = LOG_RATIOS[int(np.argmin([cost(at) for at in LOG_RATIOS]))]
         if self._slope(best - 1) < 0 < self._slope(best + 1):
-            # Where the slope is zero: the cost itself is flat there, and says no more than half of the digits.
+            # The root of the slope: the cost is flat at its minimum, which would give only half of the digits.
             return float(brentq(self._slope, best - 1, best + 1, xtol=1e-13))
         return float(minimize_scalar(cost, bounds=(best - 1, best + 1), method="bounded").x)
 
     def _slope(self, log_ratio: float) -> float:
-        """Derivative of the cost, minus the log evidence and minus the log prior."""
+        """Return the derivative of the cost, which is minus the log evidence minus the log prior."""
         k, gamma = len(self._along), self._unit * np.exp(log_ratio)
         explained = gamma * self.spectrum / (1 + gamma * self.spectrum)
         left = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
@@ -280,7 +280,7 @@ class Evidence:
 
 
 def _held_out_score(Z, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
-    """Mean negative log likelihood of bags, each predicted without its fold."""
+    """Return the weighted mean negative log likelihood of the bags, each predicted without its fold."""
     total = 0.0
     for train, test in weighed_folds(fold, weight):
         posterior, targets, shares = Evidence(Z[train], y[train], weight[train]), y[test], weight[test]
