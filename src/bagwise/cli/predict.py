@@ -26,7 +26,7 @@ ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")
 VALUES = ("contribution", "weight", "effect")  # columns of a table of instances, of which a map shows the first
 
 
-@o.reading_a_table(options=o.LIKE_TRAINING)
+@o.reading_a_table(options=o.LIKE_TRAINING | {"time": o.Time})
 def predict(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
@@ -48,6 +48,9 @@ def predict(
     ] = None,
     novelty: Annotated[
         bool, typer.Option("--novelty", help="Add columns that compare bags with the training bags; --engine memory.")
+    ] = False,
+    by_time: Annotated[
+        bool, typer.Option("--by-time", help="With --novelty: test whether the bags drift in order of --time.")
     ] = False,
     quantile: Annotated[
         list[float] | None,
@@ -78,6 +81,10 @@ def predict(
         if instances in maps:
             changes["keep"] = [*dict.fromkeys([*changes.get("keep", []), "x", "y"])]
         how = columns_at_fit(header, table) | changes
+        if by_time:
+            how.setdefault("time", training_columns(header).get("time"))
+            if not novelty or how["time"] is None:
+                raise ValueError("--by-time goes with --novelty and needs the column of times; name it with --time")
         if engine == "memory":
             o.refuse_where(where)
             second, target = how.pop("targets", None), how.pop("target", None)
@@ -88,7 +95,7 @@ def predict(
             with o.workers(scheduler):
                 found = predict_in_memory(fitted, bags, y, messages, context.params)
         else:
-            o.refuse_options(context, "instances", "novelty", "quantile", *IN_MEMORY)
+            o.refuse_options(context, "instances", "novelty", "by_time", "quantile", *IN_MEMORY)
             with o.executor(engine, scheduler, n_jobs) as executor:
                 scan = open_scan_like_training(fitted, header, table, how, where, messages)
                 found = predict_in_chunks(fitted, scan, messages, executor, context.params)
@@ -233,8 +240,10 @@ def predict_in_memory(model, bags, y, messages, options: dict) -> Predicted:
             scored["crps"] = float(np.nanmean(model.predict_distribution(bags).crps(y)))
     reason = why_not_judged(model)
     if reason is None:
-        judged = bw.novelty(model, bags)
+        judged = bw.novelty(model, bags, by_time=options["by_time"])
         messages.show(judged.summary(), style=None if judged.counts()["outside"] == 0 else "yellow")
+        if judged.drift is not None:
+            messages.show(judged.drift.summary(), style=None if judged.drift.alarm is None else "yellow")
     elif options["novelty"]:
         messages.show(f"Note: --novelty was left out: {reason}.", style="yellow")
     if judged is not None and options["novelty"]:

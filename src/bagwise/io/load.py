@@ -228,8 +228,10 @@ def load_declared(source, roles: Roles, *, time=None, fold=None, **how) -> tuple
 
 def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
     """Load bags and known targets to compare predictions with, which may all be the same, by the options of `load`."""
-    how = {name: options.pop(name) for name in ("missing", "fill_values", "variable", "decimal") if name in options}
-    return load_labels(source, Roles(**options), **how)[:2]
+    how = {
+        name: options.pop(name) for name in ("missing", "fill_values", "variable", "decimal", "time") if name in options
+    }
+    return load_declared(source, Roles(**options), **how)[:2]
 
 
 def load_labels(
