@@ -44,6 +44,7 @@ def test_selections_are_what_lists_would_give(effort):
 
 @effort
 @pytest.mark.filterwarnings("ignore:.*looks like a fill value")
+@pytest.mark.filterwarnings("ignore:.*have the same features as an instance of another bag")
 def test_saved_and_loaded_bags_are_equal(effort, tmp_path):
     labels = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=6)
 
