@@ -115,7 +115,7 @@ def test_a_whole_number_of_rows_may_be_written_as_a_float(tmp_path, source):
 
 
 def test_a_chunk_carries_its_slice_alone():
-    scanned = scan(pa.Table.from_pandas(table(20_000)), bag="site", chunk_rows=100)
+    scanned = scan(pa.Table.from_pandas(table(2_000)), bag="site", chunk_rows=50)
     assert len(pickle.dumps(scanned.chunks[0])) < 10_000
     assert_same(bags_read(pickle.loads(pickle.dumps(scanned))), bags_read(scanned))
 
