@@ -95,8 +95,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         (group) out instead.
     refit : {"auto", True, False}
         Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
-        more than its penalty (see Notes). In `bagwise.fit_scan`, False is for "cv+": ridge heads without each fold,
-        from sums of one fit.
+        more than its penalty, and for bags with groups, which may differ in the scale of their features (see Notes).
     by : str, optional
         A covariate, a column of categories, or a column kept on loading (``keep=``), the same on all rows of a bag.
         Bags are calibrated by the scores of the bags with the same value, so that the level holds within each value and
@@ -396,7 +395,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     def _calibrate(self, method, bags, y, weights, folds: Folds) -> Calibration:
         if self.kind == "split":
             return by_split(method, bags, y, weights, next(folds.pairs()))
-        if self.kind == "jackknife+" and self.refit is not True:
+        # The closed form keeps the scale of the features, which a group that differs from the others would move.
+        if self.kind == "jackknife+" and (self.refit is False or (self.refit == "auto" and bags.groups is None)):
             found = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
             if found is not None:
                 return found
