@@ -6,6 +6,8 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import yaml
+from jinja2 import Template
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -35,9 +37,7 @@ def collect(name: str, extras: tuple[str, ...], visited: set) -> set:
     """Add a package and everything that it requires on this platform, directly or not."""
     if (name, extras) not in visited:
         visited.add((name, extras))
-        for need in (
-            requirements_of(name, extras) if name not in TORCH else ()
-        ):  # what torch brings differs by its build
+        for need in requirements_of(name, extras) if name not in TORCH else ():  # torch's own differ by its build
             collect(canonicalize_name(need.name), tuple(sorted(need.extras)), visited)
     return visited
 
@@ -81,3 +81,14 @@ def test_the_table_of_advisories_speaks_of_what_is_pinned():
     rows = re.findall(r"^\| CVE-[\d-]+ \| (\S+) \| [^|]+ \| (\S+) \|", (ROOT / "SECURITY.md").read_text(), flags=re.M)
     assert len(rows) >= 8
     assert dict(rows) == {name: str(pins()[canonicalize_name(name)]) for name, _ in rows}
+
+
+def test_the_conda_recipe_has_the_requirements_of_the_project():
+    read = lambda path, **_: tomllib.loads((ROOT / "conda" / path).read_text())  # noqa: E731
+    recipe = yaml.safe_load(Template((ROOT / "conda" / "meta.yaml").read_text()).render(load_file_data=read))
+    assert recipe["package"] == {"name": "bagwise", "version": PROJECT["version"]}
+    python, *needs = [
+        need.replace(" ", "").replace("matplotlib-base", "matplotlib") for need in recipe["requirements"]["run"]
+    ]
+    assert python == "python" + PROJECT["requires-python"] and needs == PROJECT["dependencies"]
+    assert recipe["build"]["entry_points"] == ["bagwise = bagwise.cli:run"]
