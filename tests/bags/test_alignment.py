@@ -74,7 +74,10 @@ def test_leading_zeros_are_another_id():
 
 
 def test_a_default_index_leaves_the_order_as_it_is():
+    """Nor does one of numbers that are not the ids, nor a part of the bags need all of the series."""
     assert aligned(pd.Series(Y), BAGS).tolist() == Y.tolist()
+    assert aligned(pd.Series([3.0, 1.0]), bw.from_arrays(ARRAYS[:2], ids=[1, 2])).tolist() == [3.0, 1.0]
+    assert aligned(SHUFFLED[["s02", "s00"]], BAGS[[0, 2]]).tolist() == [0.0, 2.0]
 
 
 @pytest.mark.parametrize(

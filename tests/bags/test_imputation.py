@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from tests.helpers.typed import done, refused
 
 import bagwise as bw
 from bagwise.bags.validation import ParameterError
@@ -153,20 +154,17 @@ def test_a_method_that_cannot_read_gaps_is_named(name):
 @pytest.mark.parametrize("gaps", [True, False])
 def test_the_command_line_imputes_and_remembers(tmp_path, method, gaps):
     import pandas as pd
-    from typer.testing import CliRunner
-
-    from bagwise.cli import app
 
     for name, (bags, y) in {"train": holed(60, share=0.2 * gaps), "new": holed(9, seed=1)}.items():
         values = bags.instances if gaps or name == "new" else np.nan_to_num(bags.instances)
         frame = pd.DataFrame(values, columns=bags.feature_names)
         frame.assign(bag=bags.expand(bags.ids), y=bags.expand(y)).to_csv(tmp_path / f"{name}.csv", index=False)
-    table = [str(tmp_path / "train.csv"), "--bag", "bag", "--target", "y", "--method", method]
-    table += ["--time-budget", "2"] * (method == "auto")
-    refused = CliRunner().invoke(app, ["fit", *table, "--out", str(tmp_path / "m.bagwise")])
-    assert not gaps or (refused.exit_code == 1 and "--missing impute" in " ".join(refused.stderr.split()))
-    fitted = CliRunner().invoke(app, ["fit", *table, "--missing", "impute", "--out", str(tmp_path / "m.bagwise")])
-    assert fitted.exit_code == 0, fitted.output
-    out = str(tmp_path / "p.csv")
-    done = CliRunner().invoke(app, ["predict", str(tmp_path / "m.bagwise"), str(tmp_path / "new.csv"), "--out", out])
-    assert done.exit_code == 0 and np.isfinite(pd.read_csv(out).prediction).all()
+    fit = ["fit", tmp_path / "train.csv", "--bag", "bag", "--target", "y", "--method", method]
+    fit += (
+        ["--time-budget", 2, "--out", tmp_path / "m.bagwise"] if method == "auto" else ["--out", tmp_path / "m.bagwise"]
+    )
+    if gaps:
+        refused(*fit, words="--missing impute")
+    done(*fit, "--missing", "impute")
+    done("predict", tmp_path / "m.bagwise", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert np.isfinite(pd.read_csv(tmp_path / "p.csv").prediction).all()

@@ -2,14 +2,9 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused
 
 import bagwise as bw
-from bagwise.cli import app
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -24,14 +19,13 @@ def place(tmp_path):
 def test_the_file_holds_the_bags_of_the_library(place):
     columns = ("--bag", "slide", "--target", "grade", "--groups", "patient", "--bag-feature", "age")
     table = ("--table", place / "clinical.csv", "--array", "features")
-    result = run("arrays", place / "slides", *table, *columns, "--out", place / "slides.npz")
-    assert result.exit_code == 0 and "4 bags of 1 to 4 instances" in result.output, result.output
+    result = done("arrays", place / "slides", *table, *columns, "--out", place / "slides.npz")
+    assert "4 bags of 1 to 4 instances" in result.output, result.output
     bags, y = bw.load(place / "slides.npz")
     roles = {"bag": "slide", "target": "grade", "groups": "patient", "bag_features": ["age"]}
     expected, grades = bw.from_folder(place / "slides", place / "clinical.csv", **roles, array="features")
     assert bags == expected and y.tolist() == grades.tolist() == [2, 0, 3, 1]
-    done = run("fit", place / "slides.npz", "--method", "aggregated", "--no-intervals", "--out", place / "m.bagwise")
-    assert done.exit_code == 0, done.output
+    done("fit", place / "slides.npz", "--method", "aggregated", "--no-intervals", "--out", place / "m.bagwise")
 
 
 def test_every_misuse_is_one_line_with_the_way_out(place):
@@ -42,11 +36,9 @@ def test_every_misuse_is_one_line_with_the_way_out(place):
         ("slides.npz would be a bag of its own in", ("--out", place / "slides" / "slides.npz")),
         ("'a.csv' should end in .npz", ("--out", place / "a.csv")),
     ):
-        result = run("arrays", place / "slides", *arguments)
-        assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
+        refused("arrays", place / "slides", *arguments, words=match)
     (place / "slides" / "S3.npz").unlink()
     table = ("--table", place / "clinical.csv", "--bag", "slide", "--array", "features")
-    result = run("arrays", place / "slides", *table, *out)
-    assert result.exit_code == 1 and "or leave them out by --unmatched drop" in " ".join(result.output.split())
-    result = run("arrays", place / "slides", *table, *out, "--unmatched", "drop")
-    assert result.exit_code == 0 and "Note: bag 'S3' has no file in" in " ".join(result.output.split())
+    refused("arrays", place / "slides", *table, *out, words="or leave them out by --unmatched drop")
+    result = done("arrays", place / "slides", *table, *out, "--unmatched", "drop")
+    assert "Note: bag 'S3' has no file in" in " ".join(result.output.split())

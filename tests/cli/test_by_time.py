@@ -1,14 +1,13 @@
 """`bagwise predict --novelty --by-time`: whether the bags of a table drift."""
 
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import run
 
 import bagwise as bw
-from bagwise.cli import app
 
 
 def typed(*words):
-    result = CliRunner().invoke(app, [str(word) for word in words])
+    result = run(*words)
     return result, " ".join((result.stdout + result.stderr).split())
 
 

@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.typed import done, run
 from typer.main import get_command
-from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
@@ -112,15 +112,13 @@ def test_archives_are_looked_at_too(frame, tmp_path):
 
 def test_the_command(frame, tmp_path):
     frame.assign(day=20190401 + np.arange(25)).to_csv(tmp_path / "t.csv", index=False)
-    result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
-    assert result.exit_code == 0, result.output
+    result = done("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
     assert "25 rows make 3 bags of 1 to 14 instances (median 10)." in result.stdout
     assert "Target: aod, 0.5 to 2.5, median 1.5." in result.stdout and "warning: column 'day'" in result.stdout
-    asked = ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "red", "--json"]
-    result = CliRunner().invoke(app, asked)
+    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "red", "--json")
     assert result.exit_code == 1
     assert "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
-    result = CliRunner().invoke(app, ["check", str(tmp_path / "nowhere.csv"), "--bag", "site"])
+    result = run("check", tmp_path / "nowhere.csv", "--bag", "site")
     assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr
 
 
@@ -129,7 +127,7 @@ def test_the_last_line_does_not_pass_over_the_warnings(frame, tmp_path):
     for doubt, verdict in ((False, "taken as it is."), (True, "taken; look at the warnings first.")):
         column = np.where(doubt & (np.arange(25) % 10 == 0), -9999.0, frame["red"])
         frame.assign(red=column).to_csv(tmp_path / "t.csv", index=False)
-        result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
+        result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
         assert result.exit_code == 0 and result.stdout.splitlines()[-1] == f"This table would be {verdict}"
 
 
@@ -137,7 +135,7 @@ def test_what_is_said_is_said_in_options(frame, tmp_path):
     """It spoke of bag=, which is a word of the library."""
     frame.to_csv(tmp_path / "t.csv", index=False)
     for more in ([], ["--json"]):
-        result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), *more])
+        result = run("check", tmp_path / "t.csv", *more)
         assert result.exit_code == 1 and "--bag is needed: the column that says" in result.stdout
         assert "bag=" not in result.stdout
 
@@ -165,7 +163,7 @@ def test_what_is_ignored_on_purpose_is_no_finding(frame):
 
 def test_a_hint_with_a_blank_can_be_pasted(frame, tmp_path):
     frame.assign(**{"Land cover": "crop"}).to_csv(tmp_path / "t.csv", index=False)
-    result = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site", "--target", "aod"])
+    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
     assert "--categories 'Land cover' takes what has levels" in " ".join(result.output.split())
 
 

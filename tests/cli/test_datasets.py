@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done
 
 import bagwise as bw
-from bagwise.cli import app
 from bagwise.datasets.simulations import SIMULATIONS, simulate
 
 
 def test_the_list_names_all():
-    result = CliRunner().invoke(app, ["datasets"])
-    assert result.exit_code == 0 and all(name in result.stdout for name in SIMULATIONS)
+    result = done("datasets")
+    assert all(name in result.stdout for name in SIMULATIONS)
 
 
 @pytest.mark.parametrize("name", SIMULATIONS)
@@ -25,8 +24,7 @@ def test_every_one_can_be_taken(name):
 @pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
 def test_a_written_table_is_the_data(tmp_path, ending):
     path = tmp_path / f"mean.{ending}"
-    result = CliRunner().invoke(app, ["datasets", "mean", "--bags", "9", "--seed", "3", "--out", str(path)])
-    assert result.exit_code == 0, result.output
+    done("datasets", "mean", "--bags", "9", "--seed", "3", "--out", path)
     expected, y = bw.datasets.make_problem("mean", 9, random_state=3)
     bags, targets = bw.load(path, **({} if ending == "npz" else {"bag": "bag", "target": "target"}))
     np.testing.assert_array_equal(bags.instances, expected.instances)

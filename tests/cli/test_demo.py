@@ -7,17 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused, run
 
 import bagwise as bw
 from bagwise.cli import app
 
-run = CliRunner().invoke
-
 
 def test_demo_leaves_a_table_and_a_picture(tmp_path):
-    result = run(app, ["demo", "--out", str(tmp_path), "--bags", "30", "--instances", "8", "--folds", "2"])
-    assert result.exit_code == 0, result.output
+    result = done("demo", "--out", tmp_path, "--bags", "30", "--instances", "8", "--folds", "2")
     for name in ("instance-mean", "instance-median", "aggregated", "instance-kme"):
         assert name in result.output
     with open(tmp_path / "predictions.csv", newline="", encoding="utf-8") as file:
@@ -41,7 +38,7 @@ def test_the_start_page_shows_what_the_demo_prints(tmp_path):
         rows = re.findall(r"^(aggregated|instance-[a-z]+) +([0-9.]+) ", text, re.MULTILINE)
         return [name for name, _ in rows], [float(rmse) for _, rmse in rows]
 
-    result = run(app, ["demo", "--out", str(tmp_path)])
+    result = run("demo", "--out", tmp_path)
     page = (Path(__file__).resolve().parents[2] / "docs" / "start.md").read_text(encoding="utf-8")
     shown = page[page.index("run `make demo`") : page.index("Seconds and memory depend")]
     (methods, errors), (expected, printed) = table(shown), table(result.output)
@@ -50,15 +47,14 @@ def test_the_start_page_shows_what_the_demo_prints(tmp_path):
 
 
 def test_demo_with_more_folds_than_bags_says_so(tmp_path):
-    result = run(app, ["demo", "--out", str(tmp_path / "new"), "--bags", "4", "--folds", "9"])
-    assert result.exit_code == 1 and "9 folds need at least 9 bags" in result.output
+    refused("demo", "--out", tmp_path / "new", "--bags", 4, "--folds", 9, words="9 folds need at least 9 bags")
     assert not (tmp_path / "new").exists()
 
 
 def test_methods_lists_the_catalogue():
-    result = run(app, ["methods"])
-    assert result.exit_code == 0 and all(name in result.output for name in bw.method_names())
-    assert "Uriot (2019)" in run(app, ["methods", "instance-kme"]).output
+    result = done("methods")
+    assert all(name in result.output for name in bw.method_names())
+    assert "Uriot (2019)" in run("methods", "instance-kme").output
 
 
 def help_texts(command, path=()):

@@ -14,12 +14,11 @@ import pandas as pd
 import pytest
 import typer
 from tests.helpers.toy_members import Broken
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused, run, sample_frame
 
 import bagwise as bw
 from bagwise.cli import app
 from bagwise.model_files import names as allowed
-from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +26,11 @@ def folder(tmp_path_factory):
     """A table to learn from, new bags to predict, and a model."""
     place = tmp_path_factory.mktemp("cli")
     for name, seed in (("old", 0), ("new", 1)):
-        bags, y = sample(40, random_state=seed)
-        frame = pd.DataFrame(bags.instances, columns=list("abc"))
-        frame = frame.assign(site=[f"s{i}" for i in bags.expand(bags.ids)], aod=bags.expand(y), year=2019)
-        frame.to_csv(place / f"{name}.csv", index=False)
+        frame = sample_frame(40, random_state=seed)
+        frame.assign(site="s" + frame.site.astype(str), year=2019).to_csv(place / f"{name}.csv", index=False)
     result = fit(place, "--out", place / "model.bagwise")
     assert result.exit_code == 0, result.output
     return place
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def fit(place, *more, method="aggregated"):
@@ -54,8 +47,7 @@ def load(place, name):
 
 
 def test_the_predictions_are_those_of_the_library(folder, tmp_path):
-    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
-    assert result.exit_code == 0, result.output
+    done("predict", folder / "model.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
     model = bw.Intervals("aggregated").fit(*load(folder, "old"))
     new, _ = load(folder, "new")
     found = rows(tmp_path / "p.csv")
@@ -67,8 +59,7 @@ def test_the_predictions_are_those_of_the_library(folder, tmp_path):
 
 def test_instances_say_what_they_add(folder, tmp_path):
     asked = ("--out", tmp_path / "p.parquet", "--instances", tmp_path / "i.csv")
-    result = run("predict", folder / "model.bagwise", folder / "new.csv", *asked)
-    assert result.exit_code == 0, result.output
+    done("predict", folder / "model.bagwise", folder / "new.csv", *asked)
     bags, instances = pd.read_parquet(tmp_path / "p.parquet"), pd.read_csv(tmp_path / "i.csv")
     assert list(instances) == ["site", "instance", "row", "prediction", "contribution"]
     sums = instances.groupby("site", sort=False)["contribution"].sum()
@@ -116,15 +107,20 @@ def test_a_model_without_intervals(folder, tmp_path):
     assert fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals").exit_code == 0
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
     assert result.stdout.splitlines()[0] == "site,prediction"
-    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--level", 0.9)
-    assert result.exit_code == 1 and "was fitted without intervals; fit it again, without --no-int" in result.stderr
+    refused(
+        "predict",
+        tmp_path / "m.bagwise",
+        folder / "new.csv",
+        "--level",
+        0.9,
+        words="was fitted without intervals; fit it again, without --no-int",
+    )
 
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--time-budget", 1)
     asked = ("fit", folder / "old.csv", *columns, "--out", tmp_path / "m.bagwise", "--n-jobs", 1)
-    result = run(*asked, "--work", tmp_path / "work")
-    assert result.exit_code == 0, result.output
+    result = done(*asked, "--work", tmp_path / "work")
     baselines = r"\S+ for the mean of the targets, \S+ for bag means \+ forest"
     line = rf"Typical error \S+, [a-z ]+ \(RMSE of held-out bags; {baselines}\), intervals at level 0.9: (.*)"
     assert re.fullmatch(line, result.stdout.strip())[1] == str(tmp_path / "m.bagwise")
@@ -133,8 +129,8 @@ def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
     assert "Typical error" in again.stdout and "(MAE of held-out bags; " in again.stdout
     assert "the method auto of bagwise" in again.stdout and "conformal" in again.stdout
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
-    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
-    assert result.exit_code == 0 and len(rows(tmp_path / "p.csv")) == 40
+    result = done("predict", tmp_path / "m.bagwise", folder / "new.csv", "--out", tmp_path / "p.csv")
+    assert len(rows(tmp_path / "p.csv")) == 40
 
 
 def test_the_first_line_of_a_fit(folder, tmp_path):
@@ -167,13 +163,13 @@ def test_options_of_auto_alone(folder, tmp_path, option, words):
 def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):
     from bagwise.auto.cross_validation import CrossValidation
 
-    run, done = CrossValidation._run, []
+    run_tasks, finished = CrossValidation._run, []
 
     def interrupted(self, tasks):
-        if len(done) == 7:
+        if len(finished) == 7:
             raise KeyboardInterrupt
-        done.extend(tasks)
-        return run(self, tasks)
+        finished.extend(tasks)
+        return run_tasks(self, tasks)
 
     monkeypatch.setattr(CrossValidation, "_run", interrupted)
     asked = ("--out", tmp_path / "m.bagwise", "--n-jobs", 1)
@@ -203,7 +199,7 @@ def test_properties_of_the_bag(folder, tmp_path):
     frame = pd.read_csv(folder / "old.csv")
     frame["angle"] = frame["site"].map({site: i / 40 for i, site in enumerate(frame["site"].unique())})
     frame.to_csv(tmp_path / "t.csv", index=False)
-    columns = [
+    columns = (
         "--bag",
         "site",
         "--target",
@@ -214,12 +210,10 @@ def test_properties_of_the_bag(folder, tmp_path):
         "auto",
         "--method",
         "aggregated",
-    ]
-    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
-    assert run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv").exit_code == 0
-    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
-    assert result.exit_code == 1 and "there is no column 'angle'" in result.stderr
+    )
+    done("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    done("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
+    refused("predict", tmp_path / "m.bagwise", folder / "new.csv", words="there is no column 'angle'")
 
 
 def test_a_column_that_is_missing_is_told_with_the_columns_of_the_table_alone(folder, tmp_path):
@@ -227,8 +221,7 @@ def test_a_column_that_is_missing_is_told_with_the_columns_of_the_table_alone(fo
     frame["Land cover"] = np.where(np.arange(len(frame)) % 2, "crop", "forest")
     frame.to_csv(tmp_path / "t.csv", index=False)
     columns = ("--bag", "site", "--target", "aod", "--categories", "Land cover", "--method", "aggregated")
-    result = run("fit", tmp_path / "t.csv", *columns, "--no-intervals", "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    result = done("fit", tmp_path / "t.csv", *columns, "--no-intervals", "--out", tmp_path / "m.bagwise")
     frame.drop(columns="a").to_csv(tmp_path / "t.csv", index=False)
     result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
     listed = "'Red, mean', 'c', 'site', 'aod', 'year', 'Land cover'"
@@ -285,15 +278,14 @@ def test_too_few_bags_for_intervals(folder, tmp_path):
     frame = pd.read_csv(folder / "old.csv")
     frame[frame["site"].isin([f"s{i}" for i in range(6)])].to_csv(tmp_path / "t.csv", index=False)
     columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--method", "aggregated")
-    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0 and "Note:" in result.stderr and "conformal" not in result.stdout
-    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
-    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "site,prediction"
+    result = done("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
+    assert "Note:" in result.stderr and "conformal" not in result.stdout
+    result = done("predict", tmp_path / "m.bagwise", tmp_path / "t.csv")
+    assert result.stdout.splitlines()[0] == "site,prediction"
     assert "No intervals: level 0.9 needs at least 9" in result.stderr and "at most 0.857" in result.stderr
-    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.8)
-    assert result.exit_code == 0 and result.stdout.splitlines()[0] == "site,prediction,lower,upper"
-    result = run("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.9)
-    assert result.exit_code == 1 and "level of at most 0.857" in result.stderr
+    result = done("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.8)
+    assert result.stdout.splitlines()[0] == "site,prediction,lower,upper"
+    refused("predict", tmp_path / "m.bagwise", tmp_path / "t.csv", "--level", 0.9, words="level of at most 0.857")
 
 
 def test_every_option_has_help_and_usage_errors_are_two():
@@ -372,19 +364,17 @@ def test_weights_and_archives_of_bags(folder, tmp_path):
     frame.loc[::3, "area"] = 2.5
     frame.to_csv(tmp_path / "t.csv", index=False)
     columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--weights", "area", "--method", "aggregated")
-    result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    result = done("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
     bags, y = bw.load(tmp_path / "t.csv", bag="site", target="aod", ignore=["year"], weights="area")
     bw.save_npz(tmp_path / "t.npz", bags, y)
     found = []
     for source in ("t.csv", "t.npz"):
-        result = run("predict", tmp_path / "m.bagwise", tmp_path / source, "--quiet")
-        assert result.exit_code == 0, result.output
+        result = done("predict", tmp_path / "m.bagwise", tmp_path / source, "--quiet")
         found.append([float(row["prediction"]) for row in csv.DictReader(result.stdout.splitlines())])
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
     np.testing.assert_allclose(found[0], bw.method("aggregated").fit(bags, y).predict(bags), rtol=1e-9)
-    result = run("fit", tmp_path / "t.npz", "--method", "aggregated", "--out", tmp_path / "n.bagwise")
-    assert result.exit_code == 0 and run("predict", tmp_path / "n.bagwise", tmp_path / "t.npz").exit_code == 0
+    result = done("fit", tmp_path / "t.npz", "--method", "aggregated", "--out", tmp_path / "n.bagwise")
+    done("predict", tmp_path / "n.bagwise", tmp_path / "t.npz")
 
 
 # --- a long fit is not lost
@@ -442,15 +432,14 @@ def test_ids_that_spreadsheets_compute_can_be_written_as_text(tmp_path):
     y = np.repeat(rng.normal(size=8), 3)
     frame = pd.DataFrame({"site": np.repeat(FORMULAS, 3), "x": rng.normal(size=24), "aod": y})
     frame.to_parquet(tmp_path / "t.parquet")
-    table, model = str(tmp_path / "t.parquet"), str(tmp_path / "m.bagwise")
-    run = CliRunner().invoke
-    fit = ["fit", table, "--bag", "site", "--target", "aod", "--method", "aggregated", "--no-intervals", "--out", model]
-    assert run(app, fit).exit_code == 0
+    table, model = tmp_path / "t.parquet", tmp_path / "m.bagwise"
+    how = ("--bag", "site", "--target", "aod", "--method", "aggregated", "--no-intervals")
+    done("fit", table, *how, "--out", model)
     safe = ["'=1+1", "'+1 a", "'-2 b", "'@SUM(A1)", "'\tx", "'quoted", "plain", "a=b"]
     for more, expected in (([], FORMULAS), (["--spreadsheet-safe"], safe)):
-        files = ["--out", str(tmp_path / "p.csv"), "--instances", str(tmp_path / "i.csv")]
-        assert run(app, ["predict", model, table, *files, *more]).exit_code == 0
-        printed = run(app, ["predict", model, table, "--quiet", *more])
+        files = ["--out", tmp_path / "p.csv", "--instances", tmp_path / "i.csv"]
+        done("predict", model, table, *files, *more)
+        printed = run("predict", model, table, "--quiet", *more)
         for source in (tmp_path / "p.csv", io.StringIO(printed.stdout)):
             read = pd.read_csv(source)
             assert read.site.tolist() == expected and read.prediction.dtype == float
@@ -465,8 +454,7 @@ def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
     page = (tmp_path / "q.html").read_text()
     assert "Do the intervals hold for every kind of bag?" in page and "all bags" in page
     asked = ("--out", tmp_path / "p.csv", "--quantile", "0.1", "--quantile", "0.5", "--target", "aod")
-    result = run("predict", place, folder / "new.csv", *asked)
-    assert result.exit_code == 0, result.output
+    result = done("predict", place, folder / "new.csv", *asked)
     model = bw.Intervals("aggregated", scores="quantile").fit(*load(folder, "old"))
     new, y = load(folder, "new")
     found = rows(tmp_path / "p.csv")
@@ -478,11 +466,23 @@ def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
 
 
 def test_quantiles_need_intervals_and_enough_bags(folder, tmp_path):
-    result = run("predict", folder / "model.bagwise", folder / "new.csv", "--quantile", "0.001")
-    assert result.exit_code == 1 and "a quantile of 0.001 needs more calibration bags" in result.stderr
+    refused(
+        "predict",
+        folder / "model.bagwise",
+        folder / "new.csv",
+        "--quantile",
+        "0.001",
+        words="a quantile of 0.001 needs more calibration bags",
+    )
     assert fit(folder, "--no-intervals", "--out", tmp_path / "m.bagwise").exit_code == 0
-    result = run("predict", tmp_path / "m.bagwise", folder / "new.csv", "--quantile", "0.5")
-    assert result.exit_code == 1 and "fitted without intervals, so it has no quantiles" in result.stderr
+    refused(
+        "predict",
+        tmp_path / "m.bagwise",
+        folder / "new.csv",
+        "--quantile",
+        "0.5",
+        words="fitted without intervals, so it has no quantiles",
+    )
     result = fit(folder, "--no-intervals", "--scores", "quantile", "--out", tmp_path / "m.bagwise")
     assert result.exit_code == 1 and "--scores is for intervals" in result.stderr
 

@@ -5,16 +5,11 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused, run
 
 import bagwise as bw
-from bagwise.cli import app
 
 COLUMNS = ("--bag", "site", "--target", "aod")
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture
@@ -30,17 +25,16 @@ def table(tmp_path):
 
 def test_forward_folds_are_those_of_the_library(table, tmp_path):
     forward = (*COLUMNS, "--time", "day", "--folds", "forward", "--ignore", "fold")
-    checked = run("check", table, *forward)
-    assert checked.exit_code == 0 and "Folds: 5 folds, 50 of 60 bags held out." in checked.stdout
-    done = run(
-        "evaluate", table, *forward, "--method", "aggregated", "--repeats", 1, "--out", tmp_path / "run", "--json"
-    )
-    assert done.exit_code == 0, done.output
+    checked = done("check", table, *forward)
+    assert "Folds: 5 folds, 50 of 60 bags held out." in checked.stdout
+    how = ("--method", "aggregated", "--repeats", 1, "--out", tmp_path / "run", "--json")
+    evaluated = done("evaluate", table, *forward, *how)
     bags, y = bw.load(table, bag="site", target="aod", time="day", ignore=["fold"])
     expected = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds="forward").summary()
-    assert json.loads(done.stdout)["summary"][0]["rmse"] == pytest.approx(float(list(expected["rmse"])[0]), rel=1e-9)
-    fitted = run("fit", table, *forward, "--method", "instance-kme:ridge", "--no-intervals", "--out", tmp_path / "m")
-    assert fitted.exit_code == 0, fitted.output
+    assert json.loads(evaluated.stdout)["summary"][0]["rmse"] == pytest.approx(
+        float(list(expected["rmse"])[0]), rel=1e-9
+    )
+    done("fit", table, *forward, "--method", "instance-kme:ridge", "--no-intervals", "--out", tmp_path / "m")
     declared = bags.with_validation(bw.Validation("forward"))
     model = bw.method("instance-kme:ridge").fit(declared, y)
     np.testing.assert_allclose(bw.load_model(tmp_path / "m").predict(bags), model.predict(bags), rtol=1e-9)
@@ -49,8 +43,7 @@ def test_forward_folds_are_those_of_the_library(table, tmp_path):
 @pytest.mark.parametrize("method", ["aggregated", pytest.param("auto:quick", marks=pytest.mark.slow)])
 def test_errors_of_forward_folds_are_of_later_bags(table, tmp_path, method):
     forward = (*COLUMNS, "--time", "day", "--folds", "forward", "--ignore", "fold", "--method", method)
-    fitted = run("fit", table, *forward, "--out", tmp_path / "m", "--report", tmp_path / "m.html", "--json")
-    assert fitted.exit_code == 0, fitted.output
+    fitted = done("fit", table, *forward, "--out", tmp_path / "m", "--report", tmp_path / "m.html", "--json")
     bags, y = bw.load(table, bag="site", target="aod", time="day", ignore=["fold"])
     later = np.argsort(bags.time)[10:]
     model = bw.load_model(tmp_path / "m")
@@ -72,8 +65,8 @@ def test_errors_of_forward_folds_are_of_later_bags(table, tmp_path, method):
 )
 def test_folds_that_cannot_be_made_are_one_message(table, tmp_path, verb, options, words):
     out = () if verb == "check" else ("--method", "aggregated", "--out", tmp_path / "out")
-    result = run(verb, table, *COLUMNS, *out, *options)
-    assert result.exit_code == 1 and words in " ".join(result.output.split()) and not (tmp_path / "out").is_file()
+    refused(verb, table, *COLUMNS, *out, *options, words=words)
+    assert not (tmp_path / "out").is_file()
 
 
 def test_numbers_of_folds_start_at_two(table):
@@ -92,14 +85,13 @@ def evaluated(tmp_path, what, labels):
 
 @pytest.mark.parametrize("what", ["fold", "split"])
 def test_a_missing_label_is_called_what_it_is(tmp_path, what):
-    done = evaluated(tmp_path, what, ["train", "test"] * 5 + [None, None])
-    said = " ".join(done.stderr.split())
-    assert done.exit_code != 0 and "group" not in said
+    result = evaluated(tmp_path, what, ["train", "test"] * 5 + [None, None])
+    said = " ".join(result.stderr.split())
+    assert result.exit_code != 0 and "group" not in said
     assert f"bag 's10' (and 1 other) has rows without a fold in column '{what}'" in said
     assert "or leave --fold-column out" in said
 
 
 def test_dates_are_folds(tmp_path):
-    done = evaluated(tmp_path, "fold", ["2020-01-01", "2020-01-02", "2020-01-03"] * 4)
-    assert done.exit_code == 0, done.output
+    assert evaluated(tmp_path, "fold", ["2020-01-01", "2020-01-02", "2020-01-03"] * 4).exit_code == 0
     assert list(pd.read_csv(tmp_path / "run" / "results.csv")["fold"]) == ["2020-01-01", "2020-01-02", "2020-01-03"]

@@ -5,28 +5,21 @@ import json
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused, run, sample_frame
 
 import bagwise as bw
-from bagwise.cli import app
-from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A table, the same with a column in other units, and a model."""
     place = tmp_path_factory.mktemp("importance")
-    bags, y = sample(40)
-    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame = sample_frame(40)
     frame.to_csv(place / "old.csv", index=False)
     frame.assign(b=frame.b + 900.0).to_csv(place / "moved.csv", index=False)
     names = ("--bag", "site", "--target", "aod", "--method", "aggregated")
-    assert run("fit", place / "old.csv", *names, "--out", place / "model.bagwise").exit_code == 0
+    done("fit", place / "old.csv", *names, "--out", place / "model.bagwise")
     return place
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def load(folder):
@@ -35,15 +28,14 @@ def load(folder):
 
 def test_the_table_is_that_of_the_library(folder, tmp_path):
     model = folder / "model.bagwise"
-    result = run("importance", model, folder / "old.csv", "--group", "both=a,b", "--repeats", 2, "--json", "--quiet")
-    assert result.exit_code == 0, result.output
+    result = done("importance", model, folder / "old.csv", "--group", "both=a,b", "--repeats", 2, "--json", "--quiet")
     found = json.loads(result.stdout)
     expected = bw.importance(bw.load_model(model), *load(folder), groups={"both": ["a", "b"]}, repeats=2)
     assert found["held_out"] is True and found["baseline"] == expected.baseline
     assert [row["feature"] for row in found["importance"]] == list(expected.names)
     assert [row["spread"] for row in found["importance"]] == expected.as_dict()["spread"]
     out = tmp_path / "importance.csv"
-    assert run("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out).exit_code == 0
+    done("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out)
     assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}
     shown = run("importance", model, folder / "old.csv", "--repeats", 1)
     assert shown.stdout.startswith("RMSE ") and "on bags by models that never saw them" in shown.stdout
@@ -51,18 +43,35 @@ def test_the_table_is_that_of_the_library(folder, tmp_path):
 
 def test_mistakes_are_one_line(folder):
     model = folder / "model.bagwise"
-    result = run("importance", model, folder / "old.csv", "--group", "a,b")
-    assert result.exit_code == 1 and "--group a,b is not understood; write a name and its columns" in result.stderr
-    result = run("importance", model, folder / "old.csv", "--group", "both=a,z")
-    assert result.exit_code == 1 and "the group 'both' names the unknown column 'z'; there are a, b, c" in result.stderr
-    result = run("importance", model, folder / "old.csv", "--part", "variance")
-    assert result.exit_code == 1 and "parts must be some of 'whole', 'mean', 'spread'" in result.stderr
+    refused(
+        "importance",
+        model,
+        folder / "old.csv",
+        "--group",
+        "a,b",
+        words="--group a,b is not understood; write a name and its columns",
+    )
+    refused(
+        "importance",
+        model,
+        folder / "old.csv",
+        "--group",
+        "both=a,z",
+        words="the group 'both' names the unknown column 'z'; there are a, b, c",
+    )
+    refused(
+        "importance",
+        model,
+        folder / "old.csv",
+        "--part",
+        "variance",
+        words="parts must be some of 'whole', 'mean', 'spread'",
+    )
 
 
 def test_predict_tells_which_bags_are_like_training(folder, tmp_path):
     model, out = folder / "model.bagwise", tmp_path / "p.csv"
-    result = run("predict", model, folder / "moved.csv", "--out", out, "--novelty")
-    assert result.exit_code == 0, result.output
+    result = done("predict", model, folder / "moved.csv", "--out", out, "--novelty")
     assert "Of 40 bags, 0 are like the training bags (inside), 0 at the edge and 40 outside" in result.stderr
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert {row["verdict"] for row in rows} == {"outside"} and {row["column_outside"] for row in rows} == {"b"}
@@ -74,7 +83,7 @@ def test_novelty_is_left_out_if_it_cannot_be_judged(folder, tmp_path):
     table = pd.read_csv(folder / "old.csv")
     table.assign(farm=table.site % 4).to_csv(tmp_path / "farms.csv", index=False)
     names = ("--bag", "site", "--target", "aod", "--groups", "farm", "--method", "aggregated", "--no-intervals")
-    assert run("fit", tmp_path / "farms.csv", *names, "--out", tmp_path / "few.bagwise").exit_code == 0
+    done("fit", tmp_path / "farms.csv", *names, "--out", tmp_path / "few.bagwise")
     own = bw.load_model(folder / "model.bagwise")
     del own.profile_
     bw.save_model(own, tmp_path / "own.bagwise", training={"columns": {"bag": "site"}})

@@ -6,24 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused
 
 import bagwise as bw
-from bagwise.cli import app
 
 geopandas = pytest.importorskip("geopandas", reason="needs geopandas (the extra geo)")
 rasterio = pytest.importorskip("rasterio", reason="needs rasterio (the extra geo)")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "raster_to_bags.py"
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +98,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
         ("p.gpkg is a map, which --engine stream", ("--zones", fields, "--out", out, "--engine", "stream")),
         ("fields.gpkg is what is read; give the output another name", ("--zones", fields, "--out", fields)),
     ):
-        result = run("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments)
-        assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
+        refused("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments, words=match)
     for match, arguments in (
         ("both name groups; give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
         ("in degrees, which are not lengths; project them first", ("--blocks", "10", "--out", tmp_path / "a.csv")),
@@ -121,5 +109,4 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
         if "red" in arguments:
             zones = tmp_path / "red.gpkg"
             geopandas.read_file(fields).rename(columns={"field": "red"}).to_file(zones)
-        result = run("raster", image, zones, *arguments)
-        assert result.exit_code == 1 and match in " ".join(result.output.split()), result.output
+        refused("raster", image, zones, *arguments, words=match)

@@ -4,20 +4,16 @@ import csv
 import json
 import re
 
-import pandas as pd
 import pytest
-from tests.helpers.typed import app
-from typer.testing import CliRunner
+from tests.helpers import typed
 
 from bagwise.evaluation import evaluation
 from bagwise.evaluation.plan import run_cell
-from bagwise.testing.contract_checks import sample
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    bags, y = sample(30)
-    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
+    frame = typed.sample_frame(30)
     frame = frame.assign(fold=frame.site % 3, half=["train", "test"] * (len(frame) // 2) + ["train"] * (len(frame) % 2))
     frame["half"] = frame.groupby("site").half.transform("first")
     path = tmp_path_factory.mktemp("table") / "aod.csv"
@@ -26,7 +22,7 @@ def table(tmp_path_factory):
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    result = typed.run(*arguments)
     return result, " ".join(result.stderr.split())
 
 

@@ -7,11 +7,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, refused, run, sample_frame
 
 import bagwise as bw
-from bagwise.cli import app
-from bagwise.testing.contract_checks import sample
 
 COLUMNS = ("--bag", "site", "--target", "aod")
 
@@ -20,16 +18,11 @@ COLUMNS = ("--bag", "site", "--target", "aod")
 def lake(tmp_path_factory):
     """A data set in folders by year; every site has rows in both."""
     place = tmp_path_factory.mktemp("lake")
-    bags, y = sample(40, random_state=0)
-    frame = pd.DataFrame(bags.instances, columns=list("abc"))
-    frame = frame.assign(site=[f"s{i}" for i in bags.expand(bags.ids)], aod=bags.expand(y))
+    frame = sample_frame(40)
+    frame["site"] = "s" + frame.site.astype(str)
     frame["year"] = np.where(np.arange(len(frame)) % 2, 2019, 2020)
     frame.to_parquet(place, partition_cols=["year"])
     return place
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def in_memory(lake, name):
@@ -57,8 +50,7 @@ def scheduler():
 def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engine, request):
     if engine[-1] == "--scheduler":
         engine = (*engine, request.getfixturevalue("scheduler"))
-    result = run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", *engine, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    result = done("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", *engine, "--out", tmp_path / "m.bagwise")
     assert "Typical error 0.33" in result.stdout and "of held-out bags" in result.stdout
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = dict(zip(bags.ids, in_memory(lake, "aggregated").predict(bags), strict=True))
@@ -67,8 +59,7 @@ def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engin
     header = bw.model_files.read_header(tmp_path / "m.bagwise")
     assert header["training"]["bags"] == 40 and header["training"]["instances"] == bags.n_instances
 
-    result = run("predict", tmp_path / "m.bagwise", lake, "--engine", *engine, "--out", tmp_path / "parts")
-    assert result.exit_code == 0, result.output
+    result = done("predict", tmp_path / "m.bagwise", lake, "--engine", *engine, "--out", tmp_path / "parts")
     written = pq.read_table(tmp_path / "parts")
     np.testing.assert_allclose(
         written["prediction"].to_numpy(), [expected[one] for one in written["site"].to_pylist()], rtol=1e-9
@@ -78,22 +69,26 @@ def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engin
 def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake, tmp_path):
     fit = ("fit", lake, *COLUMNS, "--engine", "stream", "--n-jobs", 1, "--work", tmp_path / "work", "--out")
     for name in ("one.bagwise", "two.bagwise"):
-        result = run(*fit, tmp_path / name, "--method", "aggregated")
-        assert result.exit_code == 0, result.output
+        done(*fit, tmp_path / name, "--method", "aggregated")
     assert {"fit.json", "001-load"} <= {path.name for path in (tmp_path / "work").iterdir()}
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()
-    result = run(*fit, tmp_path / "three.bagwise", "--method", "blr:rows")
-    assert result.exit_code == 1 and "Give another folder as --work, or remove this one" in result.output
+    refused(
+        *fit,
+        tmp_path / "three.bagwise",
+        "--method",
+        "blr:rows",
+        words="Give another folder as --work, or remove this one",
+    )
     assert not (tmp_path / "three.bagwise").exists()
 
 
 def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     to_file = ("--engine", "stream", "--out", tmp_path / "p.csv")
-    result = run("predict", tmp_path / "m.bagwise", lake, *to_file)
-    assert result.exit_code == 0 and "No intervals: the model was fitted without them." in result.stderr
+    result = done("predict", tmp_path / "m.bagwise", lake, *to_file)
+    assert "No intervals: the model was fitted without them." in result.stderr
     rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
     printed = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--json", "--quiet")
     assert [row["site"] for row in rows] == [row["site"] for row in json.loads(printed.stdout)["predictions"]]
@@ -102,14 +97,13 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
 
 def test_unasked_the_method_is_auto(lake, tmp_path):
     options = ("--engine", "stream", "--n-jobs", 1, "--paper", "--out", tmp_path / "m.bagwise")
-    result = run("fit", lake, *COLUMNS, *options)
-    assert result.exit_code == 0, result.output
+    result = done("fit", lake, *COLUMNS, *options)
     assert "by 5-fold cross-validation over bags" in result.output
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["method"] == "auto"
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = bw.load_model(tmp_path / "m.bagwise").predict(bags)
     to_folder = ("--engine", "stream", "--n-jobs", 1, "--out", tmp_path / "parts")
-    assert run("predict", tmp_path / "m.bagwise", lake, *to_folder).exit_code == 0
+    done("predict", tmp_path / "m.bagwise", lake, *to_folder)
     written = pq.read_table(tmp_path / "parts")
     found = dict(zip(written["site"].to_pylist(), written["prediction"].to_pylist(), strict=True))
     np.testing.assert_allclose([found[one] for one in bags.ids.tolist()], expected, rtol=1e-9)
@@ -117,8 +111,7 @@ def test_unasked_the_method_is_auto(lake, tmp_path):
 
 def test_networks_are_trained_on_rows_that_stream(lake, tmp_path):
     how = ("--method", "instance-kme:single", "--engine", "stream", "--n-jobs", 1, "--seed", 3)
-    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    done("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = bw.fit_scan(bw.scan(lake, bag="site", target="aod"), "instance-kme:single", random_state=3)
     np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected.predict(bags))
@@ -126,8 +119,7 @@ def test_networks_are_trained_on_rows_that_stream(lake, tmp_path):
 
 def test_rows_can_be_chosen(lake, tmp_path):
     options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020", "--no-intervals")
-    result = run("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    done("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
     assert bw.model_files.read_header(tmp_path / "m.bagwise")["training"]["where"] == "year >= 2020"
     recent = bw.load(lake / "year=2020", bag="site", target="aod")
     expected = bw.method("aggregated").fit(*recent).predict(recent[0])
@@ -151,9 +143,7 @@ def test_rows_can_be_chosen(lake, tmp_path):
 )
 def test_what_cannot_be_is_said_and_nothing_is_written(lake, tmp_path, monkeypatch, options, words):
     monkeypatch.chdir(tmp_path)
-    result = run("fit", lake, *COLUMNS, *options, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 1
-    assert words in " ".join(result.output.split())
+    refused("fit", lake, *COLUMNS, *options, "--out", tmp_path / "m.bagwise", words=words)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,17 +151,32 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.txt").write_text("mine")
-    result = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--out", tmp_path / "parts")
-    assert result.exit_code == 1 and "parts is there already; give the name of a new folder" in result.output
+    refused(
+        "predict",
+        tmp_path / "m.bagwise",
+        lake,
+        "--engine",
+        "stream",
+        "--out",
+        tmp_path / "parts",
+        words="parts is there already; give the name of a new folder",
+    )
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
-    result = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--level", "0.8")
-    assert result.exit_code == 1 and "The model was fitted without intervals" in result.output
+    refused(
+        "predict",
+        tmp_path / "m.bagwise",
+        lake,
+        "--engine",
+        "stream",
+        "--level",
+        "0.8",
+        words="The model was fitted without intervals",
+    )
 
 
 def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
     how = ("--method", "aggregated", "--engine", "stream", "--n-jobs", 1, "--level", 0.5)
-    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
+    result = done("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
     assert "intervals at level 0.5: " in " ".join(result.output.split())
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = bw.load_model(tmp_path / "m.bagwise").predict_interval(bags)
@@ -181,39 +186,27 @@ def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
     np.testing.assert_allclose([[row["lower"], row["upper"]] for row in found], expected, rtol=1e-9)
 
 
-def test_auto_imputes_and_has_intervals(lake, tmp_path):
-    how = ("--engine", "stream", "--n-jobs", 1, "--level", 0.5, "--missing", "impute")
-    result = run("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 0, result.output
-    assert "intervals at level 0.5: " in " ".join(result.output.split())
+COLUMN_OPTIONS = [
+    ("--weights", "beside", "--categories", "crop", "--dates", "seen", "--missing", "impute"),
+    ("--bag-feature", "beside", "--fill-value", "-99", "--missing", "drop-instances", "--groups", "crop"),
+]
 
 
-OPTIONS = {
-    "aggregated": ("--weights", "beside", "--categories", "crop", "--dates", "seen", "--missing", "impute"),
-    "statistics:moments": ("--bag-feature", "beside", "--bag-feature", "crop", "--categories", "crop"),
-    "blr:rows": ("--bag-feature", "beside", "--fill-value", "-99", "--missing", "drop-instances", "--groups", "crop"),
-}
-
-
-@pytest.mark.parametrize(
-    "name", ["aggregated", *(pytest.param(name, marks=pytest.mark.slow) for name in [*OPTIONS][1:])]
-)
-def test_columns_of_every_kind_are_those_of_memory(lake, tmp_path, name):
+@pytest.mark.parametrize("columns", COLUMN_OPTIONS, ids=["weights, levels and dates", "covariates and fill values"])
+def test_columns_of_every_kind_are_those_of_memory(lake, tmp_path, columns):
     frame = pd.read_parquet(lake).drop(columns="year")
     frame["beside"] = frame["aod"].rank(method="dense") + 1.0
     frame["crop"] = np.where(frame["beside"] % 3 == 0, "rye", "oats")
     frame["seen"] = pd.Timestamp("2019-04-23") + pd.to_timedelta(np.arange(len(frame)), "D")
-    frame.loc[frame.index[::9], "a"] = np.nan if name == "aggregated" else -99.0
+    frame.loc[frame.index[::9], "a"] = np.nan if "impute" in columns else -99.0
     frame.to_parquet(tmp_path / "t.parquet", row_group_size=50)
     for engine in ("memory", "stream"):
-        options = ("--method", name, "--no-intervals", "--engine", engine, "--n-jobs", 1, *OPTIONS[name])
-        result = run("fit", tmp_path / "t.parquet", *COLUMNS, *options, "--out", tmp_path / f"{engine}.bagwise")
-        assert result.exit_code == 0, result.output
+        options = ("--method", "aggregated", "--no-intervals", "--engine", engine, "--n-jobs", 1, *columns)
+        result = done("fit", tmp_path / "t.parquet", *COLUMNS, *options, "--out", tmp_path / f"{engine}.bagwise")
     found = {}
     for model, engine in (("memory", "memory"), ("memory", "stream"), ("stream", "memory"), ("stream", "stream")):
         more = ("--engine", engine, "--n-jobs", 1, "--json", "--quiet")
-        result = run("predict", tmp_path / f"{model}.bagwise", tmp_path / "t.parquet", *more)
-        assert result.exit_code == 0, result.output
+        result = done("predict", tmp_path / f"{model}.bagwise", tmp_path / "t.parquet", *more)
         rows = json.loads(result.stdout)["predictions"]
         found[model, engine] = [row["prediction"] for row in sorted(rows, key=lambda row: row["site"])]
     for other in found.values():

@@ -3,14 +3,11 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from tests.helpers.published_files import write_aerosol
-from typer.testing import CliRunner
+from tests.helpers.typed import refused, run, sample_frame
 
 import bagwise as bw
-from bagwise.cli import app
-from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
 COLUMNS = ("--bag", "site", "--target", "aod", "--quiet", "--json")
@@ -27,14 +24,8 @@ def client():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    bags, y = sample(30)
-    frame = pd.DataFrame(bags.instances, columns=list("abc")).assign(site=bags.expand(bags.ids), aod=bags.expand(y))
-    frame.to_csv(path := tmp_path_factory.mktemp("table") / "aod.csv", index=False)
+    sample_frame(30).to_csv(path := tmp_path_factory.mktemp("table") / "aod.csv", index=False)
     return path
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def said(client, *arguments) -> list[dict]:
@@ -79,5 +70,4 @@ def test_a_scheduler_that_is_not_there_is_told_in_one_line_before_any_work(table
     result = run(*command, "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 1 and not list(tmp_path.iterdir())
     assert "no Dask scheduler answers at tcp://127.0.0.1:1" in " ".join(result.stderr.split())
-    wrong = run(*command, "--scheduler", "here")
-    assert wrong.exit_code == 1 and "'here' is not the address of a Dask scheduler" in " ".join(wrong.stderr.split())
+    refused(*command, "--scheduler", "here", words="'here' is not the address of a Dask scheduler")

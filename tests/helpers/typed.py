@@ -1,11 +1,34 @@
-"""The evaluation commands as an app for tests."""
+"""The command line in tests: run a command, expect success, or expect one message."""
 
-import typer
+import pandas as pd
+from typer.testing import CliRunner
 
-from bagwise.cli.evaluate import evaluate, learning_curve
-from bagwise.cli.reproduce import reproduce
+from bagwise.cli import app
+from bagwise.testing.contract_checks import sample
 
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
-app.command()(learning_curve)
-app.command()(reproduce)
+
+def run(*arguments, **options):
+    """Run `bagwise` with these arguments in this process."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="bagwise", **options)
+
+
+def done(*arguments):
+    """Run a command that succeeds."""
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*arguments, words, code=1):
+    """Run a command that ends with an error that has these words, and return its whole output on one line."""
+    result = run(*arguments)
+    output = " ".join(result.output.replace("│", " ").split())
+    assert result.exit_code == code and words in output and "Traceback" not in output, result.output
+    return output
+
+
+def sample_frame(n_bags, *, random_state=0):
+    """Return a table of instances: bags in `site`, targets in `aod`, features a, b, c."""
+    bags, y = sample(n_bags, random_state=random_state)
+    frame = pd.DataFrame(bags.instances, columns=list("abc"))
+    return frame.assign(site=bags.expand(bags.ids), aod=bags.expand(y))

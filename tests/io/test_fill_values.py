@@ -6,10 +6,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
+from tests.helpers.typed import done, run
 
 import bagwise as bw
-from bagwise.cli import app
 from bagwise.io.columns import suspects
 
 FILLS = [-9999, -999, -99, 9999, -32768, 32767, 65535, 1e20, -3.4e38, 9.96921e36, -9999.9]
@@ -140,18 +139,13 @@ def test_inspect_table_names_them_until_they_are_missing():
     assert not bw.check_table(table(-9999), bag="site", target="aod", fill_values=[-9999]).ok
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
 def test_check_says_the_option_of_the_command_line(tmp_path):
     table(-9999).to_csv(tmp_path / "t.csv", index=False)
-    said = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
-    assert said.exit_code == 0
+    said = done("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
     assert "warning: column 'red' holds -9999 4 times, which looks like a fill value" in said.stdout
     assert "--fill-value -9999 makes it missing" in said.stdout
-    said = run("check", tmp_path / "t.csv", "--bag", "site", "--fill-value", "-9999", "--missing", "drop-instances")
-    assert said.exit_code == 0 and "fill value" not in said.stdout and "4 missing values" in said.stdout
+    said = done("check", tmp_path / "t.csv", "--bag", "site", "--fill-value", "-9999", "--missing", "drop-instances")
+    assert "fill value" not in said.stdout and "4 missing values" in said.stdout
 
 
 def test_a_model_of_the_command_line_remembers_its_fill_values(tmp_path):
@@ -160,16 +154,14 @@ def test_a_model_of_the_command_line_remembers_its_fill_values(tmp_path):
     clean = table(-9999, seed=1)
     clean[clean["red"] != -9999].to_csv(tmp_path / "clean.csv", index=False)
     how = ["--bag", "site", "--target", "aod", "--method", "aggregated", "--missing", "drop-instances"]
-    said = run("fit", tmp_path / "t.csv", *how, "--fill-value", "-9999", "--out", tmp_path / "m.bagwise")
-    assert said.exit_code == 0, said.output
+    done("fit", tmp_path / "t.csv", *how, "--fill-value", "-9999", "--out", tmp_path / "m.bagwise")
     answers = [
         json.loads(run("predict", tmp_path / "m.bagwise", tmp_path / name, "--json").stdout)
         for name in ("new.csv", "clean.csv")
     ]
     assert answers[0] == answers[1]
     table(-9999, seed=1).to_parquet(tmp_path / "new.parquet")
-    streamed = run("predict", tmp_path / "m.bagwise", tmp_path / "new.parquet", "--engine", "stream", "--json")
-    assert streamed.exit_code == 0, streamed.output
+    streamed = done("predict", tmp_path / "m.bagwise", tmp_path / "new.parquet", "--engine", "stream", "--json")
     found = [[row["prediction"] for row in one["predictions"]] for one in (json.loads(streamed.stdout), answers[0])]
     np.testing.assert_allclose(*found, rtol=1e-9)
 
@@ -178,11 +170,11 @@ def test_predict_on_the_command_line_warns_in_one_line_and_takes_fill_values(tmp
     table().to_csv(tmp_path / "t.csv", index=False)
     table(-9999).to_csv(tmp_path / "new.csv", index=False)
     how = ["--bag", "site", "--target", "aod", "--method", "aggregated", "--out", tmp_path / "m.bagwise"]
-    assert run("fit", tmp_path / "t.csv", *how).exit_code == 0
+    done("fit", tmp_path / "t.csv", *how)
     said = run("predict", tmp_path / "m.bagwise", tmp_path / "new.csv", "--instances", tmp_path / "i.csv")
     lines = [line for line in said.stderr.splitlines() if "-9999" in line]
     assert len(lines) == 1 and "bag 0 (and 3 others) has values far outside the range of training" in lines[0]
     assert "-9999 in column 'red'" in lines[0] and "load with --fill-value -9999" in lines[0]
     options = ["--fill-value", "-9999", "--missing", "drop-instances"]
-    said = run("predict", tmp_path / "m.bagwise", tmp_path / "new.csv", *options)
-    assert said.exit_code == 0 and "far outside" not in said.stderr
+    said = done("predict", tmp_path / "m.bagwise", tmp_path / "new.csv", *options)
+    assert "far outside" not in said.stderr
