@@ -74,8 +74,8 @@ def holm(p_values) -> np.ndarray:
     """
     p = np.asarray(p_values, dtype=np.float64)
     corrected = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    order = known[np.argsort(p[known], kind="stable")]
+    comparable = np.flatnonzero(~np.isnan(p))
+    order = comparable[np.argsort(p[comparable], kind="stable")]
     steps = p[order] * np.arange(len(order), 0, -1)
     corrected[order] = np.minimum(1.0, np.maximum.accumulate(steps))
     return corrected
@@ -95,11 +95,11 @@ def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> [mask.tolist() for mask in contenders(np.array([[np.nan, 0.3], [0.2, 0.1], [0.1, np.nan]]))]
     [[True, True], [False, True, False]]
     """
-    known = ~np.isnan(losses)
-    some = known.any(axis=0)
-    complete = some & known[known.any(axis=1)].all(axis=0)
-    methods = complete if complete.any() else some
-    return methods, known[:, methods].all(axis=1) & methods.any()
+    has_loss = ~np.isnan(losses)
+    has_any = has_loss.any(axis=0)
+    complete = has_any & has_loss[has_loss.any(axis=1)].all(axis=0)
+    methods = complete if complete.any() else has_any
+    return methods, has_loss[:, methods].all(axis=1) & methods.any()
 
 
 def average_ranks(losses: np.ndarray) -> np.ndarray:
@@ -127,7 +127,7 @@ def by_split(values: np.ndarray, splits: np.ndarray) -> np.ndarray:
     >>> by_split(np.array([1.0, 3.0, 2.0, 6.0]), np.array([0, 1, 0, 1])).tolist()
     [1.5, 4.5]
     """
-    return np.array([values[splits == one].mean() for one in np.unique(splits)])
+    return np.array([values[splits == split].mean() for split in np.unique(splits)])
 
 
 def spread(values: np.ndarray, repeats: np.ndarray, splits: np.ndarray | None = None) -> dict[str, float]:
@@ -145,10 +145,10 @@ def spread(values: np.ndarray, repeats: np.ndarray, splits: np.ndarray | None = 
     >>> spread(values, repeats, splits=np.array([0, 1, 0, 1]))["_sd_folds"].__round__(4)
     2.1213
     """
-    known = ~np.isnan(values)
-    values, repeats = values[known], repeats[known]
-    parts = by_split(values, np.arange(len(values)) if splits is None else splits[known])
-    found = [parts, np.array([values[repeats == repeat].mean() for repeat in np.unique(repeats)])]
-    deviations = [float(np.std(part, ddof=1)) if len(part) > 1 else float("nan") for part in found]
+    finite = ~np.isnan(values)
+    values, repeats = values[finite], repeats[finite]
+    parts = by_split(values, np.arange(len(values)) if splits is None else splits[finite])
+    samples = [parts, np.array([values[repeats == repeat].mean() for repeat in np.unique(repeats)])]
+    deviations = [float(np.std(part, ddof=1)) if len(part) > 1 else float("nan") for part in samples]
     mean = float(parts.mean()) if len(parts) else float("nan")
     return {"": mean, "_sd_folds": deviations[0], "_sd_repeats": deviations[1], "_cells": len(values)}

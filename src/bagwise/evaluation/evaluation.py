@@ -61,7 +61,7 @@ class Tracker:
         self.started = time.perf_counter()
 
     def step(self, result: dict | None = None, *, ran: bool = False) -> Step:
-        """Count a result (run now, or found); the step after it."""
+        """Count a result, run now or read from the store, and return the step after it."""
         if result is not None:
             self.done += 1
             self.ran += ran
@@ -71,10 +71,10 @@ class Tracker:
             else:
                 total, count = self.sums.get(result["method"], (0.0, 0))
                 self.sums[result["method"]] = [total + np.array(result["scores"][self.metric.name]), count + 1]
-        left = None
+        seconds_left = None
         if self.ran:
-            left = (time.perf_counter() - self.started) / self.ran * (self.total - self.done)
-        return Step(self.done, self.total, self.failed, left, *self._best(), result)
+            seconds_left = (time.perf_counter() - self.started) / self.ran * (self.total - self.done)
+        return Step(self.done, self.total, self.failed, seconds_left, *self._best(), result)
 
     def _best(self) -> tuple[str | None, float | None]:
         """Return the best mean so far; a method without a score somewhere is not a candidate."""
@@ -119,10 +119,10 @@ class Display:
 
     def __call__(self, step: Step) -> None:
         failed = f", {step.failed} failed" if step.failed else ""
-        left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
+        time_left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
         done = f"{step.done}/{step.total} cells{failed}"
-        self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=left + best)
+        self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=time_left + best)
 
 
 def evaluate(
@@ -217,8 +217,8 @@ def evaluate(
     """
     if type(bags).__module__.startswith("bagwise.scale"):
         how = {"repeats": repeats, "folds": folds, "metric": metric, "random_state": random_state, "name": name}
-        others = {"y": y, "fold": fold, "split": split, "by": by, "out": out, "origin": origin, "device": device}
-        return evaluate_scan(bags, methods, executor=executor or executor_for(n_jobs), **how, **others)
+        in_memory = {"y": y, "fold": fold, "split": split, "by": by, "out": out, "origin": origin, "device": device}
+        return evaluate_scan(bags, methods, executor=executor or executor_for(n_jobs), **how, **in_memory)
     bags, y, methods = in_order("evaluate", bags, y, methods)
     if y is None or methods is None:
         raise TypeError("evaluate needs bags, their targets and methods: evaluate(bags, y, ['aggregated'])")
@@ -227,8 +227,8 @@ def evaluate(
     entries = [on_device(entry, device) for entry in as_entries(methods, tune=tune)]
     splits = make_splits(bags, repeats=repeats, folds=folds, fold=fold, split=split, random_state=random_state)
     tested = np.zeros(len(bags), dtype=int)  # the fold of each bag in the first repeat
-    for k, one in enumerate(one for one in splits if one.repeat == 0):
-        tested[one.test] = k + 1
+    for k, part in enumerate(part for part in splits if part.repeat == 0):
+        tested[part.test] = k + 1
     bags = check_separation(bags, tested)
     how = {"selection": selection, "metric": metric, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
@@ -237,7 +237,7 @@ def evaluate(
 
 
 def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, retry_failed: bool = False) -> Results:
-    """Run the cells of a plan that the store does not have; the results of all of them."""
+    """Run the cells of a plan that the store lacks, and return the results of all cells."""
     metric = plan.record["metric"]
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
@@ -256,10 +256,10 @@ class _Run:
         self.results: dict[str, dict] = {}
         self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
         self.tracker = Tracker(len(plan.cells), plan.record["metric"])
-        begun = open_plan(store, plan)
+        has_results = open_plan(store, plan)
         pending = [cell for cell in plan.cells if not self.found(cell)]
         # A second run on the same folder starts from the other end: the two meet, and little is done twice.
-        self.pending = pending[::-1] if begun else pending
+        self.pending = pending[::-1] if has_results else pending
         watch(self.tracker.step())
 
     def through(self, executor, bags, y) -> None:
@@ -290,35 +290,35 @@ class _Run:
 
 # Scans ----------------------------------------------------------------------------------------------------------------
 
-IN_MEMORY = ("y", "fold", "split", "by", "out", "origin", "device")
 
-
-def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_state, name, **others) -> Results:
+def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_state, name, **in_memory) -> Results:
     """Evaluate methods on a scan: each is fitted without each fold of bags, and predicts that fold (see `evaluate`)."""
-    given = [option for option in IN_MEMORY if others.get(option) is not None]
-    if given:
-        raise ValueError(f"{given[0]}= is for bags in memory; leave it out, or load the table")
+    unsupported = [option for option, value in in_memory.items() if value is not None]
+    if unsupported:
+        raise ValueError(f"{unsupported[0]}= is for bags in memory; leave it out, or load the table")
     if methods is None:
         raise TypeError("evaluate needs the methods to compare: evaluate(scan, methods=['aggregated'])")
     if get_metric(metric).needs_std:
         raise ValueError(f"metric={metric!r} needs standard deviations, which a scan does not give; choose another")
     seed, entries = as_seed(random_state), as_entries(methods, tune=False)
-    data: dict = {}
+    facts: dict = {}
     results: list[dict] = []
     for repeat in range(1 if repeats is None else repeats):
-        data, found = _repeat(scan, entries, folds, seed + repeat, executor)
-        for one in found:
-            key = digest(of_library(), name, one["method"], str(repeat), str(one["fold"]))
-            results.append({"key": key, "repeat": repeat} | one)
+        facts, outcomes = _repeat(scan, entries, folds, seed + repeat, executor)
+        for outcome in outcomes:
+            key = digest(of_library(), name, outcome["method"], str(repeat), str(outcome["fold"]))
+            results.append({"key": key, "repeat": repeat} | outcome)
     written = {entry.label: {"estimator": describe(entry.make(seed)), "settings": "({})"} for entry in entries}
     record = make_record(
-        data={"name": name, "hash": None, "ids": [], "sizes": []} | data,
+        data={"name": name, "hash": None, "ids": [], "sizes": []} | facts,
         methods=written,
         n_settings=dict.fromkeys(written, 1),
         metric=metric,
         random_state=seed,
         splits=digest(str(folds), str(repeats), str(seed)),
-        cells=[{key: one[key] for key in ("key", "method", "repeat", "fold", "n_train", "n_test")} for one in results],
+        cells=[
+            {key: cell[key] for key in ("key", "method", "repeat", "fold", "n_train", "n_test")} for cell in results
+        ],
     )
     return Results(record, results)
 
@@ -336,11 +336,11 @@ def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, lis
         for entry in entries:
             for k in range(int(fold.max()) + 1):
                 held_out = fold == k
-                found = fit_without(entry.make(seed), data, ~held_out, held_out)
-                scores = {name: [value] for name, value in score(data.y[held_out], found.predictions).items()}
+                held = fit_without(entry.make(seed), data, ~held_out, held_out)
+                scores = {name: [value] for name, value in score(data.y[held_out], held.predictions).items()}
                 n_test = int(np.count_nonzero(held_out))
                 about = {"method": entry.label, "fold": k, "n_train": len(data) - n_test, "n_test": n_test}
-                seconds = found.fit_seconds + found.predict_seconds
+                seconds = held.fit_seconds + held.predict_seconds
                 results.append(finish(about, {"settings": [""], "scores": scores, "seconds": seconds}))
         facts = {"bags": len(data), "instances": int(data.known.sizes.sum()), "features": data.n_features}
     return facts | {"id_name": scan.bag, "target_name": scan.target}, results

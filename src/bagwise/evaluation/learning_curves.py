@@ -129,23 +129,23 @@ def learning_curve(
         raise ValueError(f"{metric} needs a method that gives standard deviations, such as 'blr', or an Intervals")
     if over == "bags":
         unit = units_of(bags)
-        wanted = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
-        parts, data, target = _parts_of_bags(splits, wanted, unit, random_state), bags, y
+        chosen = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
+        parts, data, target = _parts_of_bags(splits, chosen, unit, random_state), bags, y
     else:
-        wanted = _shares(sizes, bags)
-        data, target = thinned(bags, wanted, random_state), np.tile(y, len(wanted))
+        chosen = _shares(sizes, bags)
+        data, target = thinned(bags, chosen, random_state), np.tile(y, len(chosen))
         parts = [
             Split(split.repeat, f"{split.fold} of share {share:g}", split.train + by, split.test + by)
             for split in splits
-            for by, share in zip(range(0, len(wanted) * len(bags), len(bags)), wanted, strict=True)
+            for by, share in zip(range(0, len(chosen) * len(bags), len(bags)), chosen, strict=True)
         ]
     how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
     plan = make_plan(data, target, entries, parts, **how)
-    plan.record["learning_curve"] = {"over": over, "sizes": wanted}
+    plan.record["learning_curve"] = {"over": over, "sizes": chosen}
     store = Store(out)
     show = sys.stdout.isatty() if progress is None else progress
     results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), show, retry_failed)
-    curve = _measured(results, plan, over, wanted, bags, metric, level)
+    curve = _measured(results, plan, over, chosen, bags, metric, level)
     if out is not None:
         write_table(Path(out) / "learning_curve.csv", curve.as_dict())
     return curve
@@ -164,35 +164,35 @@ def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
     """Return the numbers of training bags, up to those of a fold; the smallest default holds three groups."""
     if sizes is None:
         least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
-        wanted = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
+        chosen = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
     else:
-        wanted = sorted({int(one) for one in np.ravel(sizes) if one == int(one)})
-        if len(wanted) != len(np.ravel(sizes)) or wanted[0] < 2 or wanted[-1] > most:
+        chosen = sorted({int(size) for size in np.ravel(sizes) if size == int(size)})
+        if len(chosen) != len(np.ravel(sizes)) or chosen[0] < 2 or chosen[-1] > most:
             raise ValueError(
                 f"sizes over bags must be different whole numbers from 2 to {most}, the training bags of a fold; got "
                 f"{list(np.ravel(sizes).tolist())}"
             )
-    return _enough(wanted, f"{most} training bags a fold")
+    return _enough(chosen, f"{most} training bags a fold")
 
 
 def _shares(sizes, bags: Bags) -> list[float]:
     if sizes is None:
         least = max(FEWEST_INSTANCES / np.median(bags.sizes), SMALLEST_SHARE)
-        wanted = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+        chosen = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
     else:
-        wanted = sorted({float(one) for one in np.ravel(sizes)})
-        if len(wanted) != len(np.ravel(sizes)) or wanted[0] <= 0 or wanted[-1] > 1:
+        chosen = sorted({float(share) for share in np.ravel(sizes)})
+        if len(chosen) != len(np.ravel(sizes)) or chosen[0] <= 0 or chosen[-1] > 1:
             raise ValueError(
                 "sizes over instances must be different shares of a bag's instances, above 0 and up to 1; got "
                 f"{list(np.ravel(sizes).tolist())}"
             )
-    return _enough(wanted, f"bags of {np.median(bags.sizes):g} instances (median)")
+    return _enough(chosen, f"bags of {np.median(bags.sizes):g} instances (median)")
 
 
-def _enough(wanted: list, what: str) -> list:
-    if len(wanted) < FEWEST_POINTS:
-        raise ValueError(f"a power law needs at least {FEWEST_POINTS} sizes, and {what} give {len(wanted)}: {wanted}")
-    return wanted
+def _enough(sizes: list, supply: str) -> list:
+    if len(sizes) < FEWEST_POINTS:
+        raise ValueError(f"a power law needs at least {FEWEST_POINTS} sizes, and {supply} give {len(sizes)}: {sizes}")
+    return sizes
 
 
 def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed: int) -> list[Split]:
@@ -223,13 +223,13 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     order = np.lexsort((np.random.default_rng(random_state).random(bags.n_instances), bag))
     place = np.empty(bags.n_instances, dtype=np.int64)
     place[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
-    keep = [_kept(bags, share) for share in shares]
-    rows = np.concatenate([np.flatnonzero(place < one[bag]) for one in keep])
+    counts = [_kept(bags, share) for share in shares]
+    rows = np.concatenate([np.flatnonzero(place < count[bag]) for count in counts])
     several = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
         for name in ("ids", "groups", "covariates")
     }
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(keep))])
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return bags._with_rows(rows, offsets, **several)
 
 
@@ -318,13 +318,13 @@ class LearningCurve:
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
         sizes = self.now * factor, self.now
-        found = [1 - np.divide(*(law(size) for size in sizes)) for law in (self.law, self.draws)]
-        found = [1 - np.sqrt(1 - one) for one in found] if get_metric(self.metric).root else found
-        return self._with_interval(*found)
+        shares = [1 - np.divide(*(law(size) for size in sizes)) for law in (self.law, self.draws)]
+        shares = [1 - np.sqrt(1 - saved) for saved in shares] if get_metric(self.metric).root else shares
+        return self._with_interval(*shares)
 
     def sentence(self, factor: float = 2.0) -> str:
         """Return a sentence: "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
-        share, low, high = (100 * one for one in self.gain(factor))
+        share, low, high = (100 * value for value in self.gain(factor))
         times = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}.get(
             factor, f"{factor:g} times"
         )
@@ -346,20 +346,20 @@ class LearningCurve:
     def as_dict(self) -> dict[str, list]:
         """Return the columns of `table` by name."""
         low, high = self.spread.T.tolist()
-        found = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
-        return found | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
+        columns = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
+        return columns | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
 
     def notes(self) -> list[str]:
         """Return the caveats of the sentence."""
-        found = []
+        caveats = []
         failed = len(self.results.failures)
         if failed:
-            found.append(f"{failed} fits failed; the errors are those of the others ({self.results.failures[0][-1]})")
+            caveats.append(f"{failed} fits failed; the errors are those of the others ({self.results.failures[0][-1]})")
         if np.diff(get_metric(self.metric).loss(self.errors[[0, -1]])) > 0:
-            found.append("The error does not fall over the sizes measured: more folds or repeats would show it better.")
+            caveats.append("The error does not fall over these sizes: more folds or repeats would show it better.")
         if self.gain()[2] - self.gain()[1] > 0.2:
-            found.append("The interval is wide: more repeats narrow it, or there are too few bags to tell.")
-        return found
+            caveats.append("The interval is wide: more repeats narrow it, or there are too few bags to tell.")
+        return caveats
 
     def _with_interval(self, value, draws) -> tuple[float, float, float]:
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
@@ -370,15 +370,15 @@ class LearningCurve:
 
 
 def _measured(
-    results: Results, plan: Plan, over: str, wanted: list, bags: Bags, metric: str, level: float
+    results: Results, plan: Plan, over: str, sizes_asked: list, bags: Bags, metric: str, level: float
 ) -> LearningCurve:
     """Compute the curve from the finished cells."""
     label, n = results.methods[0], len(bags)
     # By key: where groups are large, two sizes may be the same training bags, and are one cell.
     done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
-    errors, split_of, trained = [], [], [[] for _ in wanted]
+    errors, split_of, trained = [], [], [[] for _ in sizes_asked]
     for number, planned in enumerate(plan.cells):
-        cell, (split, at) = done.get(planned.key), divmod(number, len(wanted))
+        cell, (split, at) = done.get(planned.key), divmod(number, len(sizes_asked))
         if cell is None:
             continue
         trained[at].append(cell["n_train"])
@@ -387,16 +387,16 @@ def _measured(
         place = place if len(place) == len(error) else np.zeros(len(error), dtype=int)
         errors.append((np.full(len(place), at), place, error))
         split_of.append(np.full(len(place), split))
-    if any(not one for one in trained):
+    if any(not counts for counts in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
         raise ValueError(f"{label} has no result at some size, so there is no curve; the first failure: {first}")
     at, place, error = map(np.concatenate, zip(*errors, strict=True))
-    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(wanted))
+    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(sizes_asked))
     mean, draws = sums.means(None)[None], np.stack([sums.means(seed) for seed in range(DRAWS)])
     if over == "bags":
-        sizes, now = np.array([np.mean(one) for one in trained]), float(n)
+        sizes, now = np.array([np.mean(counts) for counts in trained]), float(n)
     else:
-        sizes, now = np.array([_kept(bags, share).mean() for share in wanted]), float(bags.sizes.mean())
+        sizes, now = np.array([_kept(bags, share).mean() for share in sizes_asked]), float(bags.sizes.mean())
     if not (mean > 0).all():
         raise ValueError("the method predicts every held-out bag exactly, so there is no error that could fall")
     quantiles = np.quantile(_values(draws, metric), [(1 - level) / 2, (1 + level) / 2], axis=0).T
@@ -422,8 +422,8 @@ def _errors(cell: dict, metric: Metric) -> np.ndarray:
                 f"some fits have too few bags for intervals of 0.9, so they have no {metric.label}; "
                 "leave out small sizes"
             )
-        own = None if cell["uncertainty"] is None else Uncertainty.of_lists(cell["uncertainty"])
-        forecast = (None if cell["std"] is None else np.asarray(cell["std"]), own)
+        uncertainty = None if cell["uncertainty"] is None else Uncertainty.of_lists(cell["uncertainty"])
+        forecast = (None if cell["std"] is None else np.asarray(cell["std"]), uncertainty)
     if metric.per_bag is not None and metric.best == 0:
         return metric.per_bag(y, prediction, *forecast)
     value = metric(y, prediction, *forecast)

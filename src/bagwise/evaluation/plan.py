@@ -82,7 +82,7 @@ def in_order(name: str, *arguments) -> tuple:
 def _kind(argument) -> str:
     if isinstance(argument, str) or _is_pair(argument) or hasattr(argument, "fit"):
         return "methods"
-    if isinstance(argument, list | tuple) and argument and all(_kind(one) == "methods" for one in argument):
+    if isinstance(argument, list | tuple) and argument and all(_kind(item) == "methods" for item in argument):
         return "methods"
     if isinstance(argument, Bags) or (isinstance(argument, list | tuple) and np.ndim(argument[:1]) > 1):
         return "bags"
@@ -109,23 +109,23 @@ def _entry(item, tune: bool) -> Entry:
             raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
         label, estimator, *space = item
         return Entry.of((label, estimator), settings=as_settings(space[0] if space else {}))
-    found, preset = find(item)
+    card, preset = find(item)
 
     def make(seed: int):
         return method(item, random_state=seed)
 
     estimator = method(item, random_state=0)
     searched = tune and not chooses_by_itself(estimator)
-    free = _free_parameters(found, preset, estimator) if searched else ()
-    return Entry(item, make, as_settings({name: found.search_space[name] for name in free}))
+    free = _free_parameters(card, preset, estimator) if searched else ()
+    return Entry(item, make, as_settings({name: card.search_space[name] for name in free}))
 
 
-def _free_parameters(found: Card, preset: str, estimator) -> list[str]:
+def _free_parameters(card: Card, preset: str, estimator) -> list[str]:
     """Return the parameters of the search space that the estimator has and that its preset does not set."""
-    known = estimator.get_params(deep=True)
-    plain = known if preset in found.searched else method(found.name, random_state=0).get_params(deep=True)
-    names = [name for name in found.search_space if name in known and name in plain]
-    return [name for name in names if describe(known[name]) == describe(plain[name])]
+    parameters = estimator.get_params(deep=True)
+    plain = parameters if preset in card.searched else method(card.name, random_state=0).get_params(deep=True)
+    names = [name for name in card.search_space if name in parameters and name in plain]
+    return [name for name in names if describe(parameters[name]) == describe(plain[name])]
 
 
 def _is_pair(item) -> bool:
@@ -194,8 +194,8 @@ def make_plan(
     get_metric(metric)
     random_state = as_seed(random_state)
     data, library = of_data(bags, y), of_library()
-    made = {(e.label, s.repeat): e.make(random_state + s.repeat) for e in entries for s in splits}
-    written = {at: describe(estimator) for at, estimator in made.items()}
+    estimators = {(e.label, s.repeat): e.make(random_state + s.repeat) for e in entries for s in splits}
+    written = {at: describe(estimator) for at, estimator in estimators.items()}
     spaces = {entry.label: describe(entry.settings) for entry in entries}
     cells = []
     for split in splits:
@@ -204,9 +204,9 @@ def make_plan(
             parts = (data, written[at], spaces[entry.label], split.train, split.test, selection, metric, seed)
             key = digest(library, entry.label, *parts)
             where = (key, entry.label, split.repeat, split.fold)
-            what = (made[at], entry.settings, selection, metric, seed)
-            cells.append(Cell(*where, *what, split.train, split.test))
-    ids = [one if isinstance(one, str | int | float) else str(one) for one in bags.ids.tolist()]
+            setup = (estimators[at], entry.settings, selection, metric, seed)
+            cells.append(Cell(*where, *setup, split.train, split.test))
+    ids = [bag_id if isinstance(bag_id, str | int | float) else str(bag_id) for bag_id in bags.ids.tolist()]
     about = {"name": name, "hash": data, "bags": len(bags), "instances": bags.n_instances, "features": bags.n_features}
     about |= {"ids": ids, "sizes": bags.sizes.tolist(), "id_name": bags.id_name, "target_name": bags.target_name}
     record = make_record(
@@ -239,20 +239,20 @@ def make_record(**facts) -> dict:
 
 def differences(old: dict, new: dict) -> list[str]:
     """Return the reasons why cells of an earlier plan cannot be used for a new one."""
-    found = []
+    reasons = []
     if old["data"]["hash"] != new["data"]["hash"]:
-        found.append("the data set is another one")
-    changed = [label for label, what in new["methods"].items() if old["methods"].get(label, what) != what]
-    found += [f"method {label!r} has changed" for label in changed]
+        reasons.append("the data set is another one")
+    changed = [label for label, method in new["methods"].items() if old["methods"].get(label, method) != method]
+    reasons += [f"method {label!r} has changed" for label in changed]
     if old["library"] != new["library"]:
-        found.append(f"it was made by {old['library']}, not {new['library']}")
+        reasons.append(f"it was made by {old['library']}, not {new['library']}")
     if old["splits"] != new["splits"]:
-        found.append("the folds are others")
+        reasons.append("the folds are others")
     if old["selection"] != new["selection"]:
-        found.append(f"hyperparameters were chosen by {LABELS[old['selection']]!r}")
+        reasons.append(f"hyperparameters were chosen by {LABELS[old['selection']]!r}")
     if old["metric"] != new["metric"]:
-        found.append(f"the metric was {old['metric']!r}")
-    return found
+        reasons.append(f"the metric was {old['metric']!r}")
+    return reasons
 
 
 def run_cell(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
@@ -294,12 +294,12 @@ def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
         _refuse_odd(prediction, std, bags.ids[cell.test])
         for name, value in score(y[cell.test], prediction, std, uncertainty).items():
             scores[name].append(value)
-    kept = len(settings) == 1  # with hundreds of settings the file would not be small
+    single = len(settings) == 1  # with hundreds of settings the file would not be small
     return {
         "bags": cell.test.tolist(),
         "targets": y[cell.test].tolist(),
-        "predictions": prediction.tolist() if kept else None,
-        "std": std.tolist() if kept and std is not None else None,
+        "predictions": prediction.tolist() if single else None,
+        "std": std.tolist() if single and std is not None else None,
         "uncertainty": None if uncertainty is None else uncertainty.as_lists(),
         "settings": [describe_setting(setting) for setting in settings],
         "scores": scores,
@@ -352,9 +352,9 @@ def close_plan(store: Store, plan: Plan, write_tables: Callable[[Path], None]) -
         return
     mine = json.loads(json.dumps(plan.record))
     for _ in range(ENDS):
-        found = read_plan(store)
-        if found != mine:
-            _warn_of_dropped(store.path, found or {"methods": {}}, mine)
+        stored = read_plan(store)
+        if stored != mine:
+            _warn_of_dropped(store.path, stored or {"methods": {}}, mine)
             store.write_record("plan", mine)
         write_tables(store.path)
         if read_plan(store) == mine:
@@ -363,10 +363,10 @@ def close_plan(store: Store, plan: Plan, write_tables: Callable[[Path], None]) -
 
 def read_plan(store: Store) -> dict | None:
     """Return the plan last written to a store; None if there is none that can be read."""
-    found = store.read_record("plan")
+    record = store.read_record("plan")
     try:
-        whole = found is not None and all(isinstance(found[name], kind) for name, kind in PLAN.items())
-        return found if whole and all(cell.keys() >= PLANNED for cell in found["cells"]) else None
+        whole = record is not None and all(isinstance(record[name], kind) for name, kind in PLAN.items())
+        return record if whole and all(cell.keys() >= PLANNED for cell in record["cells"]) else None
     except (KeyError, AttributeError):
         return None
 
@@ -374,12 +374,12 @@ def read_plan(store: Store) -> dict | None:
 def _warn_of_changes(path: Path, old: dict, new: dict) -> None:
     """Warn of results of another plan; cells that both plans share are used, the others are kept unused."""
     try:
-        found = differences(old, new)
+        reasons = differences(old, new)
     except (KeyError, TypeError):
-        found = ["its plan is of another version"]
-    if found:
+        reasons = ["its plan is of another version"]
+    if reasons:
         warnings.warn(
-            f"{path} holds results of another plan: {'; '.join(found)}. Results that do not belong to this plan are "
+            f"{path} holds results of another plan: {'; '.join(reasons)}. Results that do not belong to this plan are "
             "kept and not used; give another folder to keep the two apart",
             UserWarning,
             stacklevel=4,

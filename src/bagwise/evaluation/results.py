@@ -96,14 +96,14 @@ class Results:
                 f"{Path(folder) / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made "
                 "the folder writes it again and keeps what is finished"
             )
-        found = (store.read(cell["key"]) for cell in record["cells"])
-        return cls(record, [cell for cell in found if cell is not None])
+        cells = (store.read(cell["key"]) for cell in record["cells"])
+        return cls(record, [cell for cell in cells if cell is not None])
 
     def cell(self, method: str, split: tuple) -> dict | None:
         """Return the result of a method on a split (repeat, fold); None if it failed or is not there yet."""
         self._refuse_unknown(method)
-        found = self.ran(method, split)
-        return None if found is None or found["error"] else found
+        result = self.ran(method, split)
+        return None if result is None or result["error"] else result
 
     def _refuse_unknown(self, method: str) -> None:
         if method not in self.methods:
@@ -116,10 +116,10 @@ class Results:
     def scores(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return the scores of each setting on each split, (splits, settings); NaN where the method failed."""
         name = get_metric(metric or self.metric).name
-        found = [self.cell(method, split) for split in self.splits]
-        width = max([len(cell["settings"]) for cell in found if cell], default=1)
+        cells = [self.cell(method, split) for split in self.splits]
+        width = max([len(cell["settings"]) for cell in cells if cell], default=1)
         blank = [np.nan] * width  # also for a metric that was added after the cell ran
-        return np.array([cell["scores"].get(name, blank) if cell else blank for cell in found], dtype=np.float64)
+        return np.array([cell["scores"].get(name, blank) if cell else blank for cell in cells], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
         """Return the position of the setting that the results are for: the one with the best mean of several.
@@ -127,8 +127,8 @@ class Results:
         None if no setting has a score on every split that any of them has one on.
         """
         losses = get_metric(self.metric).loss(self.scores(method))
-        known = losses[~np.isnan(losses).all(axis=1)]
-        return 0 if losses.shape[1] == 1 else best_of(known.mean(axis=0)) if len(known) else None
+        scored = losses[~np.isnan(losses).all(axis=1)]
+        return 0 if losses.shape[1] == 1 else best_of(scored.mean(axis=0)) if len(scored) else None
 
     def values(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return the score on each split; NaN where the method failed or has no such score."""
@@ -142,29 +142,30 @@ class Results:
 
     def repeats(self, method: str) -> list[int]:
         """Return the repeats with predictions of a method; raise an error if none are kept."""
-        kept = self._kept(method)
-        if not kept:
+        predicted = self._kept(method)
+        if not predicted:
             raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
-        return kept
+        return predicted
 
     def _kept(self, method: str) -> list[int]:
-        found = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
-        return list(dict.fromkeys(found))
+        repeats = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
+        return list(dict.fromkeys(repeats))
 
     def _forecast(self, method: str, repeat: int) -> tuple:
         """Return positions of bags, targets, predictions, std (or None) and uncertainty (or None) of a repeat."""
-        found = [self.cell(method, split) for split in self.splits if split[0] == repeat]
-        found = [cell for cell in found if cell and cell["predictions"]]
+        cells = [self.cell(method, split) for split in self.splits if split[0] == repeat]
+        cells = [cell for cell in cells if cell and cell["predictions"]]
 
         def joined(name: str, needed: bool = True) -> np.ndarray | None:
-            if not needed and any(cell.get(name) is None for cell in found):
+            if not needed and any(cell.get(name) is None for cell in cells):
                 return None
-            return np.concatenate([np.asarray(cell[name]) for cell in found])
+            return np.concatenate([np.asarray(cell[name]) for cell in cells])
 
-        own = [cell.get("uncertainty") for cell in found]
+        uncertainties = [cell.get("uncertainty") for cell in cells]
         uncertainty = None
-        if all(one is not None for one in own):
-            uncertainty = Uncertainty.of_lists({key: sum((one[key] for one in own), []) for key in own[0]})
+        if all(lists is not None for lists in uncertainties):
+            keys = uncertainties[0]
+            uncertainty = Uncertainty.of_lists({key: sum((lists[key] for lists in uncertainties), []) for key in keys})
         return joined("bags"), joined("targets"), joined("predictions"), joined("std", False), uncertainty
 
     def folds(self, method: str, repeat: int) -> Folds:
@@ -220,10 +221,11 @@ class Results:
         rows = []
         for method, rank in zip(self.methods, ranks.tolist(), strict=True):
             done = self._done(method)
-            found = {name: spread(self.values(method, name), repeats, splits) for name in METRICS}
+            spreads = {name: spread(self.values(method, name), repeats, splits) for name in METRICS}
             row = {"method": method, "selection": LABELS[self.selection_of(method)]}
-            row |= {"cells": found[self.metric]["_cells"], "failed": sum(one[0] == method for one in self.failures)}
-            row |= {f"{name}{end}": value for name in METRICS for end, value in found[name].items()}
+            n_failed = sum(failed == method for failed, *_ in self.failures)
+            row |= {"cells": spreads[self.metric]["_cells"], "failed": n_failed}
+            row |= {f"{name}{end}": value for name in METRICS for end, value in spreads[name].items()}
             seconds, memory = ([cell[name] for cell in done] or [np.nan] for name in ("seconds", "memory_mb"))
             rows.append(row | {"rank": rank, "seconds": float(np.mean(seconds)), "memory_mb": float(np.max(memory))})
         return from_rows(rows)
@@ -250,13 +252,13 @@ class Results:
             pairs = [(method, reference) for method in self.methods if method != reference]
         for pair in pairs:
             gaps = self.values(pair[0], metric) - self.values(pair[1], metric)
-            known = ~np.isnan(gaps)
-            gaps = by_split(gaps[known], splits[known])
+            shared = ~np.isnan(gaps)
+            gaps = by_split(gaps[shared], splits[shared])
             sizes = [(cell["n_train"], cell["n_test"]) for cell in self._done(pair[0])]
             n_train, n_test = np.mean(sizes, axis=0) if sizes else (1, 1)
-            found = corrected_t_test(gaps, n_train=n_train, n_test=n_test)
+            test = corrected_t_test(gaps, n_train=n_train, n_test=n_test)
             labels = [LABELS[self.selection_of(method)] for method in pair]
-            rows.append((*pair, metric, *labels, len(gaps), found.mean, found.error, found.t, found.p))
+            rows.append((*pair, metric, *labels, len(gaps), test.mean, test.error, test.t, test.p))
         corrected = holm([row[-1] for row in rows]).tolist()
         rows = [dict(zip(COMPARED, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
         return from_rows(rows, names=COMPARED)
@@ -288,9 +290,9 @@ class Results:
 
     def own_names(self) -> tuple[str, str]:
         """Return the names of bag id and target in the table of the data; "bag" and "target" by default."""
-        data, others = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
-        bag = own_name(data.get("id_name"), "bag", others)
-        return bag, own_name(data.get("target_name"), "target", [*others, bag])
+        data, taken = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
+        bag = own_name(data.get("id_name"), "bag", taken)
+        return bag, own_name(data.get("target_name"), "target", [*taken, bag])
 
     @data_frame
     def scores_by(self, labels=None):
@@ -311,13 +313,13 @@ class Results:
         for method in self.methods:
             repeats = [self._forecast(method, repeat) for repeat in self._kept(method)]
             for label in np.unique(labels).tolist():
-                found = [_apart(*forecast, labels == label) for forecast in repeats]
-                found = [one for one in found if one is not None]
-                if not found:
+                scores = [_apart(*forecast, labels == label) for forecast in repeats]
+                scores = [score for score in scores if score is not None]
+                if not scores:
                     continue
-                errors = [one["rmse"] for one in found]
-                row = {"method": method, name: label, "bags": found[0]["bags"], "repeats": len(found)}
-                row |= {key: float(np.mean([one[key] for one in found])) for key in ("bias", *METRICS)}
+                errors = [score["rmse"] for score in scores]
+                row = {"method": method, name: label, "bags": scores[0]["bags"], "repeats": len(scores)}
+                row |= {key: float(np.mean([score[key] for score in scores])) for key in ("bias", *METRICS)}
                 deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else float("nan")
                 rows.append(row | {"rmse_sd_repeats": deviation})
         return from_rows(rows, names=("method", name, "bags"))
@@ -326,7 +328,7 @@ class Results:
         """Return the caveats of `scores_by`: labels of few bags, and labels in training while they are scored."""
         name, labels = self._labels(labels)
         values, counts = np.unique(labels, return_counts=True)
-        found = [
+        notes = [
             f"{method} has no scores by {name}: its predictions are not kept, as many settings were scored on the same "
             "folds (choose them with selection='nested'), or every cell failed."
             for method in self.methods
@@ -334,18 +336,18 @@ class Results:
         ]
         if (counts == 1).any():
             first = values[counts == 1][0]
-            found.append(
+            notes.append(
                 f"{int((counts == 1).sum())} of {len(values)} labels of {name} have one bag (first: {first!s}): their "
                 "RMSE is the error of one bag, and they have no R² and no correlation."
             )
         scored = [cell["bags"] for method in self.methods for cell in self._done(method)]
         torn = {label for bags in scored for label in values[_torn(labels, bags, values, counts)].tolist()}
         if torn:
-            found.append(
+            notes.append(
                 f"{len(torn)} of {len(values)} labels of {name} had bags in training while others of them were scored: "
                 f"scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
             )
-        return found
+        return notes
 
     def _labels(self, labels) -> tuple[str, np.ndarray]:
         if labels is None:
@@ -444,40 +446,40 @@ class Results:
 
     def by_selection(self) -> dict[str, list[str]]:
         """Return the methods by how their settings were chosen."""
-        found: dict[str, list[str]] = {}
+        methods: dict[str, list[str]] = {}
         for method in self.methods:
-            found.setdefault(self.selection_of(method), []).append(method)
-        return found
+            methods.setdefault(self.selection_of(method), []).append(method)
+        return methods
 
     def selection_text(self) -> str:
         """Return how hyperparameters were chosen, with the methods if it differs between them."""
-        found = self.by_selection()
-        if len(found) == 1:
-            return EXPLANATIONS[next(iter(found))]
-        return "; ".join(f"{EXPLANATIONS[one]} ({', '.join(methods)})" for one, methods in found.items())
+        by_selection = self.by_selection()
+        if len(by_selection) == 1:
+            return EXPLANATIONS[next(iter(by_selection))]
+        return "; ".join(f"{EXPLANATIONS[how]} ({', '.join(methods)})" for how, methods in by_selection.items())
 
     def title(self) -> str:
         """Return a title: the data set, and how hyperparameters were chosen."""
-        kinds = " and ".join(LABELS[one] for one in self.by_selection())
+        kinds = " and ".join(LABELS[selection] for selection in self.by_selection())
         return f"{self.record['data']['name']}, selection {kinds}: {self.selection_text()}"
 
     def notes(self) -> list[str]:
         """Return the caveats of the means: which methods lack some or all values, and why."""
-        metric, found = self.metric, []
+        metric, notes = self.metric, []
         advice = f"{metric} is not defined where targets or predictions do not vary; rank by rmse."
         if get_metric(metric).needs_std:
             advice = f"{metric} needs a method that gives standard deviations; or rank by rmse."
         for method in self.methods:
             ran = sum(self.ran(method, split) is not None for split in self.splits)
-            known = int((~np.isnan(self.values(method))).sum())
+            n_values = int((~np.isnan(self.values(method))).sum())
             if self._done(method) and self.setting(method) is None:
-                found.append(f"{method}: no setting has {metric} on every split, so none is the best; {advice}")
-            elif self._done(method) and not known:
-                found.append(f"{method} has no {metric} on any split and is not ranked; {advice}")
-            elif 0 < known < ran:
-                text = f"{method}: {metric} on {known} of {ran} splits only; its mean is of those"
-                found.append(f"{text}, and it is not ranked with methods that have them all.")
-        return found
+                notes.append(f"{method}: no setting has {metric} on every split, so none is the best; {advice}")
+            elif self._done(method) and not n_values:
+                notes.append(f"{method} has no {metric} on any split and is not ranked; {advice}")
+            elif 0 < n_values < ran:
+                text = f"{method}: {metric} on {n_values} of {ran} splits only; its mean is of those"
+                notes.append(f"{text}, and it is not ranked with methods that have them all.")
+        return notes
 
     def _shown(self) -> dict[str, list]:
         """Return the columns to print, best method first, without empty ones."""
@@ -509,8 +511,8 @@ def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> di
     if not len(rows):
         return None
     y, predicted = targets[rows], predictions[rows]
-    found = score(y, predicted, None if std is None else std[rows], None if uncertainty is None else uncertainty[rows])
-    return found | {"bags": len(rows), "bias": float(np.mean(predicted - y))}
+    scores = score(y, predicted, None if std is None else std[rows], None if uncertainty is None else uncertainty[rows])
+    return scores | {"bags": len(rows), "bias": float(np.mean(predicted - y))}
 
 
 def _torn(labels: np.ndarray, scored, values: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -47,8 +47,8 @@ def _last(model):
 
 def _passes_on(model) -> bool:
     """Return whether a model is a pipeline whose `predict` is not overridden."""
-    own = inspect.getattr_static(type(model), "predict", None)
-    return isinstance(model, Pipeline) and own is inspect.getattr_static(Pipeline, "predict")
+    predict = inspect.getattr_static(type(model), "predict", None)
+    return isinstance(model, Pipeline) and predict is inspect.getattr_static(Pipeline, "predict")
 
 
 def _with_std(model, bags):
@@ -60,10 +60,10 @@ def _with_std(model, bags):
     return model.predict(bags, return_std=True)
 
 
-def _one_per_bag(values, count: int, what: str) -> np.ndarray:
+def _one_per_bag(values, count: int, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if values.shape != (count,):
-        raise ValueError(f"predict gave {what} of shape {values.shape} for {count} bags; one number per bag is needed")
+        raise ValueError(f"predict gave {name} of shape {values.shape} for {count} bags; one number per bag is needed")
     return values
 
 
@@ -175,7 +175,7 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
 def _loss_inside(judge: Metric, folds: list[tuple], number: int) -> float:
     """Return the loss of one setting, from folds of (targets, a prediction per setting, a std per setting)."""
     parts = [(y, predictions[number], *([stds[number]] if judge.needs_std else [])) for y, predictions, stds in folds]
-    if any(one is None for part in parts for one in part):
+    if any(array is None for part in parts for array in part):
         return float("nan")
     if judge.pooled:
         parts = [tuple(map(np.concatenate, zip(*parts, strict=True)))]

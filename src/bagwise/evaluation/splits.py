@@ -63,9 +63,9 @@ def make_splits(
         raise ValueError(f"repeats must be at least 1, not {repeats}")
     splits = []
     for r in range(repeats):
-        found = split_bags(bags, folds, random_state=random_state + r)
-        names = range(len(found)) if labels is None else _names(labels, found)
-        pairs = zip(names, found.pairs(), strict=True)
+        parts = split_bags(bags, folds, random_state=random_state + r)
+        names = range(len(parts)) if labels is None else _names(labels, parts)
+        pairs = zip(names, parts.pairs(), strict=True)
         splits += [Split(r, name, train, test) for name, (train, test) in pairs]
     return splits
 
@@ -78,15 +78,15 @@ def _declared(bags: Bags, fold, split) -> Validation:
             raise ValueError(f"every bag is in fold {labels[0]!s}; fixed folds need at least two")
         return Validation("given", given=labels)
     labels = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
-    found = sorted(set(labels.tolist()))
-    if found != ["test", "train"]:
-        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {found}")
+    values = sorted(set(labels.tolist()))
+    if values != ["test", "train"]:
+        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {values}")
     return Validation("given", given=labels)
 
 
-def _names(labels: np.ndarray, found: Folds) -> list:
+def _names(labels: np.ndarray, folds: Folds) -> list:
     """Return the label of each fold; "test" for a split into train and test."""
-    return [_plain(labels[found.test == k][:1]).tolist()[0] for k in range(len(found))]
+    return [_plain(labels[folds.test == k][:1]).tolist()[0] for k in range(len(folds))]
 
 
 def as_seed(random_state) -> int:
@@ -104,9 +104,9 @@ def as_seed(random_state) -> int:
     return seed
 
 
-def _whole(number, what: str, why: str = "") -> int:
+def _whole(number, name: str, why: str = "") -> int:
     if isinstance(number, bool) or not hasattr(number, "__index__"):
-        raise TypeError(f"{what} must be a whole number, not {number!r}{why}")
+        raise TypeError(f"{name} must be a whole number, not {number!r}{why}")
     return index(number)
 
 
@@ -129,13 +129,13 @@ def as_labels(bags: Bags, by) -> dict | None:
     return {"name": str(name), "labels": _plain(_one_per_bag(bags, labels, "by")).tolist()}
 
 
-def _one_per_bag(bags: Bags, labels, what: str) -> np.ndarray:
-    labels = np.asarray(aligned(labels, bags, what))
+def _one_per_bag(bags: Bags, labels, name: str) -> np.ndarray:
+    labels = np.asarray(aligned(labels, bags, name))
     if labels.shape != (len(bags),):
-        raise ValueError(f"{what} must have one label per bag ({len(bags)}), not shape {labels.shape}")
+        raise ValueError(f"{name} must have one label per bag ({len(bags)}), not shape {labels.shape}")
     unknown = absent(labels)
     if unknown.any():
-        raise ValueError(f"{name_bags(bags.ids, unknown)} no {what}; give every bag a label, or leave those bags out")
+        raise ValueError(f"{name_bags(bags.ids, unknown)} no {name}; give every bag a label, or leave those bags out")
     return labels
 
 
@@ -146,9 +146,8 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     if labels.dtype.kind == "S":
         return np.strings.decode(labels, "utf-8", "backslashreplace")
     if labels.dtype.kind == "O":
-        texts = [one.decode(errors="backslashreplace") if isinstance(one, bytes) else str(one) for one in labels]
-        return np.array(texts)
-    return labels if labels.dtype.kind in "biufU" else np.array([str(one) for one in labels])
+        return np.array([x.decode(errors="backslashreplace") if isinstance(x, bytes) else str(x) for x in labels])
+    return labels if labels.dtype.kind in "biufU" else np.array([str(label) for label in labels])
 
 
 def _warn_of_torn_groups(bags: Bags, labels: np.ndarray) -> None:

@@ -26,6 +26,7 @@ from bagwise.io import load
 from bagwise.io.columns import Roles
 from bagwise.io.load import from_table, gather
 from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
+from bagwise.io.table_output import counted
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
@@ -75,17 +76,19 @@ def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
 
 def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
     """Drop instances that hold an invalid value, and bags without others; return a note with their number."""
-    kept = ~np.isin(bags.instances, INVALID).any(axis=1)
-    sizes = np.add.reduceat(kept, bags.offsets[:-1], dtype=np.int64)
-    left = sizes > 0
-    if left.sum() < 2:
+    valid = ~np.isin(bags.instances, INVALID).any(axis=1)
+    sizes = np.add.reduceat(valid, bags.offsets[:-1], dtype=np.int64)
+    has_valid = sizes > 0
+    if has_valid.sum() < 2:
         raise ValueError("fewer than two bags have an instance without invalid values; use --invalid keep")
-    offsets = np.concatenate([[0], np.cumsum(sizes[left])])
-    note = f"{(~kept).sum():,} of {len(kept):,} instances hold 0 or -32767: left out, and {(~left).sum()} bags wholly"
-    return Bags(bags.instances[kept], offsets, bags.ids[left], feature_names=bags.feature_names), y[left], note
+    offsets = np.concatenate([[0], np.cumsum(sizes[has_valid])])
+    note = f"{(~valid).sum():,} of {len(valid):,} instances hold 0 or -32767 and are left out, "
+    note += f"with {counted((~has_valid).sum(), 'bag')} that had no others"
+    bags = Bags(bags.instances[valid], offsets, bags.ids[has_valid], feature_names=bags.feature_names)
+    return bags, y[has_valid], note
 
 
-# Options of `load` are of no use where the file is to be the published one: what to do instead.
+# Advice of `load` that does not apply where the file must be the published one, and what to do instead.
 _INSTEAD = {
     "missing=": "fill them in, or take those rows out of the file",
     "leave target out": "take such bags out of the file",
@@ -125,12 +128,12 @@ def find_files(folder) -> dict[str, Path]:
     if not folder.is_dir():
         raise NotADirectoryError(f"there is no folder {folder}; give the one that holds MISR1.mat, WHEAT.csv, ...")
     files = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_file()}
-    found = {}
+    paths = {}
     for name in DATA_SETS:
         mine = [files[file.lower()] for file in file_names(name) if file.lower() in files]
         if mine:
-            found[name] = mine[0]
-    return found
+            paths[name] = mine[0]
+    return paths
 
 
 def file_names(name: str) -> list[str]:
@@ -179,8 +182,8 @@ def read_file(
     try:
         bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)
         notes = _unlike(data, path, bags)
-        for wanted, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
-            if wanted:
+        for applies, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
+            if applies:
                 bags, y, note = keep(bags, y)
                 notes.append(note)
     except (ValueError, TypeError) as error:
@@ -189,25 +192,25 @@ def read_file(
 
 
 def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    kept = bags.sizes == 100
-    if kept.sum() < 2:
-        raise ValueError(f"there are {kept.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
-    note = f"{kept.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
-    return bags[kept], y[kept], note
+    of_100 = bags.sizes == 100
+    if of_100.sum() < 2:
+        raise ValueError(f"there are {of_100.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
+    note = f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
+    return bags[of_100], y[of_100], note
 
 
 def _fitting(path: Path, text: str) -> str:
     """Return an error text of `load` with the name of the file and advice for this command."""
     fact, _, advice = text.partition("; ")
-    found = [instead for option, instead in _INSTEAD.items() if option in advice]
-    text = f"{fact}; {found[0]}" if found else text
+    hints = [instead for option, instead in _INSTEAD.items() if option in advice]
+    text = f"{fact}; {hints[0]}" if hints else text
     return text if path.name in text else f"{path.name}: {text}"
 
 
 def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:
     notes = []
-    if data.blob is not None and (found := git_blob_id(path)) != data.blob:
-        notes.append(f"{path.name} is not the file of the paper: its git blob id is {found}, not {data.blob}")
+    if data.blob is not None and (blob_id := git_blob_id(path)) != data.blob:
+        notes.append(f"{path.name} is not the file of the paper: its git blob id is {blob_id}, not {data.blob}")
     if bags.n_features != data.features:
         notes.append(f"{path.name} has {bags.n_features} features; the published file has {data.features}")
     return notes
@@ -274,16 +277,16 @@ def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entr
     preset = "notebook" if crop else "paper"
 
     def pool(seed: int):
-        made = method("instance-mean", preset="paper", random_state=seed)
-        return made.set_params(instances__estimator=notebook_network(random_state=seed)) if crop else made
+        estimator = method("instance-mean", preset="paper", random_state=seed)
+        return estimator.set_params(instances__estimator=notebook_network(random_state=seed)) if crop else estimator
 
     def kme(seed: int):
         return method("instance-kme", preset=preset, random_state=seed).set_params(instances__folds=inner_folds)
 
-    own = {"instance-MIR": Entry("instance-MIR", pool, _settings(_POOLS))}
-    own["instance-kme-MIR"] = Entry("instance-kme-MIR", kme, _settings(_KERNELS))
+    entries = {"instance-MIR": Entry("instance-MIR", pool, _settings(_POOLS))}
+    entries["instance-kme-MIR"] = Entry("instance-kme-MIR", kme, _settings(_KERNELS))
     labels = list(dict.fromkeys(map(_label, rows)))
-    return [own[label] if label in own else _other(label) for label in labels]
+    return [entries[label] if label in entries else _other(label) for label in labels]
 
 
 def _settings(of_row: dict) -> tuple[dict, ...]:
@@ -309,16 +312,16 @@ def read_row(results: Results, row: str, name: str) -> dict:
     standard errors it is above the published number.
     """
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
-    known = ~np.isnan(scores).any(axis=1)  # all but failed cells
-    found = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~known).sum())}
+    complete = ~np.isnan(scores).any(axis=1)  # all but failed cells
+    result = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~complete).sum())}
     columns = _columns_of(row, "paper")
-    found["selection"] = LABELS["paper" if columns.stop - columns.start > 1 else "none"]
-    repeats = np.array([repeat for repeat, _ in results.splits])[known]
+    result["selection"] = LABELS["paper" if columns.stop - columns.start > 1 else "none"]
+    repeats = np.array([repeat for repeat, _ in results.splits])[complete]
     for protocol in PROTOCOLS:
-        part = scores[known, _columns_of(row, protocol)] if known.any() else np.empty((0, 1))
+        part = scores[complete, _columns_of(row, protocol)] if complete.any() else np.empty((0, 1))
         best = part.mean(axis=0).argmin() if len(part) else 0
-        found |= _compare(part[:, best], repeats, found["published"], protocol)
-    return found
+        result |= _compare(part[:, best], repeats, result["published"], protocol)
+    return result
 
 
 def _columns_of(row: str, protocol: str) -> slice:
@@ -333,10 +336,10 @@ def _columns_of(row: str, protocol: str) -> slice:
 
 
 def _compare(values: np.ndarray, repeats: np.ndarray, published: float, protocol: str) -> dict:
-    found = spread(values, repeats)
-    error = found["_sd_repeats"] / np.sqrt(len(np.unique(repeats)) or 1)
-    gap = (found[""] - published) / error if error > 0 else float("nan")
-    return {protocol: found[""], f"{protocol}_se": float(error), f"{protocol}_gap_in_se": float(gap)}
+    statistics = spread(values, repeats)
+    error = statistics["_sd_repeats"] / np.sqrt(len(np.unique(repeats)) or 1)
+    gap = (statistics[""] - published) / error if error > 0 else float("nan")
+    return {protocol: statistics[""], f"{protocol}_se": float(error), f"{protocol}_gap_in_se": float(gap)}
 
 
 def _label(row: str) -> str:

@@ -48,17 +48,17 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
         return dict.fromkeys(VALUES)
     if isinstance(last, VotingRegressor) or all(hasattr(last, name) for name in BLEND):  # an average
         return dict.fromkeys(VALUES) | {"contributions": _averaged(last, bags), "instance_predictions": column}
-    known = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
+    values = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
     if getattr(last, "additive_", None) is False:
-        return known
+        return values
     if hasattr(last, "predict_instances") and "return_std" in signature(last.predict_instances).parameters:
-        alone, known["instance_std"] = last.predict_instances(bags, return_std=True)
+        alone, values["instance_std"] = last.predict_instances(bags, return_std=True)
     else:
         alone = _ask(last, "predict_instances", bags)
     # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
     mean = hasattr(last, "additive_")
     parts = last.limited_contributions(alone * bags.shares(), bags) if mean else _ask(last, "contributions", bags)
-    return known | {"contributions": parts, "instance_predictions": alone if column is None else column}
+    return values | {"contributions": parts, "instance_predictions": alone if column is None else column}
 
 
 def by_rows(stage) -> bool:
@@ -103,14 +103,14 @@ def _averaged(model, bags: Bags) -> np.ndarray | None:
     return total + bags.expand(over / bags.sizes)
 
 
-def _members(model) -> list[tuple]:
+def _members(average) -> list[tuple]:
     """Return the fitted models of an average, and their weights, which sum to one."""
-    if not isinstance(model, VotingRegressor):
-        named = model.models_.items()
-        return [(one, model.weights_[name] / len(models)) for name, models in named for one in models]
-    kept = [not (isinstance(member, str) and member == "drop") for _, member in model.estimators]
-    weights = np.ones(len(kept)) if model.weights is None else np.asarray(model.weights, dtype=np.float64)
-    return list(zip(model.estimators_, weights[kept] / weights[kept].sum(), strict=True))
+    if not isinstance(average, VotingRegressor):
+        named = average.models_.items()
+        return [(model, average.weights_[name] / len(models)) for name, models in named for model in models]
+    is_member = [not (isinstance(member, str) and member == "drop") for _, member in average.estimators]
+    weights = np.ones(len(is_member)) if average.weights is None else np.asarray(average.weights, dtype=np.float64)
+    return list(zip(average.estimators_, weights[is_member] / weights[is_member].sum(), strict=True))
 
 
 # What the numbers of one instance are called.
@@ -195,10 +195,10 @@ class Explanation:
     def as_dict(self) -> dict[str, np.ndarray]:
         """Return the columns of `table` as arrays by name."""
         first = self.bags.expand(self.bags.offsets[:-1])
-        known = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+        numbers = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
         bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])
         place = {bag: self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
-        return place | (self.bags.kept or {}) | known
+        return place | (self.bags.kept or {}) | numbers
 
     def __repr__(self) -> str:
         part = (
@@ -268,20 +268,20 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned
-    known = instance_values(model, bags)
-    offered = [name for name in KINDS if name == "leave-one-out" or known[name] is not None]
+    values = instance_values(model, bags)
+    offered = [name for name in KINDS if name == "leave-one-out" or values[name] is not None]
     kind = offered[0] if kind == "auto" else kind
     if kind not in offered:
         raise ValueError(
             f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
             "pass one of these as kind, or 'auto'"
         )
-    if known["contributions"] is not None:
-        known["contributions"] = _balanced(known["contributions"], predictions, bags)
+    if values["contributions"] is not None:
+        values["contributions"] = _balanced(values["contributions"], predictions, bags)
     if kind == "leave-one-out":
-        known["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
-    share = None if known["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
-    return Explanation(kind, bags, predictions, **known, additive_share=share)
+        values["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
+    share = None if values["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
+    return Explanation(kind, bags, predictions, **values, additive_share=share)
 
 
 def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
@@ -314,8 +314,8 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
     blocks = _blocks(bags.expand(bags.sizes)[left_out] - 1, max(1, BLOCK_VALUES // bags.n_features))
     jobs = (delayed(_predict_without)(model, bags, left_out[block]) for block in blocks)
     effects = np.zeros(bags.n_instances)
-    found = [np.empty(0), *Parallel(n_jobs=n_jobs)(jobs)]
-    effects[left_out] = bags.expand(predictions)[left_out] - np.concatenate(found)
+    predicted = [np.empty(0), *Parallel(n_jobs=n_jobs)(jobs)]
+    effects[left_out] = bags.expand(predictions)[left_out] - np.concatenate(predicted)
     return effects
 
 

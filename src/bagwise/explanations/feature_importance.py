@@ -1,4 +1,4 @@
-"""`importance`: how much worse predictions get when a feature of a bag is exchanged for that of other whole bags."""
+"""`importance`: how much worse predictions get when a feature is permuted across bags."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VALUES_AT_ONCE = 2**24  # predictions of fold models held at a time
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Importance:
-    """How much the error rises when features are exchanged between bags.
+    """Permutation importance of features and covariates: how much the error rises.
 
     Attributes
     ----------
@@ -106,10 +106,10 @@ class Importance:
     def _line(self, j: int) -> str:
         part = next(iter(self.rises))
         text = f"{self.rise[part][j]:.3g} ± {self.error[part][j]:.2g}"
-        split = [one for one in ("mean", "spread") if one in self.rises and not np.isnan(self.rise[one][j])]
-        if len(split) < 2 or part != "whole":
+        measured = [name for name in ("mean", "spread") if name in self.rises and not np.isnan(self.rise[name][j])]
+        if len(measured) < 2 or part != "whole":
             return text
-        mean, spread = (bool(self.matters(one)[j]) for one in split)
+        mean, spread = (bool(self.matters(name)[j]) for name in measured)
         verb = {(True, True): "its mean and its spread matter", (True, False): "its mean matters, its spread does not"}
         verb |= {(False, True): "its spread matters, its mean does not", (False, False): "no clear effect"}
         return f"{text} ({verb[mean, spread]})"
@@ -132,7 +132,7 @@ def importance(
     n_jobs: int | None = None,
     progress: bool | None = None,
 ) -> Importance:
-    r"""Measure how much worse predictions get when a column of a bag is exchanged for that of another bag.
+    r"""Measure how much worse predictions get when a column is permuted across bags.
 
     A bag is a distribution, and its columns are exchanged for those of a whole other bag, the donor. With x the values
     of a column in the bag, m their mean, x' and m' those of the donor, the parts are
@@ -210,9 +210,9 @@ def importance(
     named = _columns(bags, groups)
     predict, fold, held_out = predictor_of(model, bags)
     if isinstance(predict, FoldPredictor) and (fold < 0).any():  # only bags that some fold holds out
-        known = fold >= 0
-        bags, y, fold, weight = bags[known], y[known], fold[known], None if weight is None else weight[known]
-        predict = replace(predict, fold=predict.fold[known])
+        scored = fold >= 0
+        bags, y, fold, weight = bags[scored], y[scored], fold[scored], None if weight is None else weight[scored]
+        predict = replace(predict, fold=predict.fold[scored])
     started = perf_counter()
     judge = get_metric(metric, point=True)
     score = _scorer(y, fold, judge, weight)
@@ -221,17 +221,17 @@ def importance(
     seconds = perf_counter() - started
     exchange = Exchange(compared(bags), repeats, random_state)
     # covariates have neither mean nor spread
-    pairs = [(j, part) for j, some in enumerate(named.values()) for part in parts if part == "whole" or some.features]
+    pairs = [(j, part) for j, group in enumerate(named.values()) for part in parts if part == "whole" or group.features]
     tasks = [(list(named.values())[j], part, r) for j, part in pairs for r in range(repeats)]
     with _bar(progress, len(tasks), seconds) as step:
         jobs = (delayed(_exchanged)(predict, exchange, *task) for task in tasks)
-        found = []
+        losses = []
         for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
-            found.append(judge.loss(score(prediction)) - baseline)
+            losses.append(judge.loss(score(prediction)) - baseline)
             step()
     rises = {part: np.full((len(named), len(baseline)), np.nan) for part in parts}
     for k, (j, part) in enumerate(pairs):
-        rises[part][j] = np.mean(found[k * repeats : (k + 1) * repeats], axis=0)
+        rises[part][j] = np.mean(losses[k * repeats : (k + 1) * repeats], axis=0)
     order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable")
     names = tuple(np.array(list(named), dtype=object)[order])
     return Importance(names, {p: v[order] for p, v in rises.items()}, float(values.mean()), metric, held_out)
@@ -254,22 +254,25 @@ def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, Columns]
     names += list(bags.covariate_names or (str(d + j) for j in range(n_covariates)))
     if groups is not None and not isinstance(groups, Mapping):
         raise TypeError(f"groups must be a dict such as {{'bands': ['red', 'nir']}}, not {type(groups).__name__}")
-    found, grouped = {}, set()
+    grouped_columns, grouped = {}, set()
     for group, members in (groups or {}).items():
         members = [members] if isinstance(members, str | int) else list(members)
-        unknown = [one for one in members if str(one) not in names]
+        unknown = [column for column in members if str(column) not in names]
         if unknown or not members:
-            what = f"the unknown column {unknown[0]!r}" if unknown else "no column"
+            problem = f"the unknown column {unknown[0]!r}" if unknown else "no column"
             shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-            raise ValueError(f"the group {group!r} names {what}; there are {shown}")
-        found[str(group)] = [names.index(str(one)) for one in members]
-        grouped |= set(found[str(group)])
+            raise ValueError(f"the group {group!r} names {problem}; there are {shown}")
+        grouped_columns[str(group)] = [names.index(str(column)) for column in members]
+        grouped |= set(grouped_columns[str(group)])
     for j, name in enumerate(names):
         if j not in grouped:
-            if name in found:
+            if name in grouped_columns:
                 raise ValueError(f"the group {name!r} has the name of a column that is not in it; call it otherwise")
-            found[name] = [j]
-    return {name: Columns([j for j in some if j < d], [j - d for j in some if j >= d]) for name, some in found.items()}
+            grouped_columns[name] = [j]
+    return {
+        name: Columns([j for j in positions if j < d], [j - d for j in positions if j >= d])
+        for name, positions in grouped_columns.items()
+    }
 
 
 class Exchange:
@@ -292,8 +295,8 @@ class Exchange:
             dealt = _known_means(bags._with(instances=instances[:, j]))
             instances[:, j] += bags.expand(self.means[:, j] - dealt).astype(instances.dtype)
         if covariates is not None and part != "spread":
-            given, covariates = covariates[donors], covariates.copy()
-            covariates[:, columns.covariates] = given[:, columns.covariates]
+            of_donors, covariates = covariates[donors], covariates.copy()
+            covariates[:, columns.covariates] = of_donors[:, columns.covariates]
         return bags._with(instances=instances, covariates=covariates)
 
 
@@ -327,15 +330,15 @@ def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.nd
     first = bags.expand(bags.offsets[:-1])
     place = (np.arange(bags.n_instances) - first + 0.5) / bags.expand(bags.sizes)
     keys = ends + 2.0 * bags.expand(np.arange(len(bags)))
-    found = np.searchsorted(keys, place + 2.0 * bags.expand(donors))
-    return order[np.clip(found, bags.expand(bags.offsets[:-1][donors]), bags.expand(bags.offsets[1:][donors] - 1))]
+    nearest = np.searchsorted(keys, place + 2.0 * bags.expand(donors))
+    return order[np.clip(nearest, bags.expand(bags.offsets[:-1][donors]), bags.expand(bags.offsets[1:][donors] - 1))]
 
 
 def _known_means(bags: Bags) -> np.ndarray:
     """Return the mean of the known values per column and bag, by shares; NaN where there is none."""
-    known, shares = ~np.isnan(bags.instances), bags.shares()[:, None]
-    total = segment_sum(np.where(known, bags.instances, 0.0).astype(np.float64) * shares, bags.offsets)
-    counted = segment_sum(known * shares, bags.offsets)
+    has_value, shares = ~np.isnan(bags.instances), bags.shares()[:, None]
+    total = segment_sum(np.where(has_value, bags.instances, 0.0).astype(np.float64) * shares, bags.offsets)
+    counted = segment_sum(has_value * shares, bags.offsets)
     return np.divide(total, counted, out=np.full_like(total, np.nan), where=counted > 0)
 
 
@@ -344,7 +347,7 @@ def _known_means(bags: Bags) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FoldPredictor:
-    """What the models that never saw them predict of bags whose folds are known."""
+    """Predictions of each bag by the fold models that never saw it."""
 
     source: Any
     fold: np.ndarray
@@ -352,11 +355,11 @@ class FoldPredictor:
     def __call__(self, bags: Bags) -> np.ndarray:
         if hasattr(self.source, "held_out"):  # every model its own fold only
             return np.asarray(self.source.held_out(bags, self.fold), dtype=np.float64)
-        step, found = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1)), []
+        step, predictions = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1)), []
         for start in range(0, len(bags), step):
             fold = self.fold[start : start + step]
-            found.append(self.source.predict_folds(bags[start : start + step])[fold, np.arange(len(fold))])
-        return np.concatenate(found)
+            predictions.append(self.source.predict_folds(bags[start : start + step])[fold, np.arange(len(fold))])
+        return np.concatenate(predictions)
 
 
 def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.ndarray, bool]:

@@ -73,7 +73,7 @@ class Novelty:
 
     def counts(self) -> dict[str, int]:
         """Return the number of bags with each verdict."""
-        return {one: int(np.count_nonzero(self.verdict == one)) for one in VERDICTS}
+        return {verdict: int(np.count_nonzero(self.verdict == verdict)) for verdict in VERDICTS}
 
     def summary(self) -> str:
         """Return one or two sentences: how many bags are like those of training, and which is least like them."""
@@ -168,7 +168,7 @@ def novelty(
     by_distance, rank = profile.ranks(distance, share)
     n = len(profile.distances)
     needed = [min(n, int(np.ceil(level * (n + 1) - 1e-9))) for level in (edge, outside)]
-    verdict = np.array(VERDICTS)[np.sum([rank >= one for one in needed], axis=0)]
+    verdict = np.array(VERDICTS)[np.sum([rank >= least for least in needed], axis=0)]
     drift = None
     if by_time:
         order = np.arange(len(bags)) if bags.time is None else np.argsort(bags.time, kind="stable")
@@ -216,10 +216,10 @@ def _compared_names(bags: Bags, profile: TrainingProfile) -> tuple[str, ...]:
     wide = bags[:1].spread()
     if wide.feature_names is not None and profile.names is not None:
         refuse_other_names(list(wide.feature_names), profile.names)
-    wanted = profile.range.shape[1]
-    if wide.n_features != wanted:
+    n_columns = profile.range.shape[1]
+    if wide.n_features != n_columns:
         raise ValueError(
-            f"bags have {wide.n_features} columns, covariates included, and the model was fitted on {wanted}; load the "
-            "same columns as for fit"
+            f"bags have {wide.n_features} columns, covariates included, and the model was fitted on {n_columns}; "
+            "load the same columns as for fit"
         )
-    return tuple(profile.names or wide.feature_names or map(str, range(wanted)))
+    return tuple(profile.names or wide.feature_names or map(str, range(n_columns)))

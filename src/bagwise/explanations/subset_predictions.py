@@ -143,17 +143,17 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     inner = unwrapped(model)
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     if isinstance(where, str | list | tuple):
-        kept = read_where(where).holds(_columns(bags))
+        selected = read_where(where).holds(_columns(bags))
     else:
-        kept = np.asarray(where)
-        if kept.dtype != bool or kept.shape != (bags.n_instances,):
+        selected = np.asarray(where)
+        if selected.dtype != bool or selected.shape != (bags.n_instances,):
             raise ValueError(
                 f"where must be a condition such as 'age > 45', or one truth value for each of {bags.n_instances:,} "
-                f"instances, not an array of {kept.dtype} and shape {kept.shape}"
+                f"instances, not an array of {selected.dtype} and shape {selected.shape}"
             )
     if bags.weights is not None:
-        kept = kept & (bags.weights > 0)
-    counts = segment_sum(kept.astype(np.int64), bags.offsets)
+        selected = selected & (bags.weights > 0)
+    counts = segment_sum(selected.astype(np.int64), bags.offsets)
     there = counts > 0
     if not there.any():
         raise ValueError(f"no instance of {len(bags):,} bags satisfies where={where!r:.200}; relax the condition")
@@ -169,10 +169,10 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
             "they are left out",
             stacklevel=2,
         )
-    share = segment_sum(np.where(kept, bags.shares(), 0.0), bags.offsets)[there]
-    by_sum = segment_sum(np.where(kept, parts, 0.0), bags.offsets)[there] / share
-    size = segment_sum(np.where(kept, np.abs(parts), 0.0), bags.offsets)[there] / share
-    subset = compared(marked_part(bags[there], kept[bags.expand(there)]))
+    share = segment_sum(np.where(selected, bags.shares(), 0.0), bags.offsets)[there]
+    by_sum = segment_sum(np.where(selected, parts, 0.0), bags.offsets)[there] / share
+    size = segment_sum(np.where(selected, np.abs(parts), 0.0), bags.offsets)[there] / share
+    subset = compared(marked_part(bags[there], selected[bags.expand(there)]))
     prediction, std = inner.predict(subset, return_std=True) if gives_std(inner) else (inner.predict(subset), None)
     if (np.abs(by_sum - prediction) > ROUNDING * np.maximum(size, np.abs(prediction))).any():
         raise ValueError(_refusal(inner))
@@ -186,8 +186,8 @@ def _columns(bags: Bags) -> dict[str, np.ndarray]:
     names = bags.feature_names or tuple(map(str, range(bags.n_features)))
     columns = {name: bags.instances[:, j] for j, name in enumerate(names)}
     if bags.covariates is not None:
-        own = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
-        columns |= {name: bags.expand(bags.covariates[:, j]) for j, name in enumerate(own)}
+        covariate_names = bags.covariate_names or tuple(f"covariate {j}" for j in range(bags.covariates.shape[1]))
+        columns |= {name: bags.expand(bags.covariates[:, j]) for j, name in enumerate(covariate_names)}
     return columns | dict(bags.kept or {})
 
 

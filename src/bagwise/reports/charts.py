@@ -55,9 +55,9 @@ class Scale:
 
 def span(*values, margin: float = 0.04) -> tuple[float, float]:
     """Return the range of the finite numbers in arrays, with a margin on either side."""
-    known = np.concatenate([np.ravel(np.asarray(one, float)) for one in values])
-    known = known[np.isfinite(known)]
-    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 1.0)
+    numbers = np.concatenate([np.ravel(np.asarray(array, float)) for array in values])
+    numbers = numbers[np.isfinite(numbers)]
+    low, high = (float(numbers.min()), float(numbers.max())) if len(numbers) else (0.0, 1.0)
     extra = (high - low) * margin or abs(high) * margin or 1.0
     return low - extra, high + extra
 
@@ -138,19 +138,19 @@ def staircase(edges, tops, floor: float, *, class_: str) -> Markup:
 def strip(values, names, *, low: float, high: float) -> Markup:
     """Draw a dot per split and the mean as a bar, at the edge if beyond it; the title of a dot names its split."""
     values = np.asarray(values, float)
-    known = np.flatnonzero(np.isfinite(values))
+    finite = np.flatnonzero(np.isfinite(values))
     marks = []
-    for rank, i in enumerate(known.tolist()):
+    for rank, i in enumerate(finite.tolist()):
         height = 15 + (-6, 0, 6, 3, -3)[rank % 5]  # so that equal scores do not overlap
         name = tag("title", f"{names[i]}: {shown(values[i])}")
         place = _at(np.clip(values[i], low, high), low, high)
         marks.append(tag("circle", name, cx=place, cy=height, r=3, class_="point"))
-    if not len(known):
+    if not len(finite):
         return _row(title="no score on any split")
-    least, mean, most = (float(of(values[known])) for of in (np.min, np.mean, np.max))
+    least, mean, most = (float(of(values[finite])) for of in (np.min, np.mean, np.max))
     place = _at(np.clip(mean, low, high), low, high)
     marks.append(tag("line", x1=place, x2=place, y1=2, y2=28, class_="mean"))
-    text = f"{counted(len(known), 'score')}, mean {shown(mean)}, from {shown(least)} to {shown(most)}"
+    text = f"{counted(len(finite), 'score')}, mean {shown(mean)}, from {shown(least)} to {shown(most)}"
     return _row(*marks, title=text)
 
 
@@ -185,21 +185,21 @@ def _at(value: float, low: float, high: float) -> str:
     return f"{3 + 94 * (value - low) / ((high - low) or 1.0):.2f}%"
 
 
-def draw_worth(label: str, found: Worth) -> list[dict]:
+def draw_worth(label: str, worth: Worth) -> list[dict]:
     """Return the rows of the first chart: errors of the baselines and the model as bars, and the share covered."""
-    top = max(*found.baseline_errors.values(), found.error + 2 * found.error_se) or 1.0
-    low, high = max(found.error - 2 * found.error_se, 0.0), found.error + 2 * found.error_se
-    name = get_metric(found.metric).label
+    top = max(*worth.baseline_errors.values(), worth.error + 2 * worth.error_se) or 1.0
+    low, high = max(worth.error - 2 * worth.error_se, 0.0), worth.error + 2 * worth.error_se
+    name = get_metric(worth.metric).label
     rows = []
-    for baseline, error in found.baseline_errors.items():
+    for baseline, error in worth.baseline_errors.items():
         text = f"{name} of {baseline}"
         rows.append((text, shown(error), bar(error / top, f"{text}: {shown(error)}", class_="plain")))
     text = f"{name} of {label}"
-    title = f"{text}: {shown(found.error)}, 95 % interval {shown(low)} to {shown(high)}"
-    rows.append((text, shown(found.error), bar(found.error / top, title, whisker=(low / top, high / top))))
-    if found.covered is not None:
+    title = f"{text}: {shown(worth.error)}, 95 % interval {shown(low)} to {shown(high)}"
+    rows.append((text, shown(worth.error), bar(worth.error / top, title, whisker=(low / top, high / top))))
+    if worth.covered is not None:
         text = f"Targets inside their {percent(LEVEL)} intervals"
-        rows.append((text, percent(found.covered), coverage_track(found.covered, found.expected)))
+        rows.append((text, percent(worth.covered), coverage_track(worth.covered, worth.expected)))
     return [{"label": text, "value": value, "svg": svg} for text, value, svg in rows]
 
 
@@ -293,12 +293,12 @@ def map_of_bags(x, y, residual, ids, names: tuple[str, str]) -> Markup:
     return _frame(across, up, *names, *marks, title=title)
 
 
-def equal_scales(x, y) -> tuple[Scale, Scale]:
+def equal_scales(x, y, margin: float = 0.06) -> tuple[Scale, Scale]:
     """Return the scales of a map with equal units in both directions, without correction for latitude."""
-    (left, right), (low, high) = span(x, margin=0.06), span(y, margin=0.06)
-    unit = max((right - left) / (WIDTH - RIGHT - LEFT), (high - low) / (HEIGHT - BOTTOM - TOP))
+    (west, east), (south, north) = span(x, margin=margin), span(y, margin=margin)
+    unit = max((east - west) / (WIDTH - RIGHT - LEFT), (north - south) / (HEIGHT - BOTTOM - TOP))
     wide, tall = unit * (WIDTH - RIGHT - LEFT) / 2, unit * (HEIGHT - BOTTOM - TOP) / 2
-    middle, centre = (left + right) / 2, (low + high) / 2
+    middle, centre = (west + east) / 2, (south + north) / 2
     return _x(middle - wide, middle + wide), _y(centre - tall, centre + tall)
 
 
@@ -309,10 +309,10 @@ MOST_DOTS = 800
 
 def predicted_against_true(held: HeldOut) -> Markup:
     """Draw each bag at (target, prediction) with its interval, and the identity line."""
-    kept = _thinned(len(held.target))
-    target, prediction = held.target[kept], held.prediction[kept]
-    bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[kept]
-    inside = held.inside()[kept]
+    drawn = _thinned(len(held.target))
+    target, prediction = held.target[drawn], held.prediction[drawn]
+    bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[drawn]
+    inside = held.inside()[drawn]
     # A few very wide intervals must not squeeze the rest.
     low, high = span(held.target, held.prediction, margin=0.08)
     x, y = _x(low, high), _y(low, high)
@@ -321,16 +321,15 @@ def predicted_against_true(held: HeldOut) -> Markup:
     parts += [bars(x(target), *ends)] if held.has_intervals else []
     marks = {"dot": inside, "dot odd": ~inside} if held.has_intervals else {"dot": slice(None)}
     parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
-    what = "prediction of training bags" if held.in_sample else "held-out prediction"
-    title = (
-        f"{held.label}: {what} against {held.target_name} of {counted(len(held.target), 'bag')}. {_interval_text(held)}"
-    )
-    return _frame(x, y, held.target_name, what, *parts, title=title)
+    ylabel = "prediction of training bags" if held.in_sample else "held-out prediction"
+    of = f"{held.target_name} of {counted(len(held.target), 'bag')}"
+    title = f"{held.label}: {ylabel} against {of}. {_interval_text(held)}"
+    return _frame(x, y, held.target_name, ylabel, *parts, title=title)
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
     """Draw residuals over bag sizes, and ± the error in fifths of the sizes."""
-    kept = _thinned(len(held.target))
+    drawn = _thinned(len(held.target))
     low, high = int(held.size.min()), int(held.size.max())
     log = high >= 10 * low
     x = _x(low / 1.1, high * 1.1, log=True) if log else _x(*span([low, high]))
@@ -338,11 +337,11 @@ def residuals_against_size(held: HeldOut) -> Markup:
     y = _y(-top, top)
     boxes = []
     for part in size_fifths(held):
-        left, right = float(x(part["low"])), float(x(part["high"]))
-        box = {"x": left - 1.5, "width": right - left + 3, "y": float(y(part["error"])), "class_": "band"}
+        start, stop = float(x(part["low"])), float(x(part["high"]))
+        box = {"x": start - 1.5, "width": stop - start + 3, "y": float(y(part["error"])), "class_": "band"}
         boxes.append(tag("rect", **box, height=float(y(-part["error"]) - y(part["error"]))))
     zero = line(x([x.low, x.high]), y([0, 0]), class_="reference")
-    points = dots(x(held.size[kept]), y(held.residual[kept]))
+    points = dots(x(held.size[drawn]), y(held.residual[drawn]))
     label = "instances in the bag" + (" (log)" if log else "")
     title = f"{held.label}: residual by bag size. {_size_text(held)}"
     return _frame(x, y, label, "target − prediction", *boxes, zero, points, title=title)
@@ -359,8 +358,8 @@ def calibration(held: HeldOut) -> Markup:
     band = tag("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in outline), class_="band")
     parts = [band, line(x([0, 1]), y([0, 1]), class_="reference"), line(x(points[:, 0]), y(points[:, 1]))]
     parts.append(dots(x(points[:, 0]), y(points[:, 1])))
-    told = ", ".join(f"{percent(share)} at {percent(level)}" for level, share in points[:: max(len(points) // 4, 1)])
-    title = f"{held.label}: share of targets inside intervals against their nominal level: {told}"
+    shares = ", ".join(f"{percent(share)} at {percent(level)}" for level, share in points[:: max(len(points) // 4, 1)])
+    title = f"{held.label}: share of targets inside intervals against their nominal level: {shares}"
     return _frame(x, y, "nominal level", "share inside", *parts, title=title)
 
 
@@ -415,9 +414,9 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
     """Draw a row of dots per method, and the difference from the best with its interval."""
     methods = [row["method"] for row in ranked]
     values = {method: results.values(method) for method in methods}
-    if not any(np.isfinite(one).any() for one in values.values()):
+    if not any(np.isfinite(scores).any() for scores in values.values()):
         return {"chart": [], "has_gaps": False, "beyond": ""}
-    low, high, beyond = _window([one for one in values.values() if np.isfinite(one).any()])
+    low, high, beyond = _window([scores for scores in values.values() if np.isfinite(scores).any()])
     names = [f"repeat {repeat}, fold {fold}" for repeat, fold in results.splits]
     ends = [gap["mean"] + sign * np.nan_to_num(gap["error"]) for gap in gaps.values() for sign in (-1, 1)]
     edges = dict(zip(("low", "high"), span(ends, [0.0]), strict=True))
@@ -439,12 +438,12 @@ def _window(values: list[np.ndarray]) -> tuple[float, float, str]:
     better = np.concatenate(values[: (len(values) + 1) // 2])
     low, high = np.nanmin(better), np.nanmax(better)
     reach = FAR * max(high - low, abs(low + high) / 4)
-    known = np.concatenate(values)
-    known = known[np.isfinite(known)]
-    kept = known[(known >= low - reach) & (known <= high + reach)]
-    out = len(known) - len(kept)
-    text = f"{out} of {len(known)} scores lie far beyond the others and are drawn at the edge."
-    return *span(kept), text if out else ""
+    scores = np.concatenate(values)
+    scores = scores[np.isfinite(scores)]
+    inside = scores[(scores >= low - reach) & (scores <= high + reach)]
+    out = len(scores) - len(inside)
+    text = f"{out} of {len(scores)} scores lie far beyond the others and are drawn at the edge."
+    return *span(inside), text if out else ""
 
 
 def draw_predictions(held: HeldOut, aside: str) -> dict:
@@ -486,10 +485,10 @@ def _size_text(held: HeldOut) -> str:
     return f"{kind.capitalize()} residual, the shaded steps: {texts[0]}, {texts[1]}."
 
 
-def draw_function(label: str, found: dict) -> dict:
+def draw_function(label: str, function: dict) -> dict:
     """Draw the learned function h, with a sentence on its distance from the plain mean."""
-    text = _function_text(found["grid"], found["h"])
-    return {"svg": learned_function(**found), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
+    text = _function_text(function["grid"], function["h"])
+    return {"svg": learned_function(**function), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
 
 
 def _function_text(grid, h) -> str:
@@ -516,34 +515,31 @@ def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, pl
     )
     plots = [{"svg": values_against_targets(rates, mean, low, high, label), "caption": text}]
     if places is not None:
-        for what, numbers in (("values", values), ("standard deviations of the values", std)):
+        for kind, numbers in (("values", values), ("standard deviations of the values", std)):
             if numbers is not None:
                 ends = [shown(float(end)) for end in (numbers.min(), numbers.max())]
-                text = f"Where the {what} lie, from {ends[0]} to {ends[1]}: the fifth with the highest is the darkest."
-                plots.append({"svg": map_of_values(places, numbers, f"{label}, {what}"), "caption": text})
+                text = f"Where the {kind} lie, from {ends[0]} to {ends[1]}: the fifth with the highest is the darkest."
+                plots.append({"svg": map_of_values(places, numbers, f"{label}, {kind}"), "caption": text})
     return {"label": label, "plots": plots}
 
 
 def values_against_targets(rates, mean, low, high, label: str) -> Markup:
     """Draw a dot for the mean value of a bag, a line for its instances, and the identity line."""
-    kept = _thinned(len(rates))
+    drawn = _thinned(len(rates))
     x, y = _x(*span(rates)), _y(*span(rates, low, high))
     ends = max(x.low, y.low), min(x.high, y.high)
-    parts = [line(x(ends), y(ends), class_="reference"), bars(x(rates[kept]), y(low[kept]), y(high[kept]))]
-    parts.append(dots(x(rates[kept]), y(mean[kept])))
+    parts = [line(x(ends), y(ends), class_="reference"), bars(x(rates[drawn]), y(low[drawn]), y(high[drawn]))]
+    parts.append(dots(x(rates[drawn]), y(mean[drawn])))
     title = f"{label}: values of instances against targets"
     return _frame(x, y, "target", "value of an instance", *parts, title=title)
 
 
 def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:
     """Draw instances on a map with equal units, the fifth with the highest values the darkest."""
-    kept = _thinned(len(values), MOST_PLACES)
-    places, values = places[kept], values[kept]
+    drawn = _thinned(len(values), MOST_PLACES)
+    places, values = places[drawn], values[drawn]
     fifth = np.searchsorted(np.quantile(values, (0.2, 0.4, 0.6, 0.8)), values, side="right")
-    (left, right), (low, high) = span(places[:, 0], margin=0.02), span(places[:, 1], margin=0.02)
-    wide, tall = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    unit = max((right - left) / wide, (high - low) / tall)
-    x, y = _x(left, left + unit * wide), _y(low, low + unit * tall)
+    x, y = equal_scales(*places.T, margin=0.02)
     parts = [
         tag("g", dots(x(places[fifth == k, 0]), y(places[fifth == k, 1]), radius=1.6), opacity=str(opacity))
         for k, opacity in enumerate(FIFTHS)

@@ -78,25 +78,25 @@ def _names(bags: Bags) -> list[str]:
 
 def _facts(bags: Bags) -> list[tuple[str, str]]:
     low, high = int(bags.sizes.min()), int(bags.sizes.max())
-    found = [
+    facts = [
         ("Bags", f"{len(bags):,}"),
         ("Instances", f"{bags.n_instances:,}"),
         ("In a bag", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
         ("Features", f"{bags.n_features:,}"),
     ]
     if bags.groups is not None:
-        found.append(("Groups", f"{len(set(bags.groups.tolist())):,}"))
+        facts.append(("Groups", f"{len(set(bags.groups.tolist())):,}"))
     if bags.covariates is not None:
-        found.append(("Covariates of the bag", f"{bags.covariates.shape[1]:,}"))
+        facts.append(("Covariates of the bag", f"{bags.covariates.shape[1]:,}"))
     missing = int(np.isnan(bags.instances).sum()) if bags.has_missing else 0
     share = f" ({percent(missing / bags.instances.size, 1)})"
-    found.append(("Missing values", f"{missing:,}{share}" if missing else "none"))
+    facts.append(("Missing values", f"{missing:,}{share}" if missing else "none"))
     row = (bags.kept or {}).get("row")
     if row is not None and len(row):
         last = int(np.max(row)) + 1
         out = last - len(np.unique(row))
-        found.append(("Left out", f"{counted(out, 'row')} of the first {last:,} of the table" if out else "no row"))
-    return found
+        facts.append(("Left out", f"{counted(out, 'row')} of the first {last:,} of the table" if out else "no row"))
+    return facts
 
 
 def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
@@ -105,19 +105,19 @@ def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
     ``between`` is the share of its variance that lies between bags: 0 where every bag has the same mean, 1 where a bag
     has one value. ``correlation`` is that of the means of bags with the targets. Both are None where nothing varies.
     """
-    known = np.isfinite(values)
-    missing = 1.0 - float(known.mean())
-    if not known.any():
+    present = np.isfinite(values)
+    missing = 1.0 - float(present.mean())
+    if not present.any():
         return {"name": name, "missing": missing}
-    filled_in = np.where(known, values, 0.0).astype(np.float64)
-    counts = segment_sum(known.astype(np.float64), bags.offsets)
+    filled_in = np.where(present, values, 0.0).astype(np.float64)
+    counts = segment_sum(present.astype(np.float64), bags.offsets)
     there = counts > 0
     means = segment_sum(filled_in, bags.offsets)[there] / counts[there]
     centre = filled_in.sum() / counts.sum()
-    total = float((np.where(known, values - centre, 0.0) ** 2).sum())
-    some = values[known]
-    some = some[:: -(-len(some) // MOST_VALUES)]
-    low, median, high = np.quantile(some, [0.0, 0.5, 1.0]).tolist()
+    total = float((np.where(present, values - centre, 0.0) ** 2).sum())
+    sample = values[present]
+    sample = sample[:: -(-len(sample) // MOST_VALUES)]
+    low, median, high = np.quantile(sample, [0.0, 0.5, 1.0]).tolist()
     varies = high > low and means.std() > 1e-12 * max(abs(low), abs(high)) and y[there].std() > 0
     return {
         "name": name,
@@ -125,7 +125,7 @@ def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
         "low": low,
         "median": median,
         "high": high,
-        "counts": counted_bins(some, 24)[0],
+        "counts": counted_bins(sample, 24)[0],
         "between": float((counts[there] * (means - centre) ** 2).sum()) / total if high > low else None,
         "correlation": float(np.corrcoef(means, y[there])[0, 1]) if varies else None,
     }
@@ -222,9 +222,9 @@ def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
     order = np.argsort(-np.abs(held.residual), kind="stable")
     if len(order) <= most:
         return order
-    worst, rest = order[: 2 * most // 3], order[2 * most // 3 :]
-    drawn = np.random.default_rng(0).choice(len(rest), most - len(worst), replace=False)
-    return np.concatenate([worst, rest[np.sort(drawn)]])
+    worst, others = order[: 2 * most // 3], order[2 * most // 3 :]
+    drawn = np.random.default_rng(0).choice(len(others), most - len(worst), replace=False)
+    return np.concatenate([worst, others[np.sort(drawn)]])
 
 
 def explain_bags(model, bags: Bags) -> dict:
@@ -234,7 +234,7 @@ def explain_bags(model, bags: Bags) -> dict:
     one that cannot be explained in reasonable time: of slow methods the first bags are. ``left_out`` is a sentence on
     the others.
     """
-    kept, explanation = _explained(model, bags)
+    explained, explanation = _explained(model, bags)
     columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in SHOWN}
     carried = {
         name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
@@ -245,7 +245,7 @@ def explain_bags(model, bags: Bags) -> dict:
     features = _told_features(bags, explanation, width)
     most = _fits(explanation.bags.sizes, width + len(features))
     shown: list[dict | None] = [None] * len(bags)
-    for place, bag in enumerate(kept.tolist()):
+    for place, bag in enumerate(explained.tolist()):
         rows = slice(*explanation.bags.offsets[place : place + 2].tolist())
         at = _largest(explanation.values[rows], most)
         shown[bag] = {
@@ -256,9 +256,9 @@ def explain_bags(model, bags: Bags) -> dict:
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
     names, left_out = _names(bags), ""
-    if len(kept) < len(bags):
+    if len(explained) < len(bags):
         left_out = (
-            f" Leaving out instances one by one takes time, so {len(kept):,} of {len(bags):,} bags are explained: "
+            f" Leaving out instances one by one takes time, so {len(explained):,} of {len(bags):,} bags are explained: "
             f"those of at most {MOST_LEFT_OUT} instances and, from the largest error on, as many as {MOST_SECONDS:g} "
             "seconds allow."
         )
@@ -289,10 +289,10 @@ def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
     >>> coordinates_of(bags)[0]
     ('Lon', 'Lat')
     """
-    kept = {str(name).lower(): name for name in bags.kept or {}}
+    columns = {str(name).lower(): name for name in bags.kept or {}}
     for pair in COORDINATES:
-        if set(pair) <= set(kept):
-            names = tuple(kept[name] for name in pair)
+        if set(pair) <= set(columns):
+            names = tuple(columns[name] for name in pair)
             try:
                 values = np.column_stack([np.asarray(bags.kept[name], dtype=np.float64) for name in names])
             except (TypeError, ValueError):
@@ -327,11 +327,11 @@ def _explained(model, bags: Bags):
     """Return the positions of the bags that can be explained in reasonable time, and their explanation."""
     if explain(model, bags[[int(np.argmin(bags.sizes))]]).kind != "leave-one-out":
         return np.arange(len(bags)), explain(model, bags)
-    kept = np.flatnonzero(bags.sizes <= MOST_LEFT_OUT)
-    if not len(kept):
+    explained = np.flatnonzero(bags.sizes <= MOST_LEFT_OUT)
+    if not len(explained):
         raise ValueError(f"every bag has more than {MOST_LEFT_OUT} instances, too many to leave each out in turn")
-    kept = kept[: _in_time(model, bags[kept])]
-    return kept, explain(model, bags[kept])
+    explained = explained[: _in_time(model, bags[explained])]
+    return explained, explain(model, bags[explained])
 
 
 def _in_time(model, bags: Bags) -> int:
@@ -433,10 +433,10 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
             return {"why_not": f"{error}."}, None, None
     function = _function(results, label, model, bags, y, tell)
     aside = ", fitted on all bags, this one too"
-    found = instances_section(label, model, bags[positions], what="held out", aside=aside)
-    if "more" in found and label in results.methods and not is_as_it_was(results, label):
-        found["more"] += f" {label} has changed since the run was made: this is how it is now."
-    return found, function, values_section(label, model, bags, y)
+    section = instances_section(label, model, bags[positions], predicted="held out", aside=aside)
+    if "more" in section and label in results.methods and not is_as_it_was(results, label):
+        section["more"] += f" {label} has changed since the run was made: this is how it is now."
+    return section, function, values_section(label, model, bags, y)
 
 
 def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
@@ -445,14 +445,14 @@ def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
     return recall_model(results, label, bags, y)
 
 
-def instances_section(label: str, model, bags: Bags, *, what: str, aside: str = "") -> dict:
-    """Return the explorer of some bags, or why there is none; ``what`` says which predictions they have."""
+def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: str = "") -> dict:
+    """Return the explorer of some bags, or why there is none; ``predicted`` says how their predictions were made."""
     try:
         explorer = explain_bags(model, bags)
     except Exception as error:  # a report with one section less is better than none
         return {"why_not": f"{label}: {error}."}
     text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
-    return {"explorer": explorer | {"what": what}, "more": text}
+    return {"explorer": explorer | {"what": predicted}, "more": text}
 
 
 def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
@@ -472,10 +472,10 @@ def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> di
 def function_section(label: str, model, bags: Bags) -> dict | None:
     """Return the learned function as a plot; None leaves the section out."""
     try:
-        found = learned_function(model, bags)
+        function = learned_function(model, bags)
     except Exception:
         return None
-    return draw_function(label, found) if found else None
+    return draw_function(label, function) if function else None
 
 
 def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
@@ -484,12 +484,12 @@ def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
     if aggregate is None:
         return None
     try:
-        found = instance_values(model, bags)
+        values = instance_values(model, bags)
     except Exception:  # as above: the section is left out
         return None
     weights = bags.sizes if bags.weights is None else segment_sum(bags.weights, bags.offsets)
     rates = y / weights if aggregate == "sum" else y
     names = list(bags.feature_names or ())
     places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
-    values = found["instance_predictions"]
-    return draw_values(label, values, found["instance_std"], bags, rates, places) | {"aggregate": aggregate}
+    means = values["instance_predictions"]
+    return draw_values(label, means, values["instance_std"], bags, rates, places) | {"aggregate": aggregate}

@@ -46,12 +46,12 @@ def coverage_table(held: HeldOut, groups=None) -> list[Column]:
     if groups is not None:
         groups = np.asarray(groups).astype(str)
         names, counts = np.unique(groups, return_counts=True)
-        kept = names[np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]]
-        cuts.append(("group", groups, lambda part: groups[part][0] if groups[part][0] in kept else None))
+        largest = names[np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]]
+        cuts.append(("group", groups, lambda part: groups[part][0] if groups[part][0] in largest else None))
     rows = []
     for name, labels, describe in cuts:
-        found = to_rows(coverage_by(held.target, bounds, labels, LEVEL))
-        shown_ = [(row, describe(labels == row["label"])) for row in found]
+        coverage = to_rows(coverage_by(held.target, bounds, labels, LEVEL))
+        shown_ = [(row, describe(labels == row["label"])) for row in coverage]
         rows += [row | {"bags of": f"{name} {text}".strip()} for row, text in shown_ if text is not None]
     by_chance = [f"{percent(row['low'])} to {percent(row['high'])}" for row in rows]
     return [
@@ -84,8 +84,8 @@ def held_out(results, method: str) -> HeldOut | None:
     cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
     cells = [cell for cell in cells if cell and cell["predictions"]]
     bag = np.concatenate([cell["bags"] for cell in cells])
-    own = [cell.get("uncertainty") for cell in cells]
-    bounds = np.concatenate([one["bounds"] for one in own]) if all(own) else None
+    uncertainties = [cell.get("uncertainty") for cell in cells]
+    bounds = np.concatenate([uncertainty["bounds"] for uncertainty in uncertainties]) if all(uncertainties) else None
     return HeldOut(
         label=method,
         bag=bag.astype(int),
@@ -116,17 +116,17 @@ def size_fifths(held: HeldOut) -> list[dict]:
 
 
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
-SURE = 0.05  # a corrected p-value below this is called more than luck
+SURE = 0.05  # a corrected p-value below this is called more than chance
 
 
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
     """Return the table of methods, best first."""
     main, name = results.metric, get_metric(results.metric).label
     of = from_rows(rows)
-    inside = [held.get(row["method"]) for row in rows]
-    finite = [one if one is not None and one.has_intervals else None for one in inside]
-    covers = [None if one is None else float(one.inside().mean()) for one in finite]
-    widths = [None if one is None else float(np.ptp(one.ends(), axis=1).mean() / 2) for one in finite]
+    with_intervals = {method: prediction for method, prediction in held.items() if prediction.has_intervals}
+    finite = [with_intervals.get(method) for method in of["method"]]
+    covers = [prediction and float(prediction.inside().mean()) for prediction in finite]
+    widths = [prediction and float(np.ptp(prediction.ends(), axis=1).mean() / 2) for prediction in finite]
     return filled(
         texts("method", of["method"]),
         with_deviation(name, of[main], of[f"{main}_sd_folds"], "mean ± deviation over splits"),
@@ -198,17 +198,16 @@ def by_table(results, method: str) -> dict | None:
 def differences(results) -> dict[str, dict]:
     """Return, by method, the paired difference from the best, half its 95 % interval, and if it is beyond chance."""
     rows = results.ranked()
-    found: dict[str, dict] = {}
-    if not rows[0]["best"]:
-        return found
-    for row in results.rows("compare", reference=rows[0]["method"]):
-        mine = next(one for one in rows if one["method"] == row["method"])
+    p_values = {row["method"]: row["p_holm"] for row in rows}
+    gaps: dict[str, dict] = {}
+    for row in results.rows("compare", reference=rows[0]["method"]) if rows[0]["best"] else ():
         if is_known(row["difference"]):
             reach = float(student.ppf(0.975, row["splits"] - 1)) if row["splits"] > 1 else float("nan")
             error = reach * row["standard_error"] if is_known(row["standard_error"]) else float("nan")
-            sure = is_known(mine["p_holm"]) and mine["p_holm"] < SURE
-            found[row["method"]] = {"mean": row["difference"], "error": error, "sure": sure}
-    return found
+            p = p_values[row["method"]]
+            sure = is_known(p) and p < SURE
+            gaps[row["method"]] = {"mean": row["difference"], "error": error, "sure": sure}
+    return gaps
 
 
 def pairs_table(results) -> list[Column]:
@@ -256,13 +255,13 @@ def _overall(results, row: dict, metric: str | None = None) -> float:
 
 
 def _lead(results, rows: list[dict]) -> list[str]:
-    others = [row for row in rows[1:] if is_known(row["rank"])]
-    if not others:
+    ranked = [row for row in rows[1:] if is_known(row["rank"])]
+    if not ranked:
         return ["No other method has a score on all of these splits."]
-    next_best, gap = others[0], abs(others[0]["from_best"])
+    next_best, gap = ranked[0], abs(ranked[0]["from_best"])
     share = f" ({percent(gap / abs(next_best[results.metric]))})" if get_metric(results.metric).is_error and gap else ""
     lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share} in the mean of splits"
-    worse = [row for row in others if is_known(row["p_holm"]) and row["p_holm"] < SURE]
+    worse = [row for row in ranked if is_known(row["p_holm"]) and row["p_holm"] < SURE]
     if not is_known(next_best["p_holm"]):
         return [f"{lead}; one split does not show whether that is chance."]
     p = f"p = {shown_p(next_best['p_holm'])}".replace("= <", "<")
@@ -271,13 +270,13 @@ def _lead(results, rows: list[dict]) -> list[str]:
     sentences = [f"{lead}: that may be chance ({p}, corrected)."]
     if worse:
         names = ", ".join(row["method"] for row in worse)
-        sentences.append(f"It is better beyond chance than {len(worse)} of {len(others)} others: {names}.")
+        sentences.append(f"It is better beyond chance than {len(worse)} of {len(ranked)} others: {names}.")
     return sentences
 
 
 def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
     """Return the large numbers about the best method."""
-    best, found = rows[0], []
+    best, tiles = rows[0], []
     if not best["best"]:
         return []
     sd, splits = best[f"{results.metric}_sd_folds"], len(set(results.distinct_splits().tolist()))
@@ -285,39 +284,39 @@ def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
     note += f", ± {shown(sd, 2)} (deviation)" if is_known(sd) else ""
     if held is not None:
         note = f"all bags together; {shown(best[results.metric])} is the {note}" if splits > 1 else "one split"
-    found.append({"name": get_metric(results.metric).label, "value": shown(_overall(results, best)), "note": note})
+    tiles.append({"name": get_metric(results.metric).label, "value": shown(_overall(results, best)), "note": note})
     if results.metric != "r2" and is_known(best["r2"]):
         r2 = shown(_overall(results, best, "r2"))
-        found.append({"name": "R²", "value": r2, "note": "1 is perfect, 0 is the mean target"})
+        tiles.append({"name": "R²", "value": r2, "note": "1 is perfect, 0 is the mean target"})
     if len(rows) > 1 and is_known(rows[1]["rank"]):
         p = rows[1]["p_holm"]
         note = f"to {rows[1]['method']}" + (f", p = {shown_p(p)}".replace("= <", "<") if is_known(p) else "")
-        found.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
+        tiles.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
     if held is not None and held.has_intervals:
         low, high = held.ends().T
         note = f"hold {percent(float(held.inside().mean()))} of the targets"
         width = f"± {shown(float((high - low).mean() / 2), 2)}"
-        found.append({"name": f"{percent(LEVEL)} intervals", "value": width, "note": note})
-    return found
+        tiles.append({"name": f"{percent(LEVEL)} intervals", "value": width, "note": note})
+    return tiles
 
 
 def notes(results) -> list[str]:
     """Return the caveats of all numbers of the page."""
-    found = []
+    caveats = []
     optimistic = results.by_selection().get("paper", [])
     if optimistic:
         whose = "" if optimistic == results.methods else f" for {', '.join(optimistic)}"
-        found.append(
+        caveats.append(
             f"Optimistic{whose}: {EXPLANATIONS['paper'].removesuffix(': optimistic')}, so no such score is honest."
         )
     if results.missing:
         cells = len(results.record["cells"])
-        found.append(f"Unfinished: {results.missing} of {cells} cells are still to be run; averages are over the rest.")
+        caveats.append(f"Unfinished: {results.missing} of {cells} cells have not run; averages are over the others.")
     if results.failures:
         failed = sorted({method for method, *_ in results.failures})
         text = f"{counted(len(results.failures), 'cell')} failed ({', '.join(failed)}); they count in no average."
-        found.append(f"{text} The errors are listed under “What was run”.")
-    return found + results.notes()
+        caveats.append(f"{text} The errors are listed under “What was run”.")
+    return caveats + results.notes()
 
 
 # One model: its features, and its bags among each other ------------------------------------------------------------
@@ -340,20 +339,21 @@ def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
         return {"columns": None, "order": None, "lead": why + "`bagwise importance` does, also for groups of features."}
     options = {"repeats": 3} if 9 * each < PATIENCE else {"repeats": 1, "parts": "whole"}
     try:
-        found = importance(model, bags, y, metric=metric, **options, progress=False)
+        measured = importance(model, bags, y, metric=metric, **options, progress=False)
     except ValueError as error:  # too few bags
         return {"columns": None, "order": None, "lead": f"Not measured: {error}."}
-    table = {name: column[:MOST_FEATURES] for name, column in found.as_dict().items()}
+    table = {name: column[:MOST_FEATURES] for name, column in measured.as_dict().items()}
     columns = [texts("feature", table["feature"])]
-    for part in found.rises:
-        columns.append(numbers(part, table[part], note="loss of accuracy when exchanged for that of other bags"))
+    for part in measured.rises:
+        columns.append(numbers(part, table[part], note="loss of accuracy when the column is permuted across bags"))
         columns.append(numbers("±", table[f"{part}_error"], digits=2, note="standard error over folds"))
+    error = f"{get_metric(measured.metric).label} on held-out bags ({shown(measured.baseline)})"
     lead = (
-        f"By how much the {get_metric(found.metric).label} on held-out bags ({shown(found.baseline)}) gets worse when "
-        "a column of a bag is exchanged for that of another bag: the whole column, its mean alone, its spread alone."
+        f"The increase of the {error} when a column is permuted across bags: the whole column, its mean alone, its "
+        "spread alone."
     )
-    more = f" The first {MOST_FEATURES} of {len(found.names)}." if len(found.names) > MOST_FEATURES else ""
-    return {"columns": filled(*columns), "order": list(found.names), "lead": lead + more}
+    more = f" The first {MOST_FEATURES} of {len(measured.names)}." if len(measured.names) > MOST_FEATURES else ""
+    return {"columns": filled(*columns), "order": list(measured.names), "lead": lead + more}
 
 
 def novelty_section(bags, held: HeldOut) -> dict | None:
@@ -365,26 +365,26 @@ def novelty_section(bags, held: HeldOut) -> dict | None:
         judged = [novelty(bags[block != k], bags[block == k]).as_dict() for k in np.unique(block)]
     except ValueError:  # too few bags
         return None
-    found = {name: np.concatenate([one[name] for one in judged])[np.argsort(order)] for name in judged[0]}
-    of_verdict = [found["verdict"] == one for one in VERDICTS]
+    table = {name: np.concatenate([part[name] for part in judged])[np.argsort(order)] for name in judged[0]}
+    of_verdict = [table["verdict"] == verdict for verdict in VERDICTS]
     rank = np.argmax(of_verdict, axis=0)
-    worst = [i for i in np.lexsort((-found["percentile"], -found["share_outside"], -rank))[:MOST_UNUSUAL] if rank[i]]
+    worst = [i for i in np.lexsort((-table["percentile"], -table["share_outside"], -rank))[:MOST_UNUSUAL] if rank[i]]
     errors = [held.error(m) if m.any() else None for m in of_verdict]
     lead = (
         "Every bag compared with those of the other folds. Where all are of one kind, 5 % are at the edge or outside."
     )
     columns = [texts("verdict", VERDICTS), numbers("bags", [m.sum() for m in of_verdict], shown="{:,.0f}".format)]
     unusual = [
-        texts("bag", found["bag"][worst]),
-        texts("verdict", found["verdict"][worst]),
-        numbers("percentile", found["percentile"][worst], note="of its distance to the nearest other bags"),
+        texts("bag", table["bag"][worst]),
+        texts("verdict", table["verdict"][worst]),
+        numbers("percentile", table["percentile"][worst], note="of its distance to the nearest other bags"),
         numbers(
             "beyond the range",
-            found["share_outside"][worst],
+            table["share_outside"][worst],
             shown=percent,
             note="share of its instances with a value beyond those of the other bags",
         ),
-        texts("mostly in", found["column_outside"][worst]),
+        texts("mostly in", table["column_outside"][worst]),
     ]
     return {
         "lead": f"{lead} New bags are judged so by bw.novelty and `bagwise predict`.",

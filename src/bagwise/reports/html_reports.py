@@ -134,8 +134,8 @@ def _visible(value):
     if isinstance(value, str):
         return without_controls(value)
     if isinstance(value, dict):
-        return {_visible(name): _visible(one) for name, one in value.items()}
-    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+        return {_visible(name): _visible(item) for name, item in value.items()}
+    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def describe_data(n_bags: int, sizes, n_features: int, targets, *, n_others: int = 0) -> str:
@@ -143,31 +143,31 @@ def describe_data(n_bags: int, sizes, n_features: int, targets, *, n_others: int
     low, high = int(np.min(sizes)), int(np.max(sizes))
     span = counted(low, "instance") if low == high else f"{low:,} to {counted(high, 'instance')}"
     text = f"{counted(n_bags, 'bag')} of {span} ({int(np.sum(sizes)):,} in all), {counted(n_features, 'feature')}"
-    known = np.asarray([target for target in targets if is_known(target)], dtype=np.float64)
-    if len(known):
-        text += f"; targets from {shown(known.min())} to {shown(known.max())}, deviation {shown(known.std())}"
+    values = np.asarray([target for target in targets if is_known(target)], dtype=np.float64)
+    if len(values):
+        text += f"; targets from {shown(values.min())} to {shown(values.max())}, deviation {shown(values.std())}"
     return f"{text}. The other {counted(n_others, 'bag')} served for training alone." if n_others else f"{text}."
 
 
 def list_bags(held: HeldOut, places: np.ndarray, ids: list, names: tuple[str, str], bags=None) -> dict:
     """Return the table of some bags, and their map; ``names`` are those of id and target in the user's table."""
-    what = "fitted" if held.in_sample else "held out"
+    predicted = "fitted" if held.in_sample else "held out"
     columns = [
         texts(names[0], [ids[bag] for bag in held.bag[places].tolist()]),
         numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
         numbers(names[1], held.target[places]),
-        numbers(what, held.prediction[places], note=f"prediction, {what}"),
+        numbers(predicted, held.prediction[places], note=f"prediction, {predicted}"),
         numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
     ]
     lead = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {held.label}, largest error first."
     if len(places) < len(held.bag):
         lead += f" Of {len(held.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
     listed = bags[held.bag[places]] if bags is not None else None
-    found = None if listed is None else coordinates_of(listed)  # of the instances, if they were kept
+    coordinates = None if listed is None else coordinates_of(listed)  # of the instances, if they were kept
     drawn = None
-    if found is not None:
-        x, y = segment_mean(found[1], listed.offsets).T
-        drawn = {"svg": map_of_bags(x, y, held.residual[places], listed.ids.tolist(), found[0])}
+    if coordinates is not None:
+        x, y = segment_mean(coordinates[1], listed.offsets).T
+        drawn = {"svg": map_of_bags(x, y, held.residual[places], listed.ids.tolist(), coordinates[0])}
     return {"columns": columns, "lead": lead, "map": drawn, "more": "", "why_not": "", "explorer": None}
 
 
@@ -254,8 +254,8 @@ def write_report(
     if results.record.get("learning_curve"):
         raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
     ranked = results.ranked()
-    found = {row["method"]: findings.held_out(results, row["method"]) for row in ranked}
-    held = {method: one for method, one in found.items() if one is not None}
+    predictions = ((row["method"], findings.held_out(results, row["method"])) for row in ranked)
+    held = {method: held_out for method, held_out in predictions if held_out is not None}
     bags, y, why_not = find_data(results, data, bags, y)
     why_not = why_not if explore else ""
     if held and bags is not None:
@@ -293,7 +293,7 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
         "metrics": findings.metrics_table(results, ranked),
         "by": findings.by_table(results, ranked[0]["method"]),
     }
-    repeats = {one.repeat for one in held.values()}
+    repeats = {held_out.repeat for held_out in held.values()}
     which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
     lead = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
     lead += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
@@ -307,20 +307,20 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
         "notes": findings.notes(results),
         **_first_screen(results, ranked, held.get(ranked[0]["method"])),
         "results": about | draw_scores(results, ranked, findings.differences(results)),
-        "predictions": [draw_predictions(one, aside[method]) for method, one in list(held.items())[:MOST_METHODS]],
+        "predictions": [draw_predictions(held[method], aside[method]) for method in list(held)[:MOST_METHODS]],
         "predictions_lead": lead,
         "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
         "has finished.",
         "facts": run_facts(results),
-        "failures": [texts(*one) for one in zip(heads, failed, strict=False)],
+        "failures": [texts(*column) for column in zip(heads, failed, strict=False)],
         "n_failures": len(results.failures),
         "methods": [
             {
                 "method": method,
-                "estimator": shortened(what["estimator"], 6000),
+                "estimator": shortened(about_method["estimator"], 6000),
                 "settings": [(name or "default settings", n) for name, n in chosen_settings(results, method).items()],
             }
-            for method, what in results.record["methods"].items()
+            for method, about_method in results.record["methods"].items()
         ],
     }
 
@@ -340,15 +340,15 @@ def _shared_rows(bags) -> list[str]:
 
 def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
     """Return the verdict, the large numbers, and the chart of the best method beside the baselines."""
-    said = findings.verdict(results, ranked)
-    found = worth(best) if best is not None and said["best"] is not None else None
-    judged = judgement(found) if found else {"status": "", "badge": "", "sentences": []}
-    if found is not None:
-        said["sentences"] += judged["sentences"][:1]
+    parts = findings.verdict(results, ranked)
+    comparison = worth(best) if best is not None and parts["best"] is not None else None
+    judged = judgement(comparison) if comparison else {"status": "", "badge": "", "sentences": []}
+    if comparison is not None:
+        parts["sentences"] += judged["sentences"][:1]
     return {
-        "verdict": said | {"status": judged["status"], "badge": judged["badge"]},
+        "verdict": parts | {"status": judged["status"], "badge": judged["badge"]},
         "tiles": findings.tiles(results, ranked, best),
-        "worth": draw_worth(best.label, found) if best is not None and found else [],
+        "worth": draw_worth(best.label, comparison) if best is not None and comparison else [],
     }
 
 
@@ -395,25 +395,25 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     if y.shape != (len(bags), len(model.target_names_)):
         raise ValueError(f"y has shape {y.shape}; give a row per bag and a column for each of {model.target_names_}")
     pages = []
-    for k, (name, one) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
-        known = ~np.isnan(y[:, k])
-        some, held = bags[known]._with(target_name=name), None if held_out is None else held_out[known, k]
-        page = _content(one, some, y[known, k], held_out=held, **about)
+    for k, (name, estimator) in enumerate(zip(model.target_names_, model.estimators_, strict=True)):
+        has_target = ~np.isnan(y[:, k])
+        part, held = bags[has_target]._with(target_name=name), None if held_out is None else held_out[has_target, k]
+        page = _content(estimator, part, y[has_target, k], held_out=held, **about)
         pages.append(page)
         page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
         page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
-        page["predictions"] = [one | {"label": name} for one in page["predictions"]]
-        page["methods"] = [one | {"method": f"{one['method']}, {name}"} for one in page["methods"]]
+        page["predictions"] = [plots | {"label": name} for plots in page["predictions"]]
+        page["methods"] = [row | {"method": f"{row['method']}, {name}"} for row in page["methods"]]
         page["verdict"]["sentences"] = [f"{name}: {page['verdict']['sentences'][0]}"]
     first, texts = pages[0], [page["verdict"]["sentences"][0] for page in pages]
     headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
     first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
     lists = ("tiles", "worth", "predictions", "methods")
-    joined = {what: [one for page in pages for one in page[what]] for what in lists}
+    joined = {name: [entry for page in pages for entry in page[name]] for name in lists}
     targets = [page["profile"]["charts"][0] for page in pages]
     joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
     # One word for all: that of the target that is predicted worst.
-    worst = max((page["verdict"] for page in pages), key=lambda one: STATUSES.index(one["status"]))
+    worst = max((page["verdict"] for page in pages), key=lambda verdict: STATUSES.index(verdict["status"]))
     return first | joined | {"verdict": worst | {"headline": headline, "sentences": texts}}
 
 
@@ -421,12 +421,12 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = held_out_of(label, model, bags, y, held_out=held_out, fold=fold, std=std).with_baselines(bags, y)
-    places, found, scored = choose_bags(held), worth(held), bags[held.bag]
+    places, comparison, scored = choose_bags(held), worth(held), bags[held.bag]
     shared = shares_rows(bags)
     names = own_name(bags.id_name, "bag", ()), held.target_name
     measured = findings.importance_section(model, bags, y, held.metric)
     listed = list_bags(held, places, bags.ids.tolist(), names, bags)
-    listed |= instances_section(label, model, scored[places], what="fitted" if held.in_sample else "held out")
+    listed |= instances_section(label, model, scored[places], predicted="fitted" if held.in_sample else "held out")
     return {
         "kind": "model",
         "title": name,
@@ -434,9 +434,9 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
         "data": describe_data(
             len(scored), scored.sizes, bags.n_features, held.target, n_others=len(bags) - len(scored)
         ),
-        "verdict": _verdict(held, found),
-        "tiles": _tiles(held, found, _seconds_per_bag(model, scored[places])),
-        "worth": draw_worth(label, found) if found else [],
+        "verdict": _verdict(held, comparison),
+        "tiles": _tiles(held, comparison, _seconds_per_bag(model, scored[places])),
+        "worth": draw_worth(label, comparison) if comparison else [],
         "summary": _summary(model),
         "profile": data_section(bags, y, measured and measured["order"]),
         "predictions": [draw_predictions(held, "")],
@@ -466,39 +466,44 @@ MOST_TIMED = 50  # bags that are predicted to take the time
 
 def _seconds_per_bag(model, bags) -> float:
     """Measure the time to predict a bag, over some of the bags in one call."""
-    some = bags[:MOST_TIMED]
+    timed = bags[:MOST_TIMED]
     start = perf_counter()
-    model.predict(some)
-    return (perf_counter() - start) / len(some)
+    model.predict(timed)
+    return (perf_counter() - start) / len(timed)
 
 
-def _verdict(held: HeldOut, found: Worth | None) -> dict:
-    n, said = counted(len(held.target), "bag"), judgement(found)
-    if found is None:
+def _verdict(held: HeldOut, comparison: Worth | None) -> dict:
+    n, parts = counted(len(held.target), "bag"), judgement(comparison)
+    if comparison is None:
         text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures its error."
-        return said | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
-    rival = found.rival if found.beats(MEAN) else MEAN
+        return parts | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
+    rival = comparison.rival if comparison.beats(MEAN) else MEAN
     headline = f"does not predict new bags better than {rival}"
-    if found.better:
-        headline = f"predicts new bags with {percent(found.gain)} less error than {rival}"
-    elif found.error > found.mean_error:
+    if comparison.better:
+        headline = f"predicts new bags with {percent(comparison.gain)} less error than {rival}"
+    elif comparison.error > comparison.mean_error:
         headline = f"predicts new bags worse than {MEAN}"
-    error = f"{get_metric(found.metric).label} {shown(found.error)}"
+    error = f"{get_metric(comparison.metric).label} {shown(comparison.error)}"
     text = f"{error} on bags it never saw: each of the {n} was predicted by a model fitted without it."
-    return said | {"best": held.label, "headline": headline, "sentences": [text, *said["sentences"]]}
+    return parts | {"best": held.label, "headline": headline, "sentences": [text, *parts["sentences"]]}
 
 
-def _tiles(held: HeldOut, found: Worth | None, seconds: float) -> list[dict]:
+def _tiles(held: HeldOut, comparison: Worth | None, seconds: float) -> list[dict]:
     sizes = f"{shown(float(held.size.mean()))} instances each on average"
     tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
-    if found is not None:
+    if comparison is not None:
         scores = score(held.target, held.prediction, held.std)
         other, weight = ("mae", "large errors count less")
-        if found.metric != "rmse":
+        if comparison.metric != "rmse":
             other, weight = ("rmse", "large errors count more")
-        near = f"± {shown(2 * found.error_se, 2)} (two standard errors); same unit as the target"
+        label = get_metric(comparison.metric).label
+        near = f"± {shown(2 * comparison.error_se, 2)} (two standard errors); same unit as the target"
         tiles = [
-            {"name": f"Typical error ({get_metric(found.metric).label})", "value": shown(found.error), "note": near},
+            {
+                "name": f"Typical error ({label})",
+                "value": shown(comparison.error),
+                "note": near,
+            },
             {"name": get_metric(other).in_full.capitalize(), "value": shown(scores[other]), "note": weight},
             {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
             *tiles,
@@ -543,12 +548,12 @@ def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
     first = rows[0]
     loss = get_metric(metric).loss
     rows = sorted(rows, key=lambda row: loss(row["error"]) if is_known(row.get("error")) else np.inf)
-    known = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
-    others = [key for key in first if key not in {*MEMBERS, "error_se", "difference_se", "why"}]
-    made = [_member_column(key, rows, get_metric(metric).label) for key in known + others]
+    fixed = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
+    extra = [key for key in first if key not in {*MEMBERS, "error_se", "difference_se", "why"}]
+    columns = [_member_column(key, rows, get_metric(metric).label) for key in fixed + extra]
     if is_known(rows[0].get("error")):
-        made[0] = replace(made[0], marks=["★ best" if row is rows[0] else "" for row in rows])
-    return [column for column in filled(*made) if column.values is not None or any(column.texts)]
+        columns[0] = replace(columns[0], marks=["★ best" if row is rows[0] else "" for row in rows])
+    return [column for column in filled(*columns) if column.values is not None or any(column.texts)]
 
 
 def _member_column(key: str, rows: list[dict], label: str) -> Column:

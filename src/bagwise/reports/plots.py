@@ -328,7 +328,7 @@ def contributions(axis, explanation, bag: int = 0):
     return quiet(axis, xlabel=name, ylabel=f"{len(values):,} instances", title=title)
 
 
-def importance(axis, found, *, most: int = 15):
+def importance(axis, measured, *, most: int = 15):
     """Draw how much worse the metric gets when features are exchanged between bags, with standard errors.
 
     Parameters
@@ -342,10 +342,10 @@ def importance(axis, found, *, most: int = 15):
     -------
     the axis
     """
-    names = list(found.names[:most])[::-1]
-    marks, n_parts = dict(zip(("whole", "mean", "spread"), "osD", strict=True)), len(found.rises)
-    for k, part in enumerate(found.rises):
-        rise, error = found.rise[part][:most][::-1], found.error[part][:most][::-1]
+    names = list(measured.names[:most])[::-1]
+    marks, n_parts = dict(zip(("whole", "mean", "spread"), "osD", strict=True)), len(measured.rises)
+    for k, part in enumerate(measured.rises):
+        rise, error = measured.rise[part][:most][::-1], measured.error[part][:most][::-1]
         place = np.arange(len(names)) + 0.2 * ((n_parts - 1) / 2 - k)
         colour = SERIES[list(marks).index(part)]
         axis.errorbar(rise, place, xerr=error, fmt=marks[part], color=colour, markersize=5, linewidth=1, label=part)
@@ -353,24 +353,24 @@ def importance(axis, found, *, most: int = 15):
     axis.set_yticks(np.arange(len(names)), names)
     if n_parts > 1:
         legend(axis, loc="lower right")
-    title = "Held-out bags" if found.held_out else "Bags given"
+    title = "Held-out bags" if measured.held_out else "Bags given"
     return quiet(
         axis,
-        xlabel=f"how much the {get_metric(found.metric).label} gets worse, ± standard error",
+        xlabel=f"how much the {get_metric(measured.metric).label} gets worse, ± standard error",
         title=f"Importance ({title})",
     )
 
 
 def _target_name(y, target: str | None) -> str:
     """Return the name of the target: the argument, else the name of a pandas or polars column."""
-    known = getattr(y, "name", None)
-    return target or (known if isinstance(known, str) and known else "target")
+    name = getattr(y, "name", None)
+    return target or (name if isinstance(name, str) and name else "target")
 
 
 def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:
     names = list(bags.feature_names or [f"feature {j}" for j in range(bags.n_features)])
-    known = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
-    if not known:
+    exists = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
+    if not exists:
         raise ValueError(f"there is no feature {feature!r}; the features are {', '.join(names[:8])}")
     position = names.index(feature) if isinstance(feature, str) else feature
     return bags.instances[:, position], names[position]
@@ -427,7 +427,7 @@ def demo_picture(path: Path, bags, y, held_out, model) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    predicted_against_true(left, y, held_out, target="aerosol optical depth")
-    learned_function(right, model[-1], model[:1].transform(bags))
+    scatter, curve = figure.subplots(1, 2)
+    predicted_against_true(scatter, y, held_out, target="aerosol optical depth")
+    learned_function(curve, model[-1], model[:1].transform(bags))
     figure.savefig(path, dpi=130)

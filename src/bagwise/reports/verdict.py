@@ -79,8 +79,9 @@ class HeldOut:
     @property
     def has_intervals(self) -> bool:
         """Whether intervals made without the bag exist: from the model, or from the residuals of other folds."""
-        own = self.std is not None or self.bounds is not None
-        return not self.in_sample and (own or len(np.unique(self.fold)) > 1) and bool(np.isfinite(self.ends()).all())
+        by_model = self.std is not None or self.bounds is not None
+        exist = not self.in_sample and (by_model or len(np.unique(self.fold)) > 1)
+        return exist and bool(np.isfinite(self.ends()).all())
 
     def error(self, part: np.ndarray | slice = slice(None)) -> float:
         """Return the error of all bags, or of some."""
@@ -103,8 +104,8 @@ class HeldOut:
         fold = fold if fold.any() else unit
         if fold.max() == unit.max() == len(errors) - 1:
             return _left_out_quantile(errors, level)
-        others = (fold != one for one in range(fold.max() + 1))
-        return np.array([_quantile(errors[rest], unit[rest], level) for rest in others])[fold]
+        masks = (fold != k for k in range(fold.max() + 1))
+        return np.array([_quantile(errors[mask], unit[mask], level) for mask in masks])[fold]
 
     def ends(self) -> np.ndarray:
         """Return both ends of the intervals of `LEVEL`: the model's own if it has some, else around the predictions."""
@@ -204,20 +205,20 @@ def baseline_predictions(bags: Bags, y: np.ndarray, folds: Folds) -> dict[str, n
     """
     rows = _bag_means(bags)
     trees = int(np.clip(FOREST_VALUES / rows.size, *TREES))
-    found = {name: np.full(len(y), np.nan) for name in (MEAN, FOREST)}
+    predictions = {name: np.full(len(y), np.nan) for name in (MEAN, FOREST)}
     for train, test in folds.pairs():
-        found[MEAN][test] = y[train].mean()
+        predictions[MEAN][test] = y[train].mean()
         forest = ExtraTreesRegressor(trees, max_features=1 / 3, random_state=0)
-        found[FOREST][test] = forest.fit(rows[train], y[train]).predict(rows[test])
-    return found
+        predictions[FOREST][test] = forest.fit(rows[train], y[train]).predict(rows[test])
+    return predictions
 
 
 def _bag_means(bags: Bags) -> np.ndarray:
     """Return the weighted mean of each feature per bag, and the covariates; NaN where a bag has no value."""
-    known = np.isfinite(bags.instances)
-    weights = known * (1.0 if bags.weights is None else bags.weights[:, None])
+    finite = np.isfinite(bags.instances)
+    weights = finite * (1.0 if bags.weights is None else bags.weights[:, None])
     total = segment_sum(weights, bags.offsets)
-    means = segment_sum(np.where(known, bags.instances, 0.0) * weights, bags.offsets) / np.where(
+    means = segment_sum(np.where(finite, bags.instances, 0.0) * weights, bags.offsets) / np.where(
         total > 0, total, np.nan
     )
     return means if bags.covariates is None else np.column_stack([means, bags.covariates])
@@ -359,44 +360,45 @@ def _mean_of_others(values: np.ndarray, part: np.ndarray) -> np.ndarray:
     return ((values.sum() - sums) / (len(values) - counts))[part]
 
 
-def judgement(found: Worth | None) -> dict:
+def judgement(comparison: Worth | None) -> dict:
     """Return the verdict: a status, a badge of a few words, and the sentences that it rests on."""
-    if found is None:
+    if comparison is None:
         return {"status": "unknown", "badge": "Not judged", "sentences": []}
-    label = get_metric(found.metric).label
-    errors = f"Always predicting the mean target has {label} {shown(found.mean_error)}"
-    if FOREST in found.baseline_errors:
-        errors += f", {FOREST} in the same folds {shown(found.baseline_errors[FOREST])}"
-    gain = f"the difference from {found.rival} may be chance"
-    if found.better:
-        which = "that error" if found.rival == MEAN else f"the error of {found.rival}"
-        gain = f"{percent(found.gain)} of {which} is saved, which is more than chance"
-    elif found.error >= found.baseline_errors[found.rival]:
-        gain = f"the model is no better than {found.rival}"
+    label = get_metric(comparison.metric).label
+    errors = f"Always predicting the mean target has {label} {shown(comparison.mean_error)}"
+    if FOREST in comparison.baseline_errors:
+        errors += f", {FOREST} in the same folds {shown(comparison.baseline_errors[FOREST])}"
+    gain = f"the difference from {comparison.rival} may be chance"
+    if comparison.better:
+        which = "that error" if comparison.rival == MEAN else f"the error of {comparison.rival}"
+        gain = f"{percent(comparison.gain)} of {which} is saved, which is more than chance"
+    elif comparison.error >= comparison.baseline_errors[comparison.rival]:
+        gain = f"the model is no better than {comparison.rival}"
     sentences = [f"{errors}: {gain}."]
-    if found.covered is not None:
-        low, high = (percent(bound) for bound in found.expected)
-        text = f"Its {percent(LEVEL)} intervals (±\u00a0{shown(found.half_width, 2)}) hold {percent(found.covered)}"
-        why = "as they should" if found.calibrated else f"too few: {low} to {high} would be chance"
+    if comparison.covered is not None:
+        low, high = (percent(bound) for bound in comparison.expected)
+        width = f"±\u00a0{shown(comparison.half_width, 2)}"
+        text = f"Its {percent(LEVEL)} intervals ({width}) hold {percent(comparison.covered)}"
+        why = "as they should" if comparison.calibrated else f"too few: {low} to {high} would be chance"
         sentences.append(f"{text} of the targets, {why}.")
-    few = found.n_units < FEW
-    noun = "bag" if found.n_units == found.n_bags else "group"
+    few = comparison.n_units < FEW
+    noun = "bag" if comparison.n_units == comparison.n_bags else "group"
     if few:
-        sentences.append(f"With {counted(found.n_units, noun)} these figures can change much with other {noun}s.")
+        sentences.append(f"With {counted(comparison.n_units, noun)} these figures can change much with other {noun}s.")
     status, badge = "good", "Worth using"
-    if found.error >= found.mean_error:
-        status, badge = "poor", "Worse than the mean" if found.error > found.mean_error else "No better than the mean"
-    elif not found.beats(MEAN):
+    if comparison.error > comparison.mean_error:
+        status, badge = "poor", "Worse than the mean"
+    elif not comparison.beats(MEAN):
         status, badge = "poor", "No better than the mean"
-    elif not found.better:
-        status, badge = "fair", f"No better than {found.rival}"
-    elif few or not found.calibrated or found.gain < SMALL_GAIN:
+    elif not comparison.better:
+        status, badge = "fair", f"No better than {comparison.rival}"
+    elif few or not comparison.calibrated or comparison.gain < SMALL_GAIN:
         status, badge = "fair", "Use with care"
     return {"status": status, "badge": badge, "sentences": sentences}
 
 
-def verdict_line(label: str, found: Worth) -> str:
-    """Return the verdict as text for a terminal.
+def verdict_line(label: str, comparison: Worth) -> str:
+    """Return the verdict as a line of text for a terminal.
 
     Examples
     --------
@@ -404,7 +406,7 @@ def verdict_line(label: str, found: Worth) -> str:
     >>> print(verdict_line("auto", found))
     auto: worse than the mean. RMSE 2.08 over all held-out bags; the mean target 1.93, bag means + forest 1.87.
     """
-    badge = judgement(found)["badge"]
-    others = ", ".join(f"{name} {shown(error)}" for name, error in found.baseline_errors.items())
-    error = f"{get_metric(found.metric).label} {shown(found.error)} over all held-out bags"
-    return f"{label}: {badge[0].lower()}{badge[1:]}. {error}; {others}."
+    badge = judgement(comparison)["badge"]
+    baselines = ", ".join(f"{name} {shown(error)}" for name, error in comparison.baseline_errors.items())
+    error = f"{get_metric(comparison.metric).label} {shown(comparison.error)} over all held-out bags"
+    return f"{label}: {badge[0].lower()}{badge[1:]}. {error}; {baselines}."
