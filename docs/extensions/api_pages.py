@@ -16,7 +16,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "load": (
         "Bags and targets from tables, files, arrays and rasters.",
         {
-            "From tables and files": ("load", "from_table", "check_table", "from_folder"),
+            "From tables and files": ("load", "check_table", "from_folder"),
             "From other fields": (
                 "from_raster",
                 "from_cube",

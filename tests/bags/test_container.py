@@ -386,7 +386,7 @@ def test_bags_become_a_long_table_and_come_back(everything, monkeypatch, hidden)
     assert type(frame).__module__.split(".")[0] == ("polars" if hidden else "pandas")
     assert list(frame.columns) == ["site", "aod", "red", "nir", "sun", "patient", "weight", "row", "lon"]
     roles = {"groups": "patient", "weights": "weight", "bag_features": ["sun"], "features": ["red", "nir", "sun"]}
-    again, targets = bw.from_table(frame, bag="site", target="aod", **roles)
+    again, targets = bw.load(frame, bag="site", target="aod", **roles)
     assert again == bags and targets.tolist() == y.tolist()
     assert list(frame["lon"]) == bags.kept["lon"].tolist() == [7.0, 10.0, 8.0, 9.0]
 

@@ -41,7 +41,7 @@ def adata():
 def naive(adata, values, names):
     """The cells as a long table."""
     frame = pd.DataFrame(np.asarray(values), columns=names).assign(donor=adata.obs["donor"].to_numpy())
-    return bw.from_table(frame.assign(age=adata.obs["age"].to_numpy()), bag="donor", target="age")
+    return bw.load(frame.assign(age=adata.obs["age"].to_numpy()), bag="donor", target="age")
 
 
 @pytest.mark.parametrize("use", ["X", "layers:logs", "obsm:X_pca", "obsm:panel"])

@@ -32,7 +32,7 @@ def test_a_lazy_frame_gives_the_bags_of_the_table_without_its_other_columns(tabl
     bags, targets = bw.load(lazy, **how, keep=["note"])
     assert bags == expected and targets.tolist() == y.tolist()
     assert bags.kept["note"].tolist() == ["x"] * 30
-    assert bw.from_table(lazy, **how)[0] == expected
+    assert bw.load(lazy, **how)[0] == expected
     with pytest.raises(AssertionError, match="column wet was computed"):  # the trap works
         lazy.collect()
 
@@ -75,7 +75,7 @@ def test_a_relation_of_duckdb_computes_the_columns_needed(table):
     order = [expected.ids.tolist().index(one) for one in bags.ids]
     assert bags == expected[order] and y.tolist() == targets[order].tolist()
     with pytest.warns(UserWarning, match="column 'note'"):
-        assert bw.from_table(relation, bag="site", target="aod", ignore="area")[0].feature_names == (
+        assert bw.load(relation, bag="site", target="aod", ignore="area")[0].feature_names == (
             "red",
             "nir",
             "wet",

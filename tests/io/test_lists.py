@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from bagwise import from_arrays, from_table
+from bagwise import from_arrays, load
 
 
 @pytest.fixture
@@ -45,17 +45,17 @@ def form(request):
 def test_lists_equal_the_list_of_arrays(arrays, form, fixed):
     frame = form(arrow(arrays, fixed=fixed))
     options = {"ids": ["b", "a", "c"]}
-    bags, y = from_table(frame, bag="site", target="aod", features=["x1", "x2"])
+    bags, y = load(frame, bag="site", target="aod", features=["x1", "x2"])
     assert bags == from_arrays(arrays, feature_names=["x1", "x2"], **options)
     assert bags.dtype == np.float32 and y.tolist() == [1, 2, 3]
-    bags, _ = from_table(frame, bag="site", features="both")
+    bags, _ = load(frame, bag="site", features="both")
     assert bags == from_arrays(arrays, feature_names=["both_1", "both_2"], **options)
-    bags, _ = from_table(frame, bag="site", target="aod")
+    bags, _ = load(frame, bag="site", target="aod")
     assert bags.feature_names == ("x1", "x2", "both_1", "both_2")
 
 
 def test_plain_columns_are_repeated_over_the_bag(arrays, form):
-    bags, _ = from_table(form(arrow(arrays)), bag="site", features=["aod", "x1"])
+    bags, _ = load(form(arrow(arrays)), bag="site", features=["aod", "x1"])
     assert bags.instances[:, 0].tolist() == [1, 1, 1, 2, 3, 3, 3, 3] and bags.dtype == np.float64
 
 
@@ -63,13 +63,13 @@ def test_fixed_size_lists_are_the_features_of_an_instance(arrays):
     flat = np.concatenate(arrays)
     table = pa.table({"site": list("bbbacccc"), "v": pa.array(flat.tolist(), pa.list_(pa.float32(), 2))})
     for frame in (table, pl.from_arrow(table), table.to_pandas(types_mapper=pd.ArrowDtype)):
-        bags, _ = from_table(frame, bag="site")
+        bags, _ = load(frame, bag="site")
         assert bags == from_arrays(arrays, ids=["b", "a", "c"], feature_names=["v_1", "v_2"])
 
 
 def test_arrays_of_two_axes_in_pandas(arrays):
     frame = pd.DataFrame({"site": ["b", "a", "c"], "x": arrays})
-    assert from_table(frame, bag="site")[0] == from_arrays(arrays, ids=["b", "a", "c"], feature_names=["x_1", "x_2"])
+    assert load(frame, bag="site")[0] == from_arrays(arrays, ids=["b", "a", "c"], feature_names=["x_1", "x_2"])
 
 
 def one_list(cells, inner=None):
@@ -81,17 +81,17 @@ def one_list(cells, inner=None):
 def test_missing_values_inside_lists(form):
     frame = form(one_list([[1.0, None], [2.0], [3.0]]))
     with pytest.raises(ValueError, match="bag 'a' has missing feature values"):
-        from_table(frame, bag="site")
-    assert from_table(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 2, 3]
-    assert from_table(frame, bag="site", missing="keep")[0].sizes.tolist() == [2, 1, 1]
+        load(frame, bag="site")
+    assert load(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 2, 3]
+    assert load(frame, bag="site", missing="keep")[0].sizes.tolist() == [2, 1, 1]
     with pytest.raises(ValueError, match="bag 'b' has no finite instance"):
-        from_table(form(one_list([[1.0], [float("nan")], [3.0]])), bag="site", missing="drop-instances")
+        load(form(one_list([[1.0], [float("nan")], [3.0]])), bag="site", missing="drop-instances")
 
 
 @pytest.mark.parametrize("empty", [None, []])
 def test_no_list_or_an_empty_one(form, empty):
     with pytest.raises(ValueError, match=r"bag 'b' \(and 1 other\) has no list, or an empty one, in column 'x'"):
-        from_table(form(one_list([[1.0], empty, empty])), bag="site")
+        load(form(one_list([[1.0], empty, empty])), bag="site")
 
 
 def test_columns_that_disagree(form):
@@ -99,33 +99,33 @@ def test_columns_that_disagree(form):
     with pytest.raises(
         ValueError, match="bag 'b' has lists of different lengths: 2 values in column 'x', 1 in column 'z'"
     ):
-        from_table(frame, bag="site")
+        load(frame, bag="site")
 
 
 def test_instances_that_differ_in_width(form):
     ragged = one_list([[[1.0, 2.0]], [[3.0, 4.0], [5.0]], [[6.0, 7.0]]], pa.list_(pa.float64()))
     with pytest.raises(ValueError, match="bag 'b' has .*in column 'x'"):
-        from_table(form(ragged), bag="site")
+        load(form(ragged), bag="site")
 
 
 def test_a_list_column_has_one_row_per_bag(form):
     table = one_list([[1.0], [2.0], [3.0]]).set_column(0, "site", pa.array(["a", "b", "a"]))
     with pytest.raises(ValueError, match="bag 'a' has several rows, but a list column .* fixed-size"):
-        from_table(form(table), bag="site")
+        load(form(table), bag="site")
 
 
 def test_names_that_would_collide(arrays, form):
     table = arrow(arrays).rename_columns(["site", "both_1", "x1", "x2", "both"])
     with pytest.raises(ValueError, match="two features would be named 'both_1'; rename"):
-        from_table(form(table), bag="site")
+        load(form(table), bag="site")
 
 
 def test_lists_cannot_be_ids(form):
     with pytest.raises(TypeError, match="bag ids must be text, integers or dates; column 'x' holds lists"):
-        from_table(form(one_list([[1.0], [2.0], [3.0]]).append_column("z", pa.array([1.0, 2.0, 3.0]))), bag="x")
+        load(form(one_list([[1.0], [2.0], [3.0]]).append_column("z", pa.array([1.0, 2.0, 3.0]))), bag="x")
 
 
 def test_objects_that_are_no_numbers():
     frame = pd.DataFrame({"site": ["a", "b", "c"], "x": [[1.0], ["u"], [2.0]]})
     with pytest.raises(ValueError, match="bag 'b' has in column 'x' what is not a list of numbers"):
-        from_table(frame, bag="site")
+        load(frame, bag="site")

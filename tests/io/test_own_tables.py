@@ -155,7 +155,7 @@ def test_a_second_table_is_the_same_as_a_merge(as_frame):
     expected, known = bw.load(pixels().merge(second, on="plot"), **options)
     assert bags == expected
     np.testing.assert_array_equal(y, known)
-    also, y = bw.from_table(as_frame(pixels()), targets=as_frame(second), **options)
+    also, y = bw.load(as_frame(pixels()), targets=as_frame(second), **options)
     assert also == expected and (y == known).all()
 
 

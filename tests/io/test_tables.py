@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import bagwise as bw
-from bagwise import check_table, from_table, load
+from bagwise import check_table, load
 from bagwise.bags.validation import ParameterError
 
 NAN, INF = float("nan"), float("inf")
@@ -59,7 +59,7 @@ def check_against_hand(bags, y, data, features, bag="site", target="aod"):
 
 def test_equals_groupby_by_hand(build):
     data = long_table()
-    bags, y = from_table(build(data), bag="site", target="aod", groups="county")
+    bags, y = load(build(data), bag="site", target="aod", groups="county")
     check_against_hand(bags, y, data, ["red", "count", "cloudy"])  # not the boolean, not the text
     assert bags.groups.tolist() == [f"c{int(site[1:]) % 4}" for site in bags.ids]
 
@@ -82,7 +82,7 @@ def test_ids_of_every_type(build, ids, adjacent):
         order = np.argsort(data["site"], kind="stable")
         data = {name: [column[i] for i in order] for name, column in data.items()}
     data["site"] = [ids[int(site[1:])] for site in data["site"]]
-    bags, y = from_table(build(data), bag="site", target="aod", features=["count", "red", "cloudy"])
+    bags, y = load(build(data), bag="site", target="aod", features=["count", "red", "cloudy"])
     check_against_hand(bags, y, data, ["count", "red", "cloudy"])
 
 
@@ -102,7 +102,7 @@ def test_ids_of_every_type(build, ids, adjacent):
 def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
     frame = nw.from_native(build_ids(["b", "a", "b", "c", "a"]))
     frame = frame.with_columns(nw.new_series("x", [0.0, 1, 2, 3, 4], backend=frame.implementation))
-    bags, y = from_table(frame.to_native(), bag="site")
+    bags, y = load(frame.to_native(), bag="site")
     assert y is None
     assert bags.ids.tolist() == ["b", "a", "c"]
     assert [bag.ravel().tolist() for bag in bags] == [[0, 2], [1, 4], [3]]
@@ -111,14 +111,14 @@ def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
 def test_mixed_ids_and_integer_column_names_of_pandas():
     frame = pd.DataFrame({0: pd.Series([1, "a", 1, "1"], dtype=object), 1: [1.0, 2.0, 3.0, 4.0]})
     with pytest.warns(UserWarning, match=r"bag ids 1 \(int\) and '1' \(str\) print alike"):
-        bags, _ = from_table(frame, bag=0)
+        bags, _ = load(frame, bag=0)
     assert bags.ids.tolist() == [1, "a", "1"] and bags.feature_names == ("1",)
 
 
 def test_the_index_of_pandas_does_not_matter():
     data = long_table()
     frame = pd.DataFrame(data, index=np.random.default_rng(1).integers(0, 5, 200))
-    bags, y = from_table(frame, bag="site", target="aod", groups="county")
+    bags, y = load(frame, bag="site", target="aod", groups="county")
     check_against_hand(bags, y, data, ["red", "count", "cloudy"])
 
 
@@ -126,7 +126,7 @@ def test_a_large_arrow_table_keeps_its_rows_in_order():
     # where joins inside pyarrow no longer do
     codes = np.random.default_rng(0).integers(0, 50_000, 1_000_000)
     frame = pa.table({"site": pa.array(codes).cast(pa.string()), "x": codes, "y": codes % 7})
-    bags, y = from_table(frame, bag="site", target="y", features="x")
+    bags, y = load(frame, bag="site", target="y", features="x")
     assert (bags.instances[:, 0] == bags.expand(bags.ids).astype(int)).all()
     assert (y == bags.ids.astype(int) % 7).all()
 
@@ -135,7 +135,7 @@ def test_a_large_arrow_table_keeps_its_rows_in_order():
 def test_input_is_left_alone_and_order_of_rows_inside_a_bag_kept(build):
     data = long_table()
     frame = build(data)
-    from_table(frame, bag="site", target="aod", missing="drop-instances")
+    load(frame, bag="site", target="aod", missing="drop-instances")
     assert nw.from_native(frame).to_dict(as_series=False) == data
 
 
@@ -147,7 +147,7 @@ def test_precision(build, types, expected):
     data = {"site": ["a", "b"], "x": np.array([1, 2], types[0]), "z": np.array([3, 4], types[1])}
     if build is BUILD["polars"] and "f2" in types:
         data["x"] = pl.Series([1, 2], dtype=pl.Float16)
-    bags, _ = from_table(build(data), bag="site")
+    bags, _ = load(build(data), bag="site")
     assert bags.dtype == np.dtype(expected) and bags.instances.tolist() == [[1, 3], [2, 4]]
 
 
@@ -156,7 +156,7 @@ def test_decimals_are_numbers(build):
     frame = build(data)
     if isinstance(frame, pd.DataFrame):
         frame["x"] = frame["x"].astype(pd.ArrowDtype(pa.decimal128(5, 2)))
-    assert from_table(frame, bag="site")[0].instances.tolist() == [[1.5], [2.5]]
+    assert load(frame, bag="site")[0].instances.tolist() == [[1.5], [2.5]]
 
 
 OBJECTS = {
@@ -179,18 +179,18 @@ def test_numbers_of_any_type_of_pandas():
     plain = pd.DataFrame({"site": [3, 1, 3, 1]} | NUMBERS)
     names = ["sparse", "objects", "decimals", "truths"]
     for features in (None, names):
-        bags = from_table(frame, bag="site", features=features, missing="keep")[0]
-        expected = from_table(plain, bag="site", features=features or names, missing="keep")[0]
+        bags = load(frame, bag="site", features=features, missing="keep")[0]
+        expected = load(plain, bag="site", features=features or names, missing="keep")[0]
         np.testing.assert_array_equal(bags.instances, expected.instances)
         assert bags.feature_names == expected.feature_names and bags.ids.tolist() == [3, 1]
     known = frame.iloc[:2]
-    assert from_table(known, bag="site", target="decimals")[1].tolist() == [1.5, 2.0]
-    assert from_table(known.astype({"sparse": "Sparse[float32]"}), bag="site", features="sparse")[0].dtype == np.float32
+    assert load(known, bag="site", target="decimals")[1].tolist() == [1.5, 2.0]
+    assert load(known.astype({"sparse": "Sparse[float32]"}), bag="site", features="sparse")[0].dtype == np.float32
 
 
 def test_numbers_of_any_type_beside_lists():
     frame = pd.DataFrame({"site": ["a", "b"], "x": [[1.0, 2.0], [3.0]], "n": [decimal.Decimal(4), decimal.Decimal(5)]})
-    assert from_table(frame, bag="site")[0].instances.tolist() == [[1, 4], [2, 4], [3, 5]]
+    assert load(frame, bag="site")[0].instances.tolist() == [[1, 4], [2, 4], [3, 5]]
 
 
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
@@ -210,8 +210,8 @@ def test_text_that_is_mostly_numbers_is_left_out_with_a_warning(build, column, w
         bags, _ = load(frame, bag="site")
     assert bags.feature_names == ("x",) and len(told) == 1 and told[0].filename.endswith("test_tables.py")
     with warnings.catch_warnings(action="error"):
-        from_table(frame, bag="site", ignore="depth")
-        from_table(frame, bag="site", features="x")
+        load(frame, bag="site", ignore="depth")
+        load(frame, bag="site", features="x")
 
 
 @pytest.mark.parametrize("column", [[1, 2, "?"], ["1"] * 150 + [2, 3, "?"], [1] * 150 + ["?"]])
@@ -220,29 +220,29 @@ def test_a_column_numeric_but_for_a_few_cells_is_an_error(column):
     frame = pd.DataFrame({"depth": pd.Series(column, dtype=object), "x": 1.0, "site": "a"})
     row = len(column) - 1
     with pytest.raises(ParameterError, match=rf"'depth' is numeric but .* '\?' in row {row} ") as caught:
-        from_table(frame, bag="site")
+        load(frame, bag="site")
     assert caught.value.parameter == "fill_values"
     found = [one for one in bw.check_table(frame, bag="site").findings if one.level == "error"]
     assert any("'depth'" in one.text and "fill_values=['?']" in one.text for one in found)
     with pytest.warns(UserWarning, match="were dropped"):
-        bags, _ = from_table(frame, bag="site", fill_values="?", missing="drop-instances")
+        bags, _ = load(frame, bag="site", fill_values="?", missing="drop-instances")
     assert bags.feature_names == ("depth", "x") and bags.n_instances == row
-    assert from_table(frame, bag="site", ignore="depth")[0].feature_names == ("x",)
+    assert load(frame, bag="site", ignore="depth")[0].feature_names == ("x",)
 
 
 @pytest.mark.parametrize("column", [["01", "02", "10"], ["a1", "2", "b"], ["", "NA", None], [None] * 3])
 def test_text_that_is_none_of_numbers_is_left_out_with_a_word(build, column):
     with pytest.warns(UserWarning, match=r"column 'code' \(\w+\) is not numeric and was left out"):
-        bags, _ = from_table(build({"site": list("abc"), "x": [1.0] * 3, "code": column}), bag="site")
+        bags, _ = load(build({"site": list("abc"), "x": [1.0] * 3, "code": column}), bag="site")
     assert bags.feature_names == ("x",)
 
 
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_roles_and_ignore(build):
     data = long_table()
-    only = from_table(build(data), bag="site", target="aod", ignore="count")[0]
+    only = load(build(data), bag="site", target="aod", ignore="count")[0]
     assert only.feature_names == ("red", "cloudy")
-    named = from_table(build(data), bag="site", features=["aod", "red"], ignore=["red"])[0]
+    named = load(build(data), bag="site", features=["aod", "red"], ignore=["red"])[0]
     assert named.feature_names == ("aod", "red")  # ignore is for the default only
 
 
@@ -256,18 +256,18 @@ def holes(build):
 
 def test_missing_refused(holes):
     with pytest.raises(ValueError, match=r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"):
-        from_table(holes, bag="site")
+        load(holes, bag="site")
 
 
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_missing_dropped(holes):
-    bags, _ = from_table(holes, bag="site", missing="drop-instances")
+    bags, _ = load(holes, bag="site", missing="drop-instances")
     assert bags.ids.tolist() == ["a", "b", "c"] and not bags.has_missing
     assert bags.instances.tolist() == [[1, 1], [4, 4], [5, 5]]
 
 
 def test_missing_kept(holes):
-    bags, _ = from_table(holes, bag="site", missing="keep")
+    bags, _ = load(holes, bag="site", missing="keep")
     np.testing.assert_array_equal(bags.instances, [[1, 1], [3, NAN], [NAN, 2], [4, 4], [5, 5]])
     assert bags.has_missing
 
@@ -277,14 +277,14 @@ def test_infinite_values_are_dropped_or_refused(build):
     frame = build({"site": ["a", "a", "b"], "x": [1.0, INF, 3.0]})
     for missing in ("refuse", "keep"):
         with pytest.raises(ValueError, match="bag 'a' has infinite feature values"):
-            from_table(frame, bag="site", missing=missing)
-    assert from_table(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 3]
+            load(frame, bag="site", missing=missing)
+    assert load(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 3]
 
 
 def test_a_bag_left_with_nothing_is_named(build):
     frame = build({"site": ["a", "b", "c", "d", "a"], "x": [1.0, NAN, None, INF, NAN]})
     with pytest.raises(ValueError, match=r"bag 'b' \(and 2 others\) has no finite instance; every bag needs one; drop"):
-        from_table(frame, bag="site", missing="drop-instances")
+        load(frame, bag="site", missing="drop-instances")
 
 
 def test_nullable_types_of_pandas():
@@ -295,7 +295,7 @@ def test_nullable_types_of_pandas():
         "b": pd.array([True, None, False], dtype="boolean"),
         "a": pd.array([1.5, None, 3.5], dtype="float64[pyarrow]"),
     })  # fmt: skip
-    bags, _ = from_table(frame, bag="site", features=["i", "f", "b", "a"], missing="keep")
+    bags, _ = load(frame, bag="site", features=["i", "f", "b", "a"], missing="keep")
     assert bags.ids.tolist() == [2, 1] and bags.ids.dtype == np.int64
     np.testing.assert_array_equal(bags.instances, [[1, 1.5, 1, 1.5], [3, 3.5, 0, 3.5], [NAN] * 4])
 
@@ -342,25 +342,25 @@ def test_nullable_types_of_pandas():
 )
 def test_wrong_columns_are_refused(build, options, error, match):
     with pytest.raises(error, match=match):
-        from_table(build(long_table(n=20)), **options)
+        load(build(long_table(n=20)), **options)
 
 
 def test_no_rows(build):
     frame = build(long_table())
     with pytest.raises(ValueError, match="the table has no rows"):
-        from_table(frame[:0] if not isinstance(frame, pa.Table) else frame.slice(0, 0), bag="site")
+        load(frame[:0] if not isinstance(frame, pa.Table) else frame.slice(0, 0), bag="site")
 
 
 @pytest.mark.parametrize("ids", [["a", None, "b", None], ["a", "", "b", ""], [1, None, 2, None], [1.5, NAN, 2.5, NAN]])
 def test_rows_without_a_bag(build, ids):
     with pytest.raises(ValueError, match=r"2 of 4 rows have no bag id \(the first is row 1, .*column 'site'"):
-        from_table(build({"site": ids, "x": [1.0, 2.0, 3.0, 4.0]}), bag="site")
+        load(build({"site": ids, "x": [1.0, 2.0, 3.0, 4.0]}), bag="site")
 
 
 def test_rows_without_a_bag_in_pieces_of_an_arrow_table():
     frame = pa.table({"site": pa.chunked_array([["a", "b"], ["c", None], ["a", None]]), "x": [1.0] * 6})
     with pytest.raises(ValueError, match=r"2 of 6 rows have no bag id \(the first is row 3"):
-        from_table(frame, bag="site")
+        load(frame, bag="site")
 
 
 def test_targets_that_differ_inside_a_bag(build):
@@ -368,44 +368,44 @@ def test_targets_that_differ_inside_a_bag(build):
     with pytest.raises(
         ValueError, match=r"bag 'b' \(and 1 other\) has more than one target in column 'y' \(2.0 and 2.25\)"
     ):
-        from_table(frame, bag="site", target="y")
+        load(frame, bag="site", target="y")
 
 
 @pytest.mark.parametrize("value", [NAN, None, INF])
 def test_targets_that_are_not_finite(build, value):
     frame = build({"site": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [1.0, value, 1.0]})
     with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target in column 'y'"):
-        from_table(frame, bag="site", target="y")
+        load(frame, bag="site", target="y")
 
 
 def test_groups_that_differ_or_lack_inside_a_bag(build):
     frame = build({"site": list("aab"), "x": [1.0] * 3, "g": ["u", "v", "v"], "h": ["u", None, "v"]})
     with pytest.raises(ValueError, match="bag 'a' has rows of more than one group in column 'g'"):
-        from_table(frame, bag="site", groups="g")
+        load(frame, bag="site", groups="g")
     with pytest.raises(ValueError, match="bag 'a' has rows without a group in column 'h'"):
-        from_table(frame, bag="site", groups="h")
+        load(frame, bag="site", groups="h")
 
 
 @pytest.mark.parametrize("frame", [None, [[1, 2]], {"site": [1]}, np.ones((2, 2))], ids=str)
 def test_what_is_no_frame(frame):
     with pytest.raises(TypeError, match="expected a data frame .*, not"):
-        from_table(frame, bag="site")
+        load(frame, bag="site")
 
 
 def test_columns_of_one_name():
     with pytest.raises(ValueError, match="two columns have the same name, 'a'; names must be distinct"):
-        from_table(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
+        load(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
 
 
 def test_a_name_of_one_letter_in_another_case_is_suggested():
     with pytest.raises(ValueError, match=r"no column 'B' \(did you mean 'b'\?\)"):
-        from_table(pd.DataFrame({"b": [1, 2], "x": [1.0, 2.0]}), bag="B")
+        load(pd.DataFrame({"b": [1, 2], "x": [1.0, 2.0]}), bag="B")
 
 
 def test_records_cannot_be_ids():
     for frame in (pa.table({"site": [{"u": 1}], "x": [1.0]}), pl.DataFrame({"site": [{"u": 1}], "x": [1.0]})):
         with pytest.raises(TypeError, match="column 'site' holds lists or records"):
-            from_table(frame, bag="site")
+            load(frame, bag="site")
 
 
 def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
@@ -416,7 +416,7 @@ def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
 def test_a_target_that_cannot_be_squared_is_named():
     frame = pd.DataFrame({"bag": [1, 2, 2], "x": [1.0, 2, 3], "y": [1.0, 1e300, 1e300]})
     with pytest.raises(ValueError, match=r"bag 2 has a target beyond 1e\+100 in column 'y', whose square is infinite"):
-        from_table(frame, bag="bag", target="y")
+        load(frame, bag="bag", target="y")
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ def test_ids_that_look_the_same_are_named(ids, pair):
     """They became bags of their own, and nothing was said."""
     frame = pd.DataFrame({"site": np.repeat(ids, 2), "x": np.arange(2.0 * len(ids))})
     with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks or in Unicode form") as said:
-        bags, _ = from_table(frame, bag="site")
+        bags, _ = load(frame, bag="site")
     assert bags.ids.tolist() == ids and len(said) == 1
     found = check_table(frame, bag="site")
     assert [one.text for one in found.findings if "differ" in one.text] == [str(said[0].message)] and found.ok
@@ -440,4 +440,4 @@ def test_ids_that_look_the_same_are_named(ids, pair):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("ids", [["A 1", "A1", "a1"], [" A", "B "], [1, 11, 111], [1.5, 2.5], ["m2", "m\u00b2"]])
 def test_ids_that_look_different_are_not(ids):
-    assert len(from_table(pd.DataFrame({"site": ids, "x": 1.0}), bag="site")[0]) == len(ids)
+    assert len(load(pd.DataFrame({"site": ids, "x": 1.0}), bag="site")[0]) == len(ids)

@@ -350,7 +350,7 @@ class Bags:
     def to_frame(
         self, y=None, *, bag: str | None = None, target=None, groups: str = "group", weights: str = "weight"
     ) -> Any:
-        """Convert the bags to a long table with a row per instance, as `from_table` reads it.
+        """Convert the bags to a long table with a row per instance, as `load` reads it.
 
         Parameters
         ----------
@@ -376,7 +376,7 @@ class Bags:
         >>> frame = bags.to_frame([0.5, 0.1])
         >>> frame.columns.tolist(), frame["bag"].tolist(), frame["target"].tolist()
         (['bag', 'target', 'x1'], ['a', 'a', 'b'], [0.5, 0.5, 0.1])
-        >>> bw.from_table(frame, bag="bag", target="target")[0].ids.tolist()
+        >>> bw.load(frame, bag="bag", target="target")[0].ids.tolist()
         ['a', 'b']
         """
         names = self.feature_names or tuple(f"x{j + 1}" for j in range(self.n_features))

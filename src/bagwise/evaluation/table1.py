@@ -24,7 +24,7 @@ from bagwise.evaluation.selection import LABELS, as_settings
 from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
 from bagwise.io.columns import Roles
-from bagwise.io.load import from_table, gather
+from bagwise.io.load import gather
 from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
 from bagwise.io.table_output import counted
 from bagwise.kernels import Gaussian, InverseMultiquadric
@@ -48,7 +48,7 @@ def read_crop(path: Path, *, trust_pickle: bool = False) -> tuple[Bags, np.ndarr
     if len(names) < 3:
         raise ValueError(f"it has {len(names)} columns; the bag id, features and the target are needed")
     bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
-    return from_table(frame, bag=bag, target=target, ignore=rows)
+    return load(frame, bag=bag, target=target, ignore=rows)
 
 
 def _read(path: Path, trust_pickle: bool):

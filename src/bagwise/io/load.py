@@ -1,4 +1,4 @@
-"""`load`: bags and targets from a data frame or from files; `from_table`, from a data frame alone.
+"""`load`: bags and targets from a data frame or from files.
 
 Of a table that is computed when it is asked for (polars LazyFrame, DuckDB relation) only what is needed is computed.
 """
@@ -140,9 +140,14 @@ def load(
 
     Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
 
+    Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape of
+    their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
+    instance; plain columns beside it are repeated for each instance. A column of *fixed-size* lists holds an instance
+    per row: its features, named ``column_1``, ``column_2``, ...
+
     Parameters
     ----------
-    source : data frame, path, pattern, folder, URL, or list of paths
+    source : data frame of any library (pandas, polars, pyarrow, ...), path, pattern, folder, URL, or list of paths
     bag : column of bag ids
         Text, integers, dates or categories; never null. Needed for every table.
     target : column of targets, optional
@@ -195,6 +200,7 @@ def load(
     Returns
     -------
     bags : Bags
+        float32 if every feature column is, else float64.
     y : array of float64, one target per bag, or None if there is no target; a column each for several targets
 
     Examples
@@ -258,89 +264,6 @@ def load_labels(
     if path is not None:
         return load_npz(path, roles, missing=missing, fill_values=fill_values)
     return gather(FrameColumns(table, fill_values, decimal), roles, missing)
-
-
-def from_table(
-    frame,
-    *,
-    bag,
-    target=None,
-    features=None,
-    ignore=(),
-    groups=None,
-    missing="refuse",
-    fill_values=(),
-    weights=None,
-    bag_features=None,
-    categories=(),
-    dates=(),
-    targets=None,
-) -> tuple[Bags, np.ndarray | None]:
-    """Build bags and targets from a data frame of any library (pandas, polars, pyarrow, ...).
-
-    Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape
-    of their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
-    instance; plain columns beside it are repeated for every instance. A column of *fixed-size* lists holds an
-    instance per row: its features, named ``column_1``, ``column_2``, ...
-
-    Parameters
-    ----------
-    frame : data frame
-        Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
-    bag : column of bag ids
-        Text, integers, dates or categories; never null.
-    target : column of targets, optional
-        The same number on every row of a bag. Several columns give several targets (see `MultiTarget`); then a bag may
-        lack some of them, but not all.
-    features : columns, optional
-        Default: every column of numbers or booleans that has no other role and is not ignored. A warning names the
-        columns that are left out.
-    ignore : columns to leave out of the default features
-    groups : column of labels, the same on every row of a bag, optional
-        Bags of one group stay together in every inner split. With "shared-rows", bags that share rows are one group.
-    missing : {"refuse", "drop-instances", "impute", "keep"}
-        What happens to rows with NaN or null features. Infinite values are dropped by "drop-instances", else refused.
-    fill_values : number, text, or a list of them, default none
-        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999 or
-        "n/a?"; it is then missing, and ``missing`` says what happens. A warning names values that look like it.
-    weights : column of instance weights, optional
-        Numbers from zero up, some above zero in every bag.
-    bag_features : columns, or "auto", optional
-        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
-        and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
-        feature at least stays with the instances; none is taken if all bags have one row).
-    categories : columns, "auto", or dict of column -> levels, optional
-        Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
-        ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
-        table (the 50 most frequent of more), or those given: a model of these features needs them again, which
-        ``features=list(model.feature_names_in_)`` does. "auto" takes columns of text with 2 to 20 levels that come back
-        in several bags, and a warning names them.
-    dates : columns, optional
-        Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
-        the year, as an angle, so that December is next to January; and ``sown_year``.
-    targets : data frame or path, optional
-        A second table with a row per bag, joined by the column ``bag``: the target, groups, weights and bag features
-        may be columns of it. Bags without a target are left out, and a warning counts and names them.
-
-    Returns
-    -------
-    bags : Bags
-        float32 if every feature column is, else float64.
-    y : array of float64, one target per bag, or None without ``target``; a column each for several targets
-
-    Examples
-    --------
-    >>> import pandas as pd, bagwise as bw
-    >>> frame = pd.DataFrame({"site": ["b", "a", "b"], "aod": [0.3, 0.1, 0.3], "red": [1.0, 2.0, 3.0]})
-    >>> bags, y = bw.from_table(frame, bag="site", target="aod")
-    >>> bags.ids.tolist(), y.tolist(), bags[0].tolist()
-    (['b', 'a'], [0.3, 0.1], [[1.0], [3.0]])
-    """
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates, targets)
-    frame, roles = collect(frame, roles)
-    bags, y, _ = gather(FrameColumns(frame, fill_values), roles, missing)
-    refuse_constant_target(y)
-    return bags, y
 
 
 def refuse_constant_target(y) -> None:
