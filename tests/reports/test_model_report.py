@@ -95,7 +95,7 @@ def test_all_errors_of_a_page_on_auto_are_those_of_its_metric(tmp_path, metric, 
         f"{name} of the mean target {of_mean}",
         f"{name} of auto {error}",
         f"Typical error ({name}) {error}",
-        f"By how much the {name} on held-out bags",
+        f"The increase of the {name} on held-out bags",
         f"{'Mean absolute' if metric == 'mae' else 'Root mean squared'} residual, the shaded steps",
     ):
         assert text in report.text

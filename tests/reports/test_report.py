@@ -182,7 +182,7 @@ def test_an_unfinished_run(data, tmp_path, gone):
     for path in sorted((tmp_path / "run" / "cells").iterdir())[:gone]:
         path.unlink()
     report = write(tmp_path / "run", tmp_path)
-    assert f"Unfinished: {gone} of 8 cells are still to be run" in report.text
+    assert f"Unfinished: {gone} of 8 cells have not run" in report.text
 
 
 def test_one_method_one_repeat(data, tmp_path):

@@ -334,7 +334,7 @@ def importance(axis, measured, *, most: int = 15):
     Parameters
     ----------
     axis : matplotlib axis
-    found : `bagwise.Importance`
+    measured : `bagwise.Importance`
     most : int
         How many features or groups are drawn, the most important ones.
 
