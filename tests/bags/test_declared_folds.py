@@ -9,6 +9,7 @@ from sklearn.model_selection import GridSearchCV
 
 import bagwise as bw
 from bagwise.bags import split_bags
+from bagwise.bags.validation import ParameterError
 from bagwise.instances import OutOfFold
 
 
@@ -129,7 +130,7 @@ def declare(**declared):
     "bags, folds, error, what",
     [
         (make_bags(), "forward", ValueError, "time"),
-        (*declare(scheme="forward", time=np.zeros(24)), ValueError, "distinct times"),
+        (*declare(scheme="forward", time=np.zeros(24)), ValueError, "same time, 0"),
         (*declare(scheme="forward", folds=5, time=np.arange(24) % 4), ValueError, "distinct times"),
         (*declare(scheme="forward", time=[None] + list(range(23))), ValueError, "bag 0"),
         (*declare(scheme="forward", time=[1] * 23 + ["2020-01-01"]), TypeError, "bag 23"),
@@ -140,6 +141,7 @@ def declare(**declared):
         (*declare(scheme="forward", time=np.arange(24), gap=timedelta(days=1)), TypeError, "gap"),
         (*declare(scheme="forward", time="when"), ValueError, "'when'"),
         (*declare(scheme="given", given=["train"] * 24), ValueError, "'test'"),
+        (*declare(scheme="given", given=["train", "test", "valid"] * 8), ValueError, "'valid'"),
         (*declare(scheme="given", given=[3] * 24), ValueError, "fold 3"),
         (make_bags(), "given", ValueError, "fold="),
         (make_bags(), "later", ValueError, "'later'"),
@@ -158,3 +160,16 @@ def test_wrong_declarations_are_named():
         bw.Validation("backward")
     with pytest.raises(ValueError, match="blocks"):
         bw.Validation(groups="a", blocks="b")
+    with pytest.raises(ValueError, match="'many'"):
+        bw.Validation("forward", folds="many")
+    with pytest.raises(ValueError, match="pairs.*folds="):
+        make_bags().with_validation(bw.Validation("given", given=[([0], [1])]))
+    with pytest.raises(ValueError, match="pass them"):
+        bw.BagKFold("forward").get_n_splits()
+
+
+@pytest.mark.parametrize("times", [[*range(23), None], [*range(23), "2020-01-01"], ["soon"] * 24, [1.0] * 24])
+def test_errors_about_times_name_the_parameter(times):
+    with pytest.raises(ParameterError) as caught:
+        split_bags(make_bags(), bw.Validation("forward", time=times))
+    assert caught.value.parameter == "time"

@@ -33,10 +33,22 @@ def run(*arguments):
         ({"y": ["?", *map(str, range(47))]}, {}, "target", "'y'.*'\\?' in row 0 .*fill_values=\\['\\?'\\]"),
         ({"x": ["?", *map(str, range(47))]}, {"features": ["x"]}, "features", "'x' is text.*fill_values"),
         ({"w": pd.Timestamp("2020-01-01")}, {"weights": "w"}, "weights", "'w' is a date"),
+        ({"w": pd.Timestamp("2020-01-01")}, {"features": ["x", "w"]}, "features", "dates=\\['w'\\]"),
+        ({"w": pd.Timestamp("2020-01-01")}, {"bag_features": ["w"]}, "bag_features", "dates=\\['w'\\]"),
         ({"r": [{"a": 1}] * 48}, {"categories": ["r"]}, "categories", "'r' holds lists or records"),
         ({}, {"features": ["x", "crop=u"]}, "features", "no column 'crop', of which"),
     ],
-    ids=["constant", "decimal commas", "stray cell of the target", "stray cell", "dates", "records", "level"],
+    ids=[
+        "constant",
+        "decimal commas",
+        "stray cell of the target",
+        "stray cell",
+        "dates",
+        "date feature",
+        "date of the bag",
+        "records",
+        "level",
+    ],
 )
 def test_errors_name_the_column_and_the_way_out(build, columns, options, parameter, words):
     with pytest.raises(ParameterError, match=words) as caught:

@@ -486,8 +486,12 @@ class Bags:
             Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
             (covariates, or columns kept on loading).
         """
-        from bagwise.bags.folds import as_times
+        from bagwise.bags.folds import are_pairs, as_times
 
+        if are_pairs(declared.given):
+            raise ValueError(
+                "Bags cannot carry (train, test) pairs of positions; pass the Validation as folds= instead"
+            )
         changes: dict[str, Any] = {}
         groups = declared.groups if declared.blocks is None else declared.blocks
         if isinstance(groups, str) and groups == SHARED_ROWS:

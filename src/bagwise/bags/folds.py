@@ -15,7 +15,7 @@ import numpy as np
 
 from bagwise.bags.container import Bags
 from bagwise.bags.shared_rows import numbered
-from bagwise.bags.validation import Parameter, ParameterError, absent, label, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, ParameterTypeError, absent, label, name_bags
 
 AUTO_FOLDS = 10
 AUTO_STEPS = 5  # forward in time
@@ -76,6 +76,8 @@ class Validation:
     def __post_init__(self):
         if self.scheme not in SCHEMES:
             raise ValueError(f"scheme must be 'random', 'forward' or 'given', not {self.scheme!r}")
+        if isinstance(self.folds, str) and self.folds not in ("auto", "each"):
+            raise ValueError(f"folds of a Validation must be a whole number, 'auto' or 'each', not {self.folds!r}")
         if self.groups is not None and self.blocks is not None:
             raise ValueError("Validation got groups and blocks; both keep bags together, so give one of them")
 
@@ -268,14 +270,14 @@ def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
 def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     """Return the bags with the columns of a declaration, and the declaration."""
     if isinstance(folds, Validation):
-        if not _are_pairs(folds.given):
+        if not are_pairs(folds.given):
             bags = bags.with_validation(folds)
         return bags, folds
     declared = bags.validation or Validation()
     if isinstance(folds, str) and folds in SCHEMES:
         number = declared.folds if declared.scheme == folds else "auto"
         return bags, replace(declared, scheme=folds, folds=number)
-    if _are_pairs(folds):
+    if are_pairs(folds):
         return bags, Validation("given", given=folds)
     if isinstance(folds, str) and folds not in ("auto", "each"):
         raise ValueError(
@@ -285,7 +287,8 @@ def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     return bags, declared if folds == "auto" else replace(declared, folds=folds)
 
 
-def _are_pairs(given) -> bool:
+def are_pairs(given) -> bool:
+    """Return whether folds are given as (train, test) pairs of positions."""
     return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(p, tuple | list) for p in given)
 
 
@@ -296,7 +299,7 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
         raise ValueError(f"time must have one value per bag ({len(ids)}), not shape {values.shape}")
     missing = absent(values)
     if missing.any():
-        raise ValueError(f"{name_bags(ids, missing)} no time; give each bag one, or leave such bags out")
+        raise ParameterError("time", f"{name_bags(ids, missing)} no time; give each bag one, or leave such bags out")
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]")
     if values.dtype.kind in "biuf":
@@ -308,8 +311,10 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
     kinds = {"number" if isinstance(value, int | float | np.number) else "date" for value in values.tolist()}
     if len(kinds) > 1:
         first = next(i for i, value in enumerate(values.tolist()) if not isinstance(value, int | float | np.number))
-        raise TypeError(
-            f"time must be numbers or dates, not both: bag {label(ids[first])} has {values[first]!r} among numbers"
+        raise ParameterTypeError(
+            "time",
+            f"time must be numbers or dates, not both: bag {label(ids[first])} has {values[first]!r} among numbers; "
+            "write all times in one way",
         )
     if kinds == {"number"}:
         return values.astype(np.float64)
@@ -318,8 +323,8 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
         try:
             times[i] = np.datetime64(value.strip() if isinstance(value, str) else value, "us")
         except (ValueError, TypeError):
-            raise ValueError(
-                f"time must be numbers or dates: bag {label(ids[i])} has {value!r}; write dates as 2019-04-23"
+            raise ParameterError(
+                "time", f"time must be numbers or dates: bag {label(ids[i])} has {value!r}; write dates as 2019-04-23"
             ) from None
     return times
 
@@ -339,10 +344,17 @@ def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
         number = min(declared.folds, most) if inner else declared.folds
         if number < 1:
             raise ValueError(f"forward folds must be at least 1, not {number}")
-    if len(distinct) < 2 or len(distinct) < number + 1:
+    if len(distinct) < 2:
+        raise ParameterError(
+            "time",
+            f"All bags have the same time, {distinct[0]}; forward folds need at least two distinct times. Name another "
+            "column as time, or take ",
+            Parameter("folds", "random"),
+        )
+    if len(distinct) < number + 1:
         raise ValueError(
-            f"{max(number, 1)} forward folds need at least {max(number, 1) + 1} distinct times, and the bags have "
-            f"{len(distinct)}; take fewer folds, a finer time, or folds='random'"
+            f"{number} forward folds need at least {number + 1} distinct times, and the bags have {len(distinct)}; "
+            "take fewer folds, a finer time, or folds='random'"
         )
     starts = _window_starts(time, distinct, number)
     test = np.searchsorted(starts, time, side="right") - 1
@@ -402,7 +414,7 @@ def _text(value) -> str:
 
 def _given(bags: Bags, declared: Validation) -> Folds:
     """Return the folds of a column or of pairs of positions."""
-    if _are_pairs(declared.given):
+    if are_pairs(declared.given):
         return _given_pairs(len(bags), declared.given)
     if bags.fold is None:
         raise ValueError("folds='given' needs a fold per bag, and the bags have none; load them with fold=")
@@ -413,6 +425,11 @@ def _given(bags: Bags, declared: Validation) -> Folds:
             lacking = (TRAIN_TEST - labels).pop()
             raise ValueError(f"the split column has no {lacking!r} bag; both 'train' and 'test' are needed")
         return Folds(np.where(texts == "test", 0, -1), (texts == "train",))
+    if labels & TRAIN_TEST:
+        raise ValueError(
+            f"the split column has the labels {', '.join(map(repr, sorted(labels)))}; a split has 'train' and 'test' "
+            "alone, and folds have other labels. Replace the third label by 'train', or leave those bags out"
+        )
     if len(labels) < 2:
         raise ValueError(f"each bag is in fold {label(bags.fold[0])}; given folds need at least two labels")
     return Folds(numbered(bags.fold))

@@ -258,15 +258,16 @@ def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool
     if np.median(units_of_row[units_of_row > 0]) > max(10, n_units / 10):
         return True
     sample = instances[np.random.default_rng(0).permutation(len(instances))[:VALUE_SAMPLE]]
-    m, chance = len(sample), 1.0
+    n, chance = len(sample), 1.0
+    needed = np.count_nonzero(shared) / len(shared) / 2 / len(instances)
     columns = list(sample.T)
-    indicators = [column for column in columns if ((column == 0) | (column == 1)).all()]
-    if 1 < len(indicators) <= MOST_INDICATORS:  # those of one category depend on each other
-        others = [column for column in columns if not ((column == 0) | (column == 1)).all()]
-        columns = [np.array(indicators).T @ 2.0 ** np.arange(len(indicators)), *others]
+    is_indicator = ((sample == 0) | (sample == 1)).all(axis=0)
+    n_indicators = np.count_nonzero(is_indicator)
+    if 1 < n_indicators <= MOST_INDICATORS:  # those of one category depend on each other
+        columns = [sample[:, is_indicator] @ 2.0 ** np.arange(n_indicators), *sample[:, ~is_indicator].T]
     for column in columns:
         counts = np.unique(column, return_counts=True)[1].astype(np.float64)
-        chance *= max(float((counts * (counts - 1)).sum() / (m * (m - 1))), 1e-9)
-        if chance == 0.0:
-            break
-    return bool(chance * len(instances) >= np.count_nonzero(shared) / len(shared) / 2)
+        chance *= max(float((counts * (counts - 1)).sum() / (n * (n - 1))), 1e-9)
+        if chance < needed:  # further columns only make it smaller
+            return False
+    return True

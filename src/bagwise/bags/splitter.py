@@ -44,4 +44,8 @@ class BagKFold(BaseEstimator):
     def get_n_splits(self, bags=None, y=None, groups=None) -> int:
         if isinstance(self.folds, int):
             return self.folds
+        if bags is None:
+            raise ValueError(
+                f"The number of splits of folds={self.folds!r} depends on the bags; pass them: get_n_splits(bags)"
+            )
         return len(split_bags(bags, self.folds, random_state=self.random_state))

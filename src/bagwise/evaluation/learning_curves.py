@@ -227,7 +227,7 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     rows = np.concatenate([np.flatnonzero(place < count[bag]) for count in counts])
     several = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
-        for name in ("ids", "groups", "covariates")
+        for name in ("ids", "groups", "covariates", "time", "fold")
     }
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     return bags._with_rows(rows, offsets, **several)

@@ -188,7 +188,7 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
         raise ParameterTypeError(
             "features",
             f"not numeric: {named}; encode them as numbers, leave them out of features, or load them with ",
-            Parameter("categories", list(odd)[:1]),
+            Parameter("dates" if is_date_kind(table, first) else "categories", [first]),
         )
 
 
@@ -363,7 +363,7 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
             raise ParameterTypeError(
                 "bag_features",
                 f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}; take it as ",
-                Parameter("categories", odd[:1]),
+                Parameter("dates" if is_date_kind(table, odd[0]) else "categories", odd[:1]),
                 " too, or leave it out",
             )
     left = [name for name in names if name not in chosen]
