@@ -12,8 +12,7 @@ from bagwise.regressors.embedding_ridge import least_absolute, least_squares, ro
 
 @dataclass(frozen=True)
 class Blend:
-    """Weights over the members (not negative, summing to one) and the prediction of every bag by a blend that never
-    saw its fold."""
+    """Weights over the members, not negative and summing to one, and the held-out predictions of the blend."""
 
     weights: np.ndarray
     held_out: np.ndarray

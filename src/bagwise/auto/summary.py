@@ -22,11 +22,11 @@ NAN = float("nan")
 
 
 def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation) -> list[dict]:
-    """Return one row per member. ``status`` is "blended", "tried" (without weight), "dropped" after the first fold,
-    "skipped" for lack of time, or "failed"; ``why`` is the reason of the last three.
+    """Return one row per member.
 
-    ``error`` is the metric over all held-out bags, ``difference`` how much larger it is than that of the best member;
-    standard errors are over bags, those of differences paired by bag.
+    ``status`` is "blended", "tried" (without weight), "dropped" after the first fold, "skipped" for lack of time, or
+    "failed"; ``why`` is the reason of the last three. ``error`` is the metric over held-out bags, ``difference`` how
+    much larger it is than that of the best; standard errors are over bags, those of differences paired by bag.
     """
     done = [trial for trial in trials if trial.done]
     Z = np.column_stack([trial.held_out for trial in done])

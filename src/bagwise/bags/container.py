@@ -251,11 +251,10 @@ class Bags:
     def __getitem__(self, key: Any) -> Bags: ...
 
     def __getitem__(self, key):
-        """Return one bag as an array, for its position or its id (a text), or `Bags`, for a slice, a list of positions
-        or ids,
-        or a boolean mask.
+        """Return one bag as an array, or `Bags` of several.
 
-        An integer is always a position. Ids that are no texts are selected by a mask: ``bags[bags.ids == 7]``.
+        A position or an id (a text) selects one bag; a slice, a list of positions or ids, or a boolean mask selects
+        several. An integer is always a position. Ids that are no texts are selected by a mask: ``bags[bags.ids == 7]``.
         """
         if isinstance(key, tuple):  # bags[ids, ...], the form scikit-learn uses
             if len(key) != 2 or key[1] is not Ellipsis:

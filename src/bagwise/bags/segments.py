@@ -49,9 +49,7 @@ def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | 
 
 
 def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Compute running sums within each bag. Bags of one size are summed as one array, so that bags do not affect each
-    other.
-    """
+    """Compute running sums within each bag; bags of one size are summed as one array, so bags do not affect others."""
     out, sizes = np.empty_like(values), np.diff(offsets)
     for size in np.unique(sizes):
         rows = offsets[:-1][sizes == size][:, None] + np.arange(size)
@@ -117,9 +115,10 @@ def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, we
 
 
 def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row just below each quantile of each bag (bags, probabilities), and the fraction of the way to the
-    next;
-    rows, and weights, sorted inside their bags."""
+    """Return the row just below each quantile (bags, probabilities), and the fraction of the way to the next row.
+
+    Rows and weights must be sorted within their bags.
+    """
     sizes = np.diff(offsets)
     if weights is None:
         at = (sizes[:, None] - 1) * probabilities
@@ -193,11 +192,10 @@ def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np
 
 
 def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Compute the share of each instance in the weighted median: half is the lower middle value's, half the upper
-    one's.
+    """Compute the share of each instance in the weighted median.
 
-    Instances of one value share alike, so that their order does not matter. Shares sum to one in every bag, and the
-    median is the sum of share times value.
+    Half belongs to the lower middle value, half to the upper. Instances of one value share alike, so that their order
+    does not matter. Shares sum to one in each bag, and the median is the sum of share times value.
 
     Examples
     --------
@@ -216,9 +214,7 @@ def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.n
 
 
 def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values just below and just above the half of each bag's weight: one value, or the two about the
-    middle.
-    """
+    """Return the values just below and just above half of the weight of each bag; they may be equal."""
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     values, reached = values[order], segment_cumsum(weights[order], offsets)

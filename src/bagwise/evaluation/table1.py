@@ -149,7 +149,7 @@ def file_names(name: str) -> list[str]:
 
 
 def git_blob_id(path) -> str:
-    """Return the id that git gives to the content of a file: sha1 of "blob SIZE\\0" and the content.
+    r"""Return the id that git gives to the content of a file: sha1 of "blob SIZE\0" and the content.
 
     Examples
     --------

@@ -532,8 +532,9 @@ def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
 
 
 def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray:
-    """Return the positions of the ids that have a file; refuse ids and files without counterpart, or drop them with a
-    warning.
+    """Return the positions of the ids that have a file.
+
+    Ids and files without counterpart are refused, or dropped with a warning.
     """
     lacks = np.array([str(one) not in files for one in ids])
     known = set(map(str, ids))

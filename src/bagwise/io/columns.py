@@ -378,8 +378,9 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
 
 
 def _constant(table, names, codes, first) -> list:
-    """Return the feature columns that never vary within a bag; all but the first if that would leave no instance
-    feature.
+    """Return the feature columns that never vary within a bag.
+
+    The first is left out if that would leave no feature of the instances.
     """
     of_bags = [name for name in names if name in table.of_bags]  # a second table's
     if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
@@ -667,9 +668,7 @@ def describe_suspects(found: dict[str, dict[float, int]]) -> Message:
 
 
 def _ends(values: np.ndarray) -> list[float]:
-    """Return the lowest and the highest value, those that are known as fill values or stand out from a few of the
-    others.
-    """
+    """Return the lowest and the highest value that are usual fill values or stand out from the other values."""
     some = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
     some = some[np.isfinite(some)]
     with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere

@@ -64,8 +64,7 @@ class Where:
         return Where(any_of)
 
     def by_statistics(self, schema):
-        """Return the part of the conditions that row-group statistics can refute, as an expression; None if there is
-        none.
+        """Return the conditions that statistics of row groups can refute, as an expression, or None.
 
         NaN is in no statistics, but differs from everything: conditions of inequality say nothing of fractions.
         """

@@ -179,9 +179,7 @@ class Grid:
         self.crs = _coordinates(data, self.arrays, self.x, crs)
 
     def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (steps, pixels inside, features), row by row, with NaN where missing; and which pixels are
-        usable.
-        """
+        """Return the values (steps, pixels inside, features), with NaN where missing, and which pixels are usable."""
         down, across = window.toslices()
         steps = len(self.label_of_step)
         read = np.empty((steps, np.count_nonzero(inside), len(self.names)), dtype=self.dtype)

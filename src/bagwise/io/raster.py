@@ -65,9 +65,7 @@ class Stack:
         self.dtype = _common_type([dataset.dtypes[index - 1] for dataset, index in self._bands], self.names)
 
     def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values (1, pixels inside, bands), with NaN where a band is not valid, and which pixels are not
-        masked.
-        """
+        """Return the values (1, pixels inside, bands), with NaN where not valid, and which pixels are not masked."""
         values = np.empty((1, np.count_nonzero(inside), len(self._bands)), dtype=self.dtype)
         for k, (dataset, index) in enumerate(self._bands):
             values[0, :, k] = _read_band(dataset, index, window, self.dtype)[inside]
@@ -99,7 +97,7 @@ def _open(source, closing: ExitStack, what: str):
 
 
 def _read_band(dataset, index: int, window, dtype) -> np.ndarray:
-    """scale * stored + offset, NaN where any of the mask, the alpha band and the no-data value says there is none.
+    """Return scale * stored + offset, with NaN where the mask, the alpha band or the no-data value says so.
 
     GDAL's own mask is only one of the three: an internal mask hides the no-data value, that one hides alpha.
     """
@@ -192,8 +190,9 @@ class Zones:
 def read_zones(
     zones, crs, *, id=None, target=None, groups=None, bag_features=None, remedy=("raster", "rio edit-info --crs")
 ) -> Zones:
-    """Read zones from a path or a GeoDataFrame, in its order; ``remedy`` completes the error on a missing coordinate
-    system.
+    """Read zones from a path or a GeoDataFrame, in its order.
+
+    ``remedy`` completes the error about a missing coordinate system.
     """
     frame = as_zones(zones)
     table = frame.drop(columns=frame.active_geometry_name)

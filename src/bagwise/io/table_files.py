@@ -252,9 +252,7 @@ def open_url(url: str) -> tuple:
 
 @lru_cache(maxsize=16)  # it holds connections
 def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
-    """Return a file system of pyarrow in the form of fsspec; None if it has none. Credentials are found in the usual
-    places.
-    """
+    """Return a file system of pyarrow in the form of fsspec, or None; it finds credentials in the usual places."""
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import ArrowException
     from pyarrow.fs import FileSystem

@@ -231,12 +231,12 @@ def shown_p(value) -> str:
 
 
 def percent(value, digits: int = 0) -> str:
-    """Format a share as a percentage, on one line with its sign.
+    r"""Format a share as a percentage, on one line with its sign.
 
     Examples
     --------
     >>> percent(0.914), percent(None)
-    ('91\\xa0%', '–')
+    ('91\xa0%', '–')
     """
     return f"{100 * value:.{digits}f}\u00a0%" if is_known(value) else NONE
 

@@ -245,10 +245,10 @@ def _distinct(column: nw.Series) -> list:
 
 
 def join(table, roles: Roles) -> tuple:
-    """Join the second table ``roles.targets``; return the table, roles that name its target, and notes on unmatched
-    rows.
+    """Join the second table ``roles.targets``.
 
-    Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
+    Return the table, roles that name its target, and notes on unmatched rows. Bags without a target are left out, if
+    there is one to learn; without a target every bag needs its row.
     """
     refuse_unknown(table.names, [] if roles.bag is None else [roles.bag], parameter="bag")
     second, what = _read_second(roles.targets, roles, table)

@@ -74,8 +74,10 @@ def linear(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def moments(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit ridge regression on mean, deviation, skewness, kurtosis, extremes and size: sums over instances, so it also
-    fits out of core and on a cluster (``bagwise.fit_scan``)."""
+    """Fit ridge regression on mean, deviation, skewness, kurtosis, extremes and size of each feature.
+
+    All are sums over instances, so it also fits tables larger than memory (``bagwise.fit_scan``).
+    """
     return scaled(EmbeddingRidge(Statistics(MOMENTS), RidgePath()))
 
 

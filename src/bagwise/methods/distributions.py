@@ -66,8 +66,10 @@ def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def fourier(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
-    """Fit ridge on the mean of 256 random Fourier features of a Gaussian kernel: sums over instances, so it also fits
-    out of core and on a cluster (``bagwise.fit_scan``)."""
+    """Fit ridge regression on the mean of 256 random Fourier features of a Gaussian kernel.
+
+    They are sums over instances, so it also fits tables larger than memory (``bagwise.fit_scan``).
+    """
     features = FourierFeatures(256, linear=False, random_state=random_state)
     return EmbeddingRidge(FeatureMean(features), RidgePath(), grid={"features__bandwidth": [0.5, 1.0, 2.0]})
 
@@ -94,8 +96,10 @@ def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def sliced(*, directions=200, quantiles=20, distance="l2", slack=SLACK, random_state=0, n_jobs=None) -> BagPipeline:
-    """Use exp(-γ SW_2²) and 1/√(SW_2² + θ²), with many directions and few quantiles: as good as the paper's, at less
-    than half the cost."""
+    """Fit ridge regression with the kernels exp(-γ SW_2²) and 1/√(SW_2² + θ²) of the sliced Wasserstein distance.
+
+    Many directions and few quantiles are as good as the numbers of the paper, at less than half the cost.
+    """
     slices = SlicedQuantiles(directions, quantiles, random_state=random_state)
     grid = {"kernel": kernel_grid("gaussian", "inverse-multiquadric", lengths=(0.3, 1.0, 3.0))}
     embedding = SecondKernel(slices, distance=distance, random_state=random_state)

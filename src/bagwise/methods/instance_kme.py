@@ -41,8 +41,10 @@ def default_network(*, random_state=0, n_jobs=None):
 
 
 def paper_network(*, random_state=0, n_jobs=None):
-    """Return a network of 128 units, weight decay 0.05, 100 epochs, targets in their own units: the setting in a
-    comment of the notebook of Uriot (2019), plausible for aerosol; the paper prints none."""
+    """Return a network of 128 units, weight decay 0.05, 100 epochs, targets in their own units.
+
+    A comment in the notebook of Uriot (2019) has this setting, which is plausible for aerosol; the paper prints none.
+    """
     return NetworkRegressor(
         (128,), epochs=100, weight_decay=0.05, scale_target=False, random_state=random_state, n_jobs=n_jobs
     )
@@ -119,9 +121,12 @@ def single(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def ridge(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit ridge regression on random features in place of networks: sums over instances, so it also fits out of core
-    and on a cluster (``bagwise.fit_scan``). Predictions eight deviations from their mean count as the
-    farthest, and the narrowest kernels are left out, so that there are at most 192 sums per bag."""
+    """Fit ridge regression on random features in place of networks.
+
+    Everything is a sum over instances, so it also fits tables larger than memory (``bagwise.fit_scan``). Predictions
+    are clipped at eight deviations from their mean, and the narrowest kernels are left out, so that there are at most
+    192 sums per bag.
+    """
     features = FourierFeatures(512, random_state=random_state)
     learner = RandomFeatureRidge(features, penalties=RIDGE_PENALTIES, random_state=random_state)
     stage = OutOfFold(learner, random_state=random_state, n_jobs=n_jobs)

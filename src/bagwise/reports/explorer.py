@@ -416,8 +416,10 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
 
 
 def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
-    """Return the section of the explorer for some bags, the learned function of the best method with one, and the
-    instance values if the model has some."""
+    """Return the section of the explorer for some bags, a learned function, and the instance values if there are any.
+
+    The learned function is that of the best method that has one.
+    """
     label = "the model given"
     if model is None:
         names = [row["method"] for row in results.ranked()]

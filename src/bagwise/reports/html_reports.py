@@ -116,12 +116,12 @@ def render(content: dict) -> str:
 
 
 def as_json(value) -> str:
-    """Return JSON for a <script> element: no character can end the element or is a control character.
+    r"""Return JSON for a <script> element: no character can end the element or is a control character.
 
     Examples
     --------
     >>> as_json({"bag": "</script>&"})
-    '{"bag":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    '{"bag":"\\u003c/script\\u003e\\u0026"}'
     """
     text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)
     for character in "<>&":

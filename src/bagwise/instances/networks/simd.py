@@ -49,11 +49,13 @@ zero = ir.Constant(floats, [0.0] * LANES)
 
 
 class VectorType(types.Type):
-    pass
+    """Type of a vector of numbers in compiled code."""
 
 
 @register_model(VectorType)
 class VectorModel(models.PrimitiveModel):
+    """Representation of a `VectorType` in LLVM: one register."""
+
     def __init__(self, manager, kind):
         super().__init__(manager, kind, floats)
 

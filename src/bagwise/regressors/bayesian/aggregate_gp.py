@@ -309,8 +309,10 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return (mean, root @ root.T + np.diag(spread)) if return_cov else (mean, np.sqrt(variance + spread))
 
     def predict_instances(self, bags, return_std: bool = False):
-        """Return the value of each instance (for counts the rate per unit of exposure), and its standard deviation on
-        request. Their aggregates are the predictions of the bags."""
+        """Return the value of each instance, for counts the rate per unit of exposure; on request its deviation too.
+
+        The aggregates of the values are the predictions of the bags.
+        """
         bags = self._seen(bags)
         mean, std = np.empty(bags.n_instances), np.empty(bags.n_instances if return_std else 0)
         for start in range(0, bags.n_instances, BLOCK_ROWS):

@@ -207,8 +207,10 @@ def minimum(loss: Loss, start: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
-    """Yield for each penalty the minimum (w, b, log σ², log η), started from the previous one, and the covariance of
-    (w, b) by the information there."""
+    """Yield, for each penalty, the minimum (w, b, log σ², log η) and the covariance of (w, b) by its information.
+
+    Each search starts from the minimum of the previous penalty.
+    """
     vector = None
     for penalty in penalties:
         loss = Loss(z, noise, y, penalty, weight)
