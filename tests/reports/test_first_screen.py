@@ -121,6 +121,15 @@ def test_the_verdict_is_against_the_better_baseline():
     assert judgement(worse)["badge"] == "Worse than the mean" and judgement(worse)["status"] == "poor"
 
 
+def test_a_model_that_falls_back_to_the_mean_says_so(tmp_path):
+    bags, y = sample(40)
+    y = np.random.default_rng(0).permutation(y)
+    model = bw.Intervals(bw.method("auto", members=["aggregated"])).fit(bags, y)
+    report = Report(write_model_report(tmp_path / "model.html", model, bags, y, method="auto"))
+    assert "No better than the mean, so it predicts the mean" in report.text
+    assert "No feature matters" in report.text and "in the order of importance" not in report.text
+
+
 def test_bags_that_are_only_trained_on_are_in_the_baselines():
     bags, y = bw.datasets.make_problem("mean", 40)
     fold = np.where(np.arange(40) < 30, -1, 0)

@@ -201,6 +201,8 @@ def test_one_split_cannot_tell_luck(data, tmp_path):
     assert f"targets from {shown(y[25:].min())} to {shown(y[25:].max())}" in report.text
     assert "The other 25 bags served for training alone." in report.text
     assert "Targets inside" not in report.text and "nominal level of intervals" not in report.text
+    for text in ("mean of splits", "means of splits", "1 split", "corrected p below"):
+        assert text not in report.text
 
 
 def test_optimistic_selection_is_told(data, tmp_path):
@@ -255,7 +257,7 @@ def test_a_repeated_split_is_one_split(data, tmp_path):
     split = np.where(np.arange(40) < 25, "train", "test")
     report = write(bw.evaluate(*data, METHODS, split=split, repeats=3), tmp_path)
     assert "one split does not show whether that is chance" in report.text
-    assert "trained and scored on the same 1 split of bags" in report.text
+    assert "trained on the same bags and scored on the same others" in report.text
 
 
 def test_no_setting_has_a_score(data, tmp_path):

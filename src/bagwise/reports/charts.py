@@ -430,7 +430,8 @@ def draw_scores(results, ranked: list[dict], gaps: dict[str, dict]) -> dict:
         for row, method in zip(ranked, methods, strict=True)
     ]
     axes = {"axis": row_axis(low, high), "gap_axis": row_axis(**edges)}
-    return {"chart": chart, "has_gaps": bool(gaps), "beyond": beyond} | axes
+    tested = any(np.isfinite(gap["error"]) for gap in gaps.values())
+    return {"chart": chart, "has_gaps": bool(gaps), "tested": tested, "beyond": beyond} | axes
 
 
 def _window(values: list[np.ndarray]) -> tuple[float, float, str]:

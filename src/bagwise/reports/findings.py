@@ -260,7 +260,8 @@ def _lead(results, rows: list[dict]) -> list[str]:
         return ["No other method has a score on all of these splits."]
     next_best, gap = ranked[0], abs(ranked[0]["from_best"])
     share = f" ({percent(gap / abs(next_best[results.metric]))})" if get_metric(results.metric).is_error and gap else ""
-    lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share} in the mean of splits"
+    lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share}"
+    lead += " in the mean of splits" if len(set(results.distinct_splits().tolist())) > 1 else ""
     worse = [row for row in ranked if is_known(row["p_holm"]) and row["p_holm"] < SURE]
     if not is_known(next_best["p_holm"]):
         return [f"{lead}; one split does not show whether that is chance."]
@@ -342,6 +343,8 @@ def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
         measured = importance(model, bags, y, metric=metric, **options, progress=False)
     except ValueError as error:  # too few bags
         return {"columns": None, "order": None, "lead": f"Not measured: {error}."}
+    if not any(np.nan_to_num(rise).any() for rise in measured.rises.values()):
+        return {"columns": None, "order": None, "lead": "No feature matters: no prediction changes with any of them."}
     table = {name: column[:MOST_FEATURES] for name, column in measured.as_dict().items()}
     columns = [texts("feature", table["feature"])]
     for part in measured.rises:

@@ -62,7 +62,7 @@ SECTIONS = {"results": "Results", "summary": "Members", "predictions": "Predicti
 SECTIONS |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
 SECTIONS |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
 LISTS = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
-TEXTS = ("predictions_lead", "no_predictions", "coverage_of")
+TEXTS = ("predictions_lead", "no_predictions", "coverage_of", "pooled")
 
 
 def write_page(path, content: dict) -> Path:
@@ -283,10 +283,14 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     for method in results.methods:  # as far as cells know the targets
         for cell in (results.cell(method, split) for split in results.splits):
             targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
-    chosen = results.selection_text()
+    chosen, n_splits = results.selection_text(), len(set(results.distinct_splits().tolist()))
+    lead = "Every method was trained on the same bags and scored on the same others"
+    if n_splits > 1:
+        lead = f"Every method was trained and scored on the same {n_splits} splits of bags"
+    lead += f". {chosen[0].upper()}{chosen[1:]}."
     about = {
-        "n_splits": counted(len(set(results.distinct_splits().tolist())), "split"),
-        "explained": chosen[0].upper() + chosen[1:] + ".",
+        "lead": f"{lead} Scores are means of splits, ± their standard deviation." if n_splits > 1 else lead,
+        "several": n_splits > 1,
         "columns": findings.results_table(results, ranked, held),
         "metric": metric,
         "pairs": findings.pairs_table(results),
@@ -295,9 +299,11 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
     }
     repeats = {held_out.repeat for held_out in held.values()}
     which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
-    lead = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
-    lead += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
-    aside = {row["method"]: f"{metric} {shown(row[results.metric])}, mean of splits" for row in ranked}
+    which_bags = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
+    which_bags += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
+    of_splits = ", mean of splits" if n_splits > 1 else ""
+    aside = {row["method"]: f"{metric} {shown(row[results.metric])}{of_splits}" for row in ranked}
+    pooled = " Errors here are over all bags of one repeat together; the table below has means of splits."
     failed = zip(*results.failures[:MOST_FAILURES], strict=True)
     heads = ("method", "repeat", "fold", "error")
     return {
@@ -308,7 +314,8 @@ def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
         **_first_screen(results, ranked, held.get(ranked[0]["method"])),
         "results": about | draw_scores(results, ranked, findings.differences(results)),
         "predictions": [draw_predictions(held[method], aside[method]) for method in list(held)[:MOST_METHODS]],
-        "predictions_lead": lead,
+        "predictions_lead": which_bags,
+        "pooled": pooled if n_splits > 1 else "",
         "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
         "has finished.",
         "facts": run_facts(results),
@@ -479,6 +486,7 @@ def _verdict(held: HeldOut, comparison: Worth | None) -> dict:
         return parts | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
     rival = comparison.rival if comparison.beats(MEAN) else MEAN
     headline = f"does not predict new bags better than {rival}"
+    headline += ", so it predicts that mean" if comparison.predicts_mean else ""
     if comparison.better:
         headline = f"predicts new bags with {percent(comparison.gain)} less error than {rival}"
     elif comparison.error > comparison.mean_error:

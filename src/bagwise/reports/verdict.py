@@ -267,6 +267,7 @@ class Worth:
     half_width : mean half width of the intervals
     n_bags, n_units : number of bags, and of groups
     metric : name of the error
+    predicts_mean : whether each prediction is the mean of the training targets
     """
 
     error: float
@@ -279,6 +280,7 @@ class Worth:
     n_bags: int
     n_units: int
     metric: str = "rmse"
+    predicts_mean: bool = False
 
     @property
     def rival(self) -> str:
@@ -342,6 +344,7 @@ def worth(held: HeldOut) -> Worth | None:
         n_bags=len(loss),
         n_units=n_units,
         metric=held.metric,
+        predicts_mean=bool(np.allclose(held.prediction, baselines[MEAN], rtol=1e-9)),
     )
 
 
@@ -386,7 +389,9 @@ def judgement(comparison: Worth | None) -> dict:
     if few:
         sentences.append(f"With {counted(comparison.n_units, noun)} these figures can change much with other {noun}s.")
     status, badge = "good", "Worth using"
-    if comparison.error > comparison.mean_error:
+    if comparison.predicts_mean:
+        status, badge = "poor", "No better than the mean, so it predicts the mean"
+    elif comparison.error > comparison.mean_error:
         status, badge = "poor", "Worse than the mean"
     elif not comparison.beats(MEAN):
         status, badge = "poor", "No better than the mean"
