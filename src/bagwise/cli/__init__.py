@@ -1,5 +1,7 @@
 """The command line. Each module has its commands in ``VERBS``; they import inside, so that --help is quick."""
 
+from __future__ import annotations
+
 import os
 import sys
 from importlib import import_module
